@@ -1,5 +1,6 @@
 """Packages whose model calls operators of the user's: docs/examples/package_operator.c registers one in C and runs the model
-without PyTorch, with PyTorch's results; without the registration, or with another schema, the package is refused by name.
+without PyTorch, with PyTorch's results; so does tests/helpers/package_operators.c for all kinds of arguments and results.
+Without the registration, or where a list of operators does not fit, the package is refused by name.
 """
 import os
 import shutil
@@ -35,6 +36,40 @@ def define(torch, name, schema, function):
     torch.library.register_fake(name, lambda x, *rest, **named: torch.empty_like(x))
 
 
+def define_all_kinds(torch):
+    """The operators of tests/helpers/package_operators.c. All numbers are sums of eighths: results are exact in any order."""
+    def many(x, y, d, f, b, s, ts, k, ots, oi=None, *, t=None, sizes=(), z=7):
+        first = x + f + (0 if y is None else y) + len(s) + d[0] + 10 * d[1] + b
+        second = x * k + ts[0] + 2 * ts[1] + z + (oi or 0) + sum(sizes)
+        return first, second + sum(o for o in ots if o is not None)
+
+    def bump(x, by):
+        x.add_(by)
+
+    torch.library.define("mine::many", "(Tensor x, Tensor? y, int[] d, float f, bool b, str s, Tensor[] ts, Scalar k, "
+                         "Tensor?[] ots, int? oi=None, *, ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)")
+    torch.library.impl("mine::many", "CPU", many)
+    torch.library.register_fake("mine::many", lambda x, *rest, **named: (torch.empty_like(x), torch.empty_like(x)))
+    torch.library.define("mine::listed", "(Tensor x) -> Tensor[]")
+    torch.library.impl("mine::listed", "CPU", lambda x: [x + 1, x + 2])
+    torch.library.register_fake("mine::listed", lambda x: [torch.empty_like(x), torch.empty_like(x)])
+    torch.library.define("mine::bump", "(Tensor(a!) x, int by) -> ()")
+    torch.library.impl("mine::bump", "CPU", bump)
+    torch.library.register_fake("mine::bump", lambda x, by: None)
+    mine = torch.ops.mine
+
+    class AllKinds(torch.nn.Module):
+        def forward(self, x):
+            a = x * 2
+            mine.bump(a, 3)
+            b, c = mine.many(a, None, [1, 2], 0.5, True, "hi", [a, x], 3, [None, a], 4, sizes=[x.shape[0], 2])
+            d, e = mine.many(b, c, [3, 4], -0.25, False, "", [b, c], 2.5, [], z=1)
+            f, g = mine.listed(d)
+            return b + c, e, f * 2 + g, mine.many(x, None, [0, 0], 0.0, False, "", [x, x], 1, [])[1]
+
+    return AllKinds()
+
+
 def compile_packages(torch, folder):
     """The models and their packages, by the operators that they call."""
     mine = torch.ops.mine
@@ -51,8 +86,9 @@ def compile_packages(torch, folder):
             return mine.shifted(mine.twice_plus(x), torch.float64)
 
     models = {}
-    for name, module in (("known", Known()), ("unknown", Unknown())):
-        program = torch.export.export(module, (torch.zeros(4),), dynamic_shapes=({0: torch.export.Dim("n", min=3, max=64)},))
+    for name, module in (("known", Known()), ("unknown", Unknown()), ("all_kinds", define_all_kinds(torch))):
+        dynamic = ({0: torch.export.Dim("n", min=3, max=64)},)
+        program = torch.export.export(module, (torch.zeros(4),), dynamic_shapes=dynamic)
         path = os.path.join(folder, name + ".pt2")
         torch._inductor.aoti_compile_and_package(program, package_path=path)
         models[name] = module, path
@@ -82,6 +118,16 @@ def test_results(torch, model, path, program, directory):
               f"{got} {expected} {err}")
     beside = torch._inductor.aoti_load_package(path)(torch.tensor(INPUTS[0]))[0].tolist()
     check("which is that of PyTorch's own loader", beside == model(torch.tensor(INPUTS[0]))[0].tolist())
+
+
+def test_all_kinds(torch, model, path, directory):
+    program = os.path.join(BUILD, "tests", "helpers", "package_operators")
+    for numbers in INPUTS:
+        expected = [output.tolist() for output in model(torch.tensor(numbers))]
+        code, out, err = run(program, path, numbers, directory)
+        got = [[float(word) for word in line.split()] for line in out.splitlines()]
+        check(f"{len(numbers)} numbers: arguments and results of all kinds give PyTorch's results, twice",
+              code == 0 and got == expected * 2, f"{got} {expected} {err}")
 
 
 def rewrite(source, target, change):
@@ -127,6 +173,7 @@ def main():
         models = compile_packages(torch, work)
         program = compile_program(work)
         test_results(torch, *models["known"], program, directory)
+        test_all_kinds(torch, *models["all_kinds"], directory)
         test_refusals(models, program, directory, work)
     return failures != 0
 
