@@ -42,7 +42,7 @@ static aoticache_dispatcher *make_operators(void)
         "plain(int a, int[] b, float[] c, Scalar[] d, str e='e', bool[2] f=False, Tensor? g=None) -> ()",
     };
     aoticache_dispatcher *dispatcher = NULL;
-    aoticache_oplib *ops = NULL;
+    static aoticache_oplib *ops; /* for good, as the dispatcher */
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = look;
     if (aoticache_dispatcher_create(&dispatcher, NULL) != AOTICACHE_OK ||
