@@ -51,10 +51,12 @@ void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy)
 }
 
 aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, const char *name, bool private_copy,
+                                                 AOTIProxyExecutorHandle proxy_executor,
                                                  aoticache_library **ret_library, aoticache_error *ret_error)
 {
     aoticache_load_options load = AOTICACHE_LOAD_OPTIONS_INIT;
     load.private_copy = private_copy;
+    load.proxy_executor = proxy_executor;
     load.digest = aoticache_artifact_library_digest(artifact);
     load.copy = aoticache_artifact_take_copy(artifact);
     return aoticache_library_load_fd_with(aoticache_artifact_library_fd(artifact), name, &load, ret_library, ret_error);
@@ -67,7 +69,7 @@ static aoticache_status create_runner(aoticache_artifact *artifact, aoticache_de
     char device_text[AOTICACHE_DEVICE_TEXT_BYTES];
     aoticache_library *library;
     aoticache_digest_to_hex(aoticache_artifact_library_digest(artifact), name);
-    aoticache_status status = aoticache_artifact_load_library(artifact, name, private_copy, &library, ret_error);
+    aoticache_status status = aoticache_artifact_load_library(artifact, name, private_copy, NULL, &library, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_device_format(device, device_text);

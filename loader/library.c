@@ -29,6 +29,7 @@ typedef struct loading {
     int image;                      /* its bytes in memory as they were hashed, or -1 */
     const aoticache_digest *digest; /* NULL: the file is believed as it is */
     bool private_copy;
+    bool has_executor; /* the host has a proxy executor for it */
     aoticache_elf elf; /* of the image, where there is one */
     aoticache_library_names names;
     const aoticache_torch_provider *provider;
@@ -137,6 +138,18 @@ static aoticache_status fail_missing_functions(const loading *load, const aotica
                                     : "compile it with this version of PyTorch");
 }
 
+/*
+ * Whether the provider has the function. The shim's proxy executor is the host's: to a host that brings none it is as if
+ * the shim lacked the function.
+ */
+static bool provides(const loading *load, const char *function)
+{
+    if (load->provider->torch.kind == AOTICACHE_TORCH_SHIM && !load->has_executor &&
+        aoticache_name_is_proxy_executor(function))
+        return false;
+    return dlsym(load->provider->handle, function) != NULL;
+}
+
 /* Looks up every function that the library needs by the provider's own handle, as the dynamic linker will. */
 static aoticache_status check_functions(const loading *load, aoticache_error *ret_error)
 {
@@ -146,7 +159,7 @@ static aoticache_status check_functions(const loading *load, aoticache_error *re
     aoticache_name_list missing = {0};
     bool complete = true;
     for (size_t i = 0; i < load->names.symbols.count; i++)
-        if (dlsym(load->provider->handle, load->names.symbols.names[i]) == NULL)
+        if (!provides(load, load->names.symbols.names[i]))
             complete &= aoticache_name_list_add(&missing, load->names.symbols.names[i]);
     aoticache_status status = AOTICACHE_OK;
     if (!complete)
@@ -481,6 +494,7 @@ aoticache_status aoticache_library_load_fd_with(int fd, const char *name, const 
                     .image = chosen.copy,
                     .digest = chosen.digest,
                     .private_copy = chosen.private_copy,
+                    .has_executor = chosen.proxy_executor != NULL,
                     .elf = {.fd = -1}};
     status = load_library(&load, ret_library, ret_error);
     cleanup_fd_release(&load.image);

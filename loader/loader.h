@@ -152,6 +152,11 @@ typedef struct aoticache_load_options {
      * and hashing them again. -1: none. The loader owns it from the call on, even if the call fails.
      */
     int copy;
+    /*
+     * What runners of the library will be given (aoticache_runner_options.proxy_executor). NULL: none: in a process
+     * without PyTorch a library that calls operators through it is then refused. aoticache_package_load() brings one.
+     */
+    AOTIProxyExecutorHandle proxy_executor;
 } aoticache_load_options;
 
 #ifdef __cplusplus

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "eager/package/executor.h"
 #include "eager/package/package.h"
 #include "loader/package/package.h"
 
@@ -89,6 +90,16 @@ aoticache_status aoticache_package_refuse_cpu(const char *where, const char *mod
 aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, const char *name, const char *device,
                                                const aoticache_package_options *options,
                                                aoticache_runner **ret_runner, aoticache_error *ret_error);
+
+/* ---- executor.c ---- */
+
+/*
+ * The executor for operators that the model calls by name (executor.h). NULL: the library calls none, there is no file of
+ * them beside it, or the process has PyTorch. name: for messages.
+ * Returns: as aoticache_executor_create(), and IO, DENIED.
+ */
+aoticache_status aoticache_package_executor_open(const aoticache_artifact *artifact, const char *name,
+                                                 aoticache_executor **ret_executor, aoticache_error *ret_error);
 
 /* ---- weights.c: weights of a package that have a file of their own, as the constants of a runner ---- */
 

@@ -128,9 +128,10 @@ static aoticache_status find_in_package(aoticache_cache *cache, aoticache_packag
 
 /* ---- from an artifact to a runner ---- */
 
-/* A runner holds the artifact's files, and its weights as they are mapped. */
+/* A runner holds the artifact's files, its weights as they are mapped, and what calls operators for it. */
 struct holding {
     aoticache_artifact *artifact;
+    aoticache_executor *executor;
     aoticache_package_weights weights;
 };
 
@@ -138,6 +139,7 @@ static void holding_release(void *owner)
 {
     struct holding *holding = owner;
     aoticache_package_weights_unmap(&holding->weights);
+    aoticache_executor_free(holding->executor);
     aoticache_artifact_unref(holding->artifact);
     free(holding);
 }
@@ -148,7 +150,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 {
     aoticache_library *library;
     aoticache_runner_options runner_options = AOTICACHE_RUNNER_OPTIONS_INIT;
-    aoticache_status status = aoticache_artifact_load_library(artifact, name, false, &library, ret_error);
+    aoticache_status status = aoticache_artifact_load_library(artifact, name, false, options->proxy_executor, &library,
+                                                              ret_error);
     if (status != AOTICACHE_OK)
         return status;
     runner_options.device = options->device != NULL ? options->device : device;
@@ -160,13 +163,19 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
     return status;
 }
 
-/* The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. */
+/*
+ * The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. The
+ * executor is taken in either case.
+ */
 static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
-                                       aoticache_error *ret_error)
+                                       aoticache_executor *executor, aoticache_error *ret_error)
 {
     struct holding *holding = calloc(1, sizeof *holding);
-    if (holding == NULL)
+    if (holding == NULL) {
+        aoticache_executor_free(executor);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a package's runner");
+    }
+    holding->executor = executor;
     holding->artifact = aoticache_artifact_ref(artifact);
     aoticache_status status = aoticache_package_weights_map(holding->artifact, &holding->weights, ret_error);
     if (status == AOTICACHE_OK)
@@ -185,10 +194,20 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
                                                aoticache_runner **ret_runner, aoticache_error *ret_error)
 {
     aoticache_runner *runner = NULL;
-    aoticache_status status = create_runner(artifact, name, device, options, &runner, ret_error);
-    if (status != AOTICACHE_OK)
+    aoticache_executor *executor = NULL;
+    aoticache_package_options chosen = *options;
+    aoticache_status status = AOTICACHE_OK;
+    if (options->proxy_executor == NULL)
+        status = aoticache_package_executor_open(artifact, name, &executor, ret_error);
+    if (executor != NULL)
+        chosen.proxy_executor = &executor->handle;
+    if (status == AOTICACHE_OK)
+        status = create_runner(artifact, name, device, &chosen, &runner, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_executor_free(executor);
         return status;
-    status = attach_holding(runner, artifact, ret_error);
+    }
+    status = attach_holding(runner, artifact, executor, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

@@ -54,7 +54,7 @@ typedef struct aoticache_package_options {
     const char *model;  /* NULL: the only one, or, of several, the one called "model" */
     const char *device; /* NULL: what its metadata says ("cpu", "cuda") */
     size_t num_models;  /* 0: 1 */
-    AOTIProxyExecutorHandle proxy_executor;
+    AOTIProxyExecutorHandle proxy_executor; /* of a process with PyTorch: PyTorch's; NULL: see aoticache_package_load() */
 } aoticache_package_options;
 
 #define AOTICACHE_PACKAGE_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_package_options)
@@ -62,8 +62,11 @@ typedef struct aoticache_package_options {
 /*
  * A runner for a model of the package at `path`, from the cache, where it is put if it is not there. options and
  * ret_report may be NULL. The counterpart of torch._inductor.aoti_load_package.
+ * In a process without PyTorch operators that the model calls by name are those of aoticache_dispatcher_get(), which must
+ * be registered now and as long as the runner runs (docs/packages.md, "Operators of your own").
  * Returns: as aoticache_package_add(), and LOAD_FAILED; UNSUPPORTED also where this machine, CPU or device is not what
- * the model was compiled for (named).
+ * the model was compiled for (named), and for operators that have no kernel here, or arguments of theirs that are not
+ * supported (all named).
  */
 AOTICACHE_API aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path,
                                                       const aoticache_package_options *options,

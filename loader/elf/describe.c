@@ -102,6 +102,11 @@ static bool is_torch_symbol(const char *name)
     return starts_with(name, "2at") || starts_with(name, "3c10") || starts_with(name, "5torch");
 }
 
+bool aoticache_name_is_proxy_executor(const char *function)
+{
+    return starts_with(function, "aoti_torch_proxy_executor_");
+}
+
 static bool add_symbol(const aoticache_elf *elf, const Elf64_Sym *symbol, aoticache_library_names *names)
 {
     const char *name = aoticache_elf_string(elf, symbol->st_name);
@@ -115,7 +120,7 @@ static bool add_symbol(const aoticache_elf *elf, const Elf64_Sym *symbol, aotica
                            starts_with(name, "dlinfo");
     if (!is_torch_symbol(name))
         return true;
-    names->proxy_executor |= starts_with(name, "aoti_torch_proxy_executor_");
+    names->proxy_executor |= aoticache_name_is_proxy_executor(name);
     names->cuda |= starts_with(name, "aoti_torch_cuda_");
     return aoticache_name_list_add(&names->symbols, name);
 }
@@ -180,7 +185,7 @@ static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_l
     return AOTICACHE_OK;
 }
 
-/* Keeps the wanted symbols that are not defined. Both lists are sorted, so one pass over each is enough. */
+/* Keeps the wanted symbols that are not defined, and those that the shim has only for a host with a proxy executor. Both lists are sorted, so one pass over each is enough. */
 static aoticache_status copy_missing(description_storage *storage, const aoticache_name_list *defined,
                                      aoticache_error *ret_error)
 {
@@ -189,7 +194,8 @@ static aoticache_status copy_missing(description_storage *storage, const aoticac
     for (size_t i = 0; i < wanted->count; i++) {
         while (at < defined->count && strcmp(defined->names[at], wanted->names[i]) < 0)
             at++;
-        if (at < defined->count && strcmp(defined->names[at], wanted->names[i]) == 0)
+        if (at < defined->count && strcmp(defined->names[at], wanted->names[i]) == 0 &&
+            !aoticache_name_is_proxy_executor(wanted->names[i]))
             continue;
         if (!aoticache_name_list_add(&storage->missing, wanted->names[i]))
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",

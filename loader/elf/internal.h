@@ -124,6 +124,8 @@ typedef struct aoticache_library_names {
 aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticache_library_names *ret_names,
                                               aoticache_error *ret_error);
 void aoticache_library_names_free(aoticache_library_names *names);
+/* Whether the function calls operators through a proxy executor. */
+bool aoticache_name_is_proxy_executor(const char *function);
 
 /*
  * "aten::cholesky, aten::fft_fft2": the operators that a library calls through PyTorch's proxy executor, as its file

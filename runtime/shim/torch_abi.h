@@ -53,6 +53,11 @@ SHIM_EXPORT void aoti_torch_warn(const char *function, const char *file, uint32_
 SHIM_EXPORT const char *torch_exception_get_what(void);
 SHIM_EXPORT const char *torch_exception_get_what_without_backtrace(void);
 
+/* ---- proxy_executor.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_proxy_executor_call_function(AOTIProxyExecutorHandle executor, int node,
+                                                                   int int_count, int64_t *ints, int tensor_count,
+                                                                   AtenTensorHandle *tensors);
+
 /* ---- tensors/tensor.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                            int32_t dtype, int32_t device_type, int32_t device_index,
