@@ -279,20 +279,24 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
 {
     static const struct parsed none = {.number = 0};
     aoticache_config_setting *setting = &config->settings[name];
-    const size_t before = setting->text != NULL ? strlen(setting->text) : 0;
+    size_t length = setting->text != NULL ? strlen(setting->text) : 0;
     cleanup_free char *words = strdup(text);
-    cleanup_free char *all = malloc(before + strlen(text) + 2);
+    cleanup_free char *all = malloc(length + strlen(text) + 2);
     char *rest = NULL;
     if (words == NULL || all == NULL)
         return AOTICACHE_NO_MEMORY;
-    memcpy(all, before > 0 ? setting->text : "", before + 1);
+    memcpy(all, length > 0 ? setting->text : "", length + 1);
     for (char *word = strtok_r(words, " \t", &rest); word != NULL; word = strtok_r(NULL, " \t", &rest)) {
         aoticache_error detail = {.message = ""};
-        if (is_key_word(name, word, &detail))
-            strcat(strcat(all, all[0] != '\0' ? " " : ""), word);
-        else
+        if (is_key_word(name, word, &detail)) {
+            if (length > 0)
+                all[length++] = ' ';
+            memcpy(all + length, word, strlen(word) + 1);
+            length += strlen(word);
+        } else {
             aoticache_config_warn(config, "%s: %s: '%.200s' is not used: %s", origin, aoticache_config_name_text(name), word,
                                   detail.message);
+        }
     }
     return set_value(setting, all, origin, &none);
 }

@@ -1256,6 +1256,7 @@ Operator *enable(const char *name, const char *overload, const char *schema, con
 template <class Action> aoticache_status guarded(char *message, size_t message_size, Action action)
 {
     auto report = [&](aoticache_status status, const char *text) {
+        text += strspn(text, "\n"); /* PyTorch's text on mismatched signatures begins with one */
         if (message_size)
             snprintf(message, message_size, "%.*s", static_cast<int>(strcspn(text, "\n")), text);
         return status;

@@ -30,6 +30,7 @@ PLUMBING = frozenset(
 )
 
 # They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
+RESIZERS = frozenset({"aten::resize", "aten::resize_as", "aten::resize_as_sparse"})
 WRITERS = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
 
 # What PyTorch's compiler makes of these is a call of the very same kernel of PyTorch.
@@ -393,6 +394,8 @@ def explain_name(name: str, device: str) -> Explanation:
     schema = operator._schema
     text = str(schema)
     refusal = _refuse_schema(schema) or _refuse_tags(operator.tags) or _refuse_write(name, schema)
+    if functional_name(name).partition(".")[0] in RESIZERS:
+        refusal = "it changes its argument's sizes, and a compiled kernel writes to tensors as they are"
     if name in WRITERS:
         refusal = "it writes to running statistics without saying so in its schema"
     if refusal:
