@@ -1366,6 +1366,9 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
 {
     return guarded(message, message_size, [&] {
         check_versions(caller);
+        if (ret_bridge->size != sizeof *ret_bridge)
+            fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) + " bytes, the library has " +
+                                            std::to_string(ret_bridge->size));
         host = caller;
         *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION, bridge_enable, bridge_disable,
                        bridge_set_aside, bridge_passed_now, bridge_num_threads, get_data_ptr, empty_strided};

@@ -143,7 +143,8 @@ typedef struct aoticache_bridge {
 } aoticache_bridge;
 
 /*
- * The bridge's one exported function. host: borrowed for as long as the process lives. ret_bridge: filled in.
+ * The bridge's one exported function. host: borrowed for as long as the process lives. ret_bridge: its size is set; the rest
+ * is filled in.
  * Returns: OK; UNSUPPORTED (another abi, or the PyTorch of this process is not the one it was compiled against: both).
  */
 #define AOTICACHE_BRIDGE_OPEN "aoticache_bridge_open"

@@ -68,7 +68,7 @@ class HostStruct(ctypes.Structure):
 class BridgeStruct(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("abi", c_uint32), ("torch_version", c_char_p), ("enable", ENABLE),
                 ("disable", DISABLE), ("set_aside", SET_ASIDE), ("passed_now", PASSED_NOW),
-                ("num_threads", NUM_THREADS)]
+                ("num_threads", NUM_THREADS), ("get_data_ptr", c_void_p), ("empty_strided", c_void_p)]
 
 
 def status_number(name):

@@ -29,8 +29,9 @@ PLUMBING = frozenset(
     ).split()
 )
 
-# They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
+# They change the sizes of an argument.
 RESIZERS = frozenset({"aten::resize", "aten::resize_as", "aten::resize_as_sparse"})
+# They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
 WRITERS = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
 
 # What PyTorch's compiler makes of these is a call of the very same kernel of PyTorch.
