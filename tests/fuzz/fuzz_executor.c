@@ -28,6 +28,7 @@ static aoticache_status look(void *user, const aoticache_operator *op, aoticache
         if (value->kind == AOTICACHE_VALUE_STRING)
             sum += (double)strlen(value->as.string);
     }
+    (void)sum; /* it was all read */
     stack->count = 0;
     return AOTICACHE_OK;
 }
@@ -36,8 +37,8 @@ static aoticache_dispatcher *make_operators(void)
 {
     static const char *const schemas[] = {
         "twice_plus(Tensor x, int n=1) -> Tensor",
-        "many(Tensor x, Tensor? y, int[] d, float f, bool b, str s, Tensor[] ts, Scalar k, Tensor?[] ots, int? oi=None, *, "
-        "ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)",
+        ("many(Tensor x, Tensor? y, int[] d, float f, bool b, str s, Tensor[] ts, Scalar k, Tensor?[] ots, int? oi=None, *, "
+         "ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)"),
         "listed(Tensor x) -> Tensor[]",
         "plain(int a, int[] b, float[] c, Scalar[] d, str e='e', bool[2] f=False, Tensor? g=None) -> ()",
     };
