@@ -28,6 +28,8 @@ bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *na
                                      const aoticache_library_function *functions, size_t function_count,
                                      const char *version, char ret_problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
 {
+    if (*is_open)
+        return true;
     aoticache_load_gate_enter();
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < name_count && !*is_open; i++) {

@@ -23,7 +23,7 @@ typedef struct aoticache_library_function {
  * Opens the first of `names` that has all functions, and keeps it for the life of the process. Empty names are skipped.
  * It is tried again at each call until it is there: descriptors or memory may have been short.
  *
- * is_open:     false at first; true from when all places are set. The places are read after it.
+ * is_open:     false at first; true from when all places are set, and then nothing more is done.
  * version:     the library and version whose functions are needed, for the message.
  * ret_problem: written where a library lacks functions, otherwise left as it is.
  *

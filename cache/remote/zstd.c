@@ -4,13 +4,12 @@
  */
 #include "cache/remote/internal.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/load_gate.h"
+#include "base/optional_library.h"
 #include "base/syscalls.h"
 
 #define LEVEL 3
@@ -46,36 +45,23 @@ static struct {
     FUNCTION_LIST(FUNCTION)
 #undef FUNCTION
 } zstd;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_there;
-
-static bool bind(void *library, void *place, const char *name)
-{
-    void *function = dlsym(library, name);
-    memcpy(place, &function, sizeof function);
-    return function != NULL;
-}
-
-static void load(void)
-{
-    aoticache_load_gate_enter();
-    void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
-    is_there = library != NULL;
-#define BIND(result, name, parameters) is_there = is_there && bind(library, &zstd.name, "ZSTD_" #name);
-    FUNCTION_LIST(BIND)
-#undef BIND
-    if (library != NULL && !is_there)
-        dlclose(library);
-    aoticache_load_gate_leave();
-}
+static atomic_bool is_there;
 
 static aoticache_status need_library(aoticache_error *ret_error)
 {
-    pthread_once(&once, load);
-    return is_there ? AOTICACHE_OK
-                    : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                          "objects travel to and from remotes compressed, and libzstd.so.1 (1.4 or newer) "
-                                          "cannot be loaded: install it (Debian: libzstd1; Fedora: libzstd)");
+    static const char *const names[] = {"libzstd.so.1"};
+    static const aoticache_library_function table[] = {
+#define ENTRY(result, name, parameters) {"ZSTD_" #name, &zstd.name},
+        FUNCTION_LIST(ENTRY)
+#undef ENTRY
+    };
+    char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzstd.so.1 (1.4 or newer) cannot be loaded";
+    if (aoticache_optional_library_open(&is_there, names, 1, table, sizeof table / sizeof table[0], "zstd 1.4", problem))
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "objects travel to and from remotes compressed, and %s: install it (Debian: libzstd1; "
+                               "Fedora: libzstd)",
+                               problem);
 }
 
 aoticache_status aoticache_zstd_compress(const void *bytes, size_t size, void **ret_packed, size_t *ret_size,

@@ -26,8 +26,8 @@ aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 static aoticache_archive_functions functions;
 static atomic_bool is_there;
 
-/* problem: what was wrong. */
-static void load(char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
+aoticache_status aoticache_archive_library_open(const aoticache_archive_functions **ret_functions,
+                                                aoticache_error *ret_error)
 {
     static const char *const names[] = {AOTICACHE_ARCHIVE_LIBRARY, "libarchive.so.13"};
     static const aoticache_library_function table[] = {
@@ -35,17 +35,9 @@ static void load(char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
         AOTICACHE_ARCHIVE_FUNCTION_LIST(ENTRY)
 #undef ENTRY
     };
-    aoticache_optional_library_open(&is_there, names, sizeof names / sizeof names[0], table, sizeof table / sizeof table[0],
-                                    "libarchive 3.3", problem);
-}
-
-aoticache_status aoticache_archive_library_open(const aoticache_archive_functions **ret_functions,
-                                                aoticache_error *ret_error)
-{
     char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libarchive.so.13 cannot be opened";
-    if (!is_there)
-        load(problem);
-    if (!is_there)
+    if (!aoticache_optional_library_open(&is_there, names, sizeof names / sizeof names[0], table,
+                                         sizeof table / sizeof table[0], "libarchive 3.3", problem))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "archives are read and written with libarchive, and %s: install it (Debian: "
                                    "libarchive13; Fedora: libarchive), or copy the cache from directory to directory",

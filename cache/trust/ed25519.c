@@ -6,13 +6,11 @@
  */
 #include "cache/trust/internal.h"
 
-#include <dlfcn.h>
 #include <openssl/evp.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/load_gate.h"
+#include "base/optional_library.h"
 
 /* The library that the header belongs to; then those that there have been. */
 #ifdef OPENSSL_SHLIB_VERSION
@@ -47,39 +45,24 @@ static struct {
 #undef MEMBER
 } crypto;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_there; /* written once */
-
-static bool bind(void *library, void *place, const char *name)
-{
-    void *function = dlsym(library, name);
-    memcpy(place, &function, sizeof function);
-    return function != NULL;
-}
-
-static void load(void)
-{
-    static const char *const names[] = {OWN_SONAME, "libcrypto.so.3", "libcrypto.so.1.1"};
-    aoticache_load_gate_enter();
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_there; i++) {
-        void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-        is_there = library != NULL;
-#define BIND(result, name, parameters) is_there = is_there && bind(library, &crypto.name##_, #name);
-        FUNCTION_LIST(BIND)
-#undef BIND
-        if (library != NULL && !is_there)
-            dlclose(library);
-    }
-    aoticache_load_gate_leave();
-}
+static atomic_bool is_there;
 
 static aoticache_status open_crypto(aoticache_error *ret_error)
 {
-    pthread_once(&once, load);
-    return is_there ? AOTICACHE_OK
-                    : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                          "signatures are made and checked with libcrypto, and " OWN_SONAME
-                                          " cannot be opened: install OpenSSL (Debian: libssl3; Fedora: openssl-libs)");
+    static const char *const names[] = {OWN_SONAME, "libcrypto.so.3", "libcrypto.so.1.1"};
+    static const aoticache_library_function table[] = {
+#define ENTRY(result, name, parameters) {#name, &crypto.name##_},
+        FUNCTION_LIST(ENTRY)
+#undef ENTRY
+    };
+    char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = OWN_SONAME " cannot be opened";
+    if (aoticache_optional_library_open(&is_there, names, sizeof names / sizeof names[0], table,
+                                        sizeof table / sizeof table[0], "OpenSSL 1.1.1", problem))
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "signatures are made and checked with libcrypto, and %s: install OpenSSL (Debian: libssl3; "
+                               "Fedora: openssl-libs)",
+                               problem);
 }
 
 /* libcrypto gives no key, or no context: it is out of memory, or its configuration forbids Ed25519. */

@@ -62,8 +62,7 @@ static struct {
 } zip;
 static atomic_bool zip_is_there;
 
-/* problem: what was wrong. */
-static void load_zip(char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
+static aoticache_status need_zip(aoticache_error *ret_error)
 {
     static const char *const names[] = {AOTICACHE_ZIP_LIBRARY, "libzip.so.5", "libzip.so.4"};
     static const aoticache_library_function table[] = {
@@ -71,16 +70,9 @@ static void load_zip(char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
         ZIP_FUNCTION_LIST(ZIP_ENTRY)
 #undef ZIP_ENTRY
     };
-    aoticache_optional_library_open(&zip_is_there, names, sizeof names / sizeof names[0], table,
-                                    sizeof table / sizeof table[0], "libzip 1.x", problem);
-}
-
-static aoticache_status need_zip(aoticache_error *ret_error)
-{
     char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzip is not there";
-    if (!zip_is_there)
-        load_zip(problem);
-    if (zip_is_there)
+    if (aoticache_optional_library_open(&zip_is_there, names, sizeof names / sizeof names[0], table,
+                                        sizeof table / sizeof table[0], "libzip 1.x", problem))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "packages are read with libzip, and %s: install it (Debian: libzip4, libzip5 or "
