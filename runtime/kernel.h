@@ -70,7 +70,7 @@ typedef struct aoticache_kernel aoticache_kernel;
  */
 typedef struct aoticache_kernel_host {
     AOTITorchError (*get_data_ptr)(AtenTensorHandle tensor, void **ret_data);
-    /* A new tensor on the CPU, not initialised, and the address of its first element. strides: NULL for contiguous. */
+    /* A new tensor on the CPU, not initialised, and the address of its first element. strides: not NULL. */
     AOTITorchError (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
                                     AtenTensorHandle *ret_tensor, void **ret_data);
 } aoticache_kernel_host;
@@ -200,13 +200,13 @@ static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *c
 AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, size_t position, int32_t dtype,
                                                 int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                 void **ret_data);
-/* The same, by the host's function where there is one. */
+/* The same, by the host's function where there is one and strides are given. */
 static inline AOTIRuntimeError aoticache_kernel_empty_by_host(aoticache_kernel_call *call, size_t position, int32_t dtype,
                                                               int64_t ndim, const int64_t *sizes,
                                                               const int64_t *strides, void **ret_data)
 {
     void *data;
-    if (call->host == NULL || call->outputs[position] != NULL ||
+    if (call->host == NULL || strides == NULL || call->outputs[position] != NULL ||
         call->host->empty_strided(ndim, sizes, strides, dtype, &call->outputs[position],
                                   ret_data != NULL ? ret_data : &data) != 0)
         return aoticache_kernel_empty_strided(call, position, dtype, ndim, sizes, strides, ret_data);

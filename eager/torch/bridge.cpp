@@ -1329,11 +1329,9 @@ int32_t empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides
                       AtenTensorHandle *ret_handle, void **ret_data)
 {
     try {
-        const at::IntArrayRef shape(sizes, static_cast<size_t>(ndim));
-        const auto type = static_cast<at::ScalarType>(dtype);
-        auto made = std::make_unique<at::Tensor>(strides == nullptr
-                                                     ? at::detail::empty_cpu(shape, type)
-                                                     : at::detail::empty_strided_cpu(shape, {strides, shape.size()}, type));
+        const auto count = static_cast<size_t>(ndim);
+        auto made = std::make_unique<at::Tensor>(at::detail::empty_strided_cpu(
+            at::IntArrayRef(sizes, count), at::IntArrayRef(strides, count), static_cast<at::ScalarType>(dtype)));
         *ret_data = made->unsafeGetTensorImpl()->mutable_data();
         *ret_handle = reinterpret_cast<AtenTensorHandle>(made.release());
         return 0;

@@ -1,6 +1,6 @@
 /*
- * loader/runner/host (hot.h): the functions that plain kernels get of the process that runs them (runtime/kernel.h). Those of the
- * provider of aoti_torch_*, until somebody brings nearer ones.
+ * loader/runner/host (hot.h): the functions that plain kernels get of the process that runs them (runtime/kernel.h). They
+ * are those of the provider of aoti_torch_*, until somebody brings nearer ones.
  */
 #include "loader/runner/internal.h"
 
@@ -13,30 +13,10 @@ static AOTITorchError provider_get_data_ptr(AtenTensorHandle tensor, void **ret_
     return provider->aoti_torch_get_data_ptr(tensor, ret_data);
 }
 
-enum { MAX_NDIM = 64 };
-
-/* As PyTorch counts: a dimension of size 0 is taken for 1. False: the sizes make more elements than 64 bits count. */
-static bool fill_contiguous(int64_t ndim, const int64_t *sizes, int64_t *ret_strides)
-{
-    int64_t stride = 1;
-    for (int64_t d = ndim - 1; d >= 0; d--) {
-        ret_strides[d] = stride;
-        if (__builtin_mul_overflow(stride, sizes[d] > 1 ? sizes[d] : 1, &stride))
-            return false;
-    }
-    return true;
-}
-
 static AOTITorchError provider_empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
                                              AtenTensorHandle *ret_tensor, void **ret_data)
 {
-    int64_t contiguous[MAX_NDIM];
     AtenTensorHandle made;
-    if (strides == NULL) {
-        if (ndim < 0 || ndim > MAX_NDIM || !fill_contiguous(ndim, sizes, contiguous))
-            return 1;
-        strides = contiguous;
-    }
     AOTITorchError code = provider->aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1,
                                                              &made);
     if (code != 0)
