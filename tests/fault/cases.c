@@ -13,10 +13,22 @@
 
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
+#include "tests/helpers/index_version_1.h"
 
 void trial_index_path(char ret_path[700], const char *suffix)
 {
     snprintf(ret_path, 700, "%s/index.sqlite3%s", trial_cache(), suffix);
+}
+
+aoticache_status trial_reopen(aoticache_cache *unused, aoticache_error *ret_error)
+{
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_cache *cache = NULL;
+    (void)unused;
+    options.directory = trial_cache();
+    const aoticache_status status = aoticache_cache_open(&options, &cache, ret_error);
+    aoticache_cache_close(cache);
+    return status;
 }
 
 void trial_damage_index(void)
@@ -28,23 +40,7 @@ void trial_damage_index(void)
 
 /* The same entries as the first version of the index had them. */
 static const char first_version[] =
-    "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
-    " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
-    " compile_ns INTEGER NOT NULL, requirements BLOB NOT NULL,"
-    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX entries_artifact ON entries(artifact);"
-    "CREATE TABLE details(id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, guard TEXT NOT NULL,"
-    " op TEXT NOT NULL, device TEXT NOT NULL, description TEXT NOT NULL, producer TEXT NOT NULL,"
-    " last_used_ns INTEGER NOT NULL, uses INTEGER NOT NULL) STRICT;"
-    "CREATE TABLE objects(digest BLOB PRIMARY KEY NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE artifact_objects(artifact BLOB NOT NULL, position INTEGER NOT NULL, object BLOB NOT NULL,"
-    " PRIMARY KEY(artifact, position)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX artifact_objects_object ON artifact_objects(object);"
-    "CREATE TABLE failures(key BLOB PRIMARY KEY NOT NULL, op TEXT NOT NULL, description TEXT NOT NULL,"
-    " message TEXT NOT NULL, failed_ns INTEGER NOT NULL, retry_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "PRAGMA application_id=1634694243; PRAGMA user_version=1;"
+    INDEX_VERSION_1
     "INSERT INTO meta VALUES('created_ns', 77);"
     "INSERT INTO entries SELECT key, rank, created_ns, id, artifact, library, library_bytes, file_count, compile_ns,"
     " requirements FROM now.entries;"

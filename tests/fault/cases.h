@@ -6,6 +6,8 @@
 
 #include "cache/transfer/transfer.h"
 
+/* Opens trial_cache() by itself and closes it. `unused` is NULL. */
+aoticache_status trial_reopen(aoticache_cache *unused, aoticache_error *ret_error);
 /* The index of trial_cache(), or the file of that suffix beside it. */
 void trial_index_path(char ret_path[700], const char *suffix);
 void trial_damage_index(void);

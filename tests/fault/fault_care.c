@@ -99,17 +99,6 @@ static const char *look_at_the_rest(aoticache_cache *cache)
 
 /* ---- the index ---- */
 
-static aoticache_status do_open(aoticache_cache *unused, aoticache_error *ret_error)
-{
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    aoticache_cache *cache = NULL;
-    (void)unused;
-    options.directory = trial_cache();
-    const aoticache_status status = aoticache_cache_open(&options, &cache, ret_error);
-    aoticache_cache_close(cache);
-    return status;
-}
-
 static void lose_index(void)
 {
     char path[700];
@@ -145,11 +134,11 @@ static const struct operation operations[] = {
     {.name = "verify", .perform = do_verify},
     {.name = "verify --repair", .perform = do_repair, .spoil = damage_object, .removes = true, .is_unsound = true,
      .look = look_at_the_rest},
-    {.name = "rebuilding the index", .perform = do_open, .opens_itself = true, .spoil = trial_damage_index, .is_unsound = true,
+    {.name = "rebuilding the index", .perform = trial_reopen, .opens_itself = true, .spoil = trial_damage_index, .is_unsound = true,
      .lacks_unreadable = true},
-    {.name = "rebuilding a lost index", .perform = do_open, .opens_itself = true, .spoil = lose_index, .is_unsound = true,
+    {.name = "rebuilding a lost index", .perform = trial_reopen, .opens_itself = true, .spoil = lose_index, .is_unsound = true,
      .lacks_unreadable = true},
-    {.name = "migration", .perform = do_open, .opens_itself = true, .spoil = trial_go_back_to_first_version},
+    {.name = "migration", .perform = trial_reopen, .opens_itself = true, .spoil = trial_go_back_to_first_version},
     /* libarchive 3.6 leaks its buffers where zstd fails. */
     {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
     {.name = "import", .perform = trial_import, .spoil = trial_make_source, .may_be = NO_ARCHIVE | REFUSED,

@@ -9,19 +9,9 @@
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
 #include "cache/stats/usage.h"
+#include "tests/fault/cases.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
-
-static aoticache_status do_open(aoticache_cache *unused, aoticache_error *ret_error)
-{
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    aoticache_cache *cache = NULL;
-    (void)unused;
-    options.directory = trial_cache();
-    const aoticache_status status = aoticache_cache_open(&options, &cache, ret_error);
-    aoticache_cache_close(cache);
-    return status;
-}
 
 static void remove_cache(void)
 {
@@ -272,8 +262,8 @@ static aoticache_status do_flush(aoticache_cache *cache, aoticache_error *ret_er
 
 static const struct operation operations[] = {
     {.name = "request", .perform = do_request, .without_cache = true},
-    {.name = "open", .perform = do_open, .opens_itself = true},
-    {.name = "open, made anew", .perform = do_open, .opens_itself = true, .spoil = remove_cache, .removes = true},
+    {.name = "open", .perform = trial_reopen, .opens_itself = true},
+    {.name = "open, made anew", .perform = trial_reopen, .opens_itself = true, .spoil = remove_cache, .removes = true},
     {.name = "open, configured", .perform = do_open_configured, .opens_itself = true, .spoil = write_configuration},
     {.name = "lookup", .perform = do_lookup, .may_be = TRIAL_MAY_BE(NOT_FOUND)},
     {.name = "lookup with side files", .perform = do_lookup_of_two, .may_be = TRIAL_MAY_BE(NOT_FOUND)},

@@ -10,6 +10,7 @@
 
 #include "base/syscalls.h"
 #include "index/connection/internal.h"
+#include "tests/helpers/index_version_1.h"
 
 TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 300);
 
@@ -117,23 +118,7 @@ Test(index_open, newer_version_is_unsupported_and_untouched)
 /* ---- migration: an index as version 1 made it, with one entry, one failure and one count ---- */
 
 static const char version_1[] =
-    "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
-    " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
-    " compile_ns INTEGER NOT NULL, requirements BLOB NOT NULL,"
-    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX entries_artifact ON entries(artifact);"
-    "CREATE TABLE details(id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, guard TEXT NOT NULL,"
-    " op TEXT NOT NULL, device TEXT NOT NULL, description TEXT NOT NULL, producer TEXT NOT NULL,"
-    " last_used_ns INTEGER NOT NULL, uses INTEGER NOT NULL) STRICT;"
-    "CREATE TABLE objects(digest BLOB PRIMARY KEY NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE artifact_objects(artifact BLOB NOT NULL, position INTEGER NOT NULL, object BLOB NOT NULL,"
-    " PRIMARY KEY(artifact, position)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX artifact_objects_object ON artifact_objects(object);"
-    "CREATE TABLE failures(key BLOB PRIMARY KEY NOT NULL, op TEXT NOT NULL, description TEXT NOT NULL,"
-    " message TEXT NOT NULL, failed_ns INTEGER NOT NULL, retry_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
-    "PRAGMA application_id=1634694243; PRAGMA user_version=1;"
+    INDEX_VERSION_1
     "INSERT INTO meta VALUES('created_ns', 77); INSERT INTO counts VALUES('hits', 5);"
     "INSERT INTO entries VALUES(zeroblob(32), 0, 1000, 7, zeroblob(32), zeroblob(32), 10, 1, 500, zeroblob(16));"
     "INSERT INTO details VALUES(7, zeroblob(32), '', 'aten::abs', 'cpu', 'text', 'cc', 1000, 3);"
