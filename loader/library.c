@@ -296,7 +296,7 @@ static aoticache_status resolve_functions(aoticache_library *library, aoticache_
     AOTICACHE_ABI_BASE_LIST(RESOLVE)
     AOTICACHE_ABI_NEWER_LIST(RESOLVE)
 #undef RESOLVE
-    void *plain_kernel = dlsym(library->handle, "aoticache_plain_kernel_v2");
+    void *plain_kernel = dlsym(library->handle, "aoticache_plain_kernel_v3");
     memcpy(&library->plain_kernel, &plain_kernel, sizeof plain_kernel);
     /* A damaged hash table may not find a symbol that the symbol table has. */
     const aoticache_library_functions *found = &library->functions;

@@ -79,7 +79,7 @@ AOTIRuntimeError AOTInductorModelContainerRunSingleThreaded(AOTInductorModelCont
                                    stream, proxy_executor, true);
 }
 
-const aoticache_kernel *aoticache_plain_kernel_v2(AOTInductorModelContainerHandle handle)
+const aoticache_kernel *aoticache_plain_kernel_v3(AOTInductorModelContainerHandle handle)
 {
     const aoticache_container *container = (const aoticache_container *)handle;
     bool plain = container != NULL && container->kernel->plain && container->kernel->num_constants == 0 &&

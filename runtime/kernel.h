@@ -236,7 +236,7 @@ __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aotic
  * constants and runs on the CPU; else NULL. Valid as long as the container. The number in the name changes with the
  * layout of aoticache_kernel_call.
  */
-AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v2(AOTInductorModelContainerHandle container);
+AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v3(AOTInductorModelContainerHandle container);
 
 #ifdef __cplusplus
 #define AOTICACHE_KERNEL_EXTERN extern "C"

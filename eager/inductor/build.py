@@ -35,7 +35,7 @@ LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections",
 CXX_OF_ALL = ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev")
 INSTEAD_OF_CXX = (*(f"-Wl,--defsym={name}=aoticache_kernel_without_cxx" for name in CXX_OF_ALL),
                   "-Wl,--defsym=_Znam=aoticache_kernel_new", "-Wl,--defsym=_ZdaPv=aoticache_kernel_delete")
-EXPORTED = "{{ global: AOTInductor*; aoticache_plain_kernel_v2; {names} local: *; }};\n"
+EXPORTED = "{{ global: AOTInductor*; aoticache_plain_kernel_v3; {names} local: *; }};\n"
 KERNEL_FUNCTION = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.M)
 CXX_NAME = re.compile(r"^(?:_Z|__cxa_|__gxx_|_Unwind_|operator |std::|vtable |typeinfo |VTT )")
 KERNELS_HEADER = "#include <torch/csrc/inductor/cpp_prefix.h>"

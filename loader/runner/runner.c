@@ -106,7 +106,7 @@ static aoticache_status read_counts(aoticache_runner *runner, aoticache_error *r
 /* Whether runs need no container. A backend's own container is its own matter, and so is who asked for the pool. */
 static void find_plain_kernel(aoticache_runner *runner, const aoticache_runner_options *options)
 {
-    __typeof__(&aoticache_plain_kernel_v2) get = runner->library->plain_kernel;
+    __typeof__(&aoticache_plain_kernel_v3) get = runner->library->plain_kernel;
     if (get == NULL || options->pool_only || runner->backend->create != NULL || runner->current_stream != NULL ||
         runner->hot.num_outputs > AOTICACHE_RUNNER_HANDLES_ON_STACK)
         return;

@@ -123,7 +123,7 @@ def check_library(torch, builder):
         for line in symbols.splitlines():
             words = line.split()
             if len(words) > 7 and words[6] != "UND" and words[3] in ("FUNC", "OBJECT"):
-                ours = words[7] == "aoticache_plain_kernel_v2"
+                ours = words[7] == "aoticache_plain_kernel_v3"
                 if not (ours or words[7].startswith("AOTInductor")) or words[4] == "UNIQUE":
                     wrong.append(line)
         told = subprocess.run([os.path.join(own_build.BUILD, "bin", "aoticache"), "inspect", path], capture_output=True,
