@@ -123,7 +123,8 @@ def check_contents(wheel):
         metadata = next(archive.read(name).decode() for name in names if name.endswith("METADATA"))
     for name in ("py.typed", "lib/libaoticache.so.0", "lib/libaoticache_torchshim.so", "lib/libaoticache_cxxbridge.so",
                  "share/aoticache/worker.py", "share/aoticache/guards.py", "share/aoticache/inductor/build.py",
-                 "share/aoticache/inductor/wrapper.h", "share/aoticache/bridge.cpp", "share/aoticache/kernels/aten_abs.c",
+                 "share/aoticache/inductor/wrapper.h", "share/aoticache/inductor/wrapper_std.h",
+                 "share/aoticache/bridge.cpp", "share/aoticache/kernels/aten_abs.c",
                  "include/aoticache/eager/torch/bridge.h", "include/aoticache/eager/value.h", "bin/aoticache",
                  "bin/aoticache-gc", "bin/aoticache-stat"):
         assert f"aoticache/{name}" in names, f"{name} is not in the wheel"
