@@ -11,6 +11,7 @@
 #include "loader/loader.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 
 aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
@@ -371,6 +372,14 @@ aoticache_status aoticache_hook_compile(void *user, const aoticache_request *req
     return status == AOTICACHE_OK ? check_runs_here(&delivery, ret_error) : status;
 }
 
+/* Somebody ended the program: a terminal, a shutdown. That says nothing of what it compiled, and is not remembered. */
+static bool was_told_to_end(const aoticache_process *process)
+{
+    int by = process->how_status;
+    return process->ended && (process->how_code == CLD_KILLED || process->how_code == CLD_DUMPED) &&
+           (by == SIGINT || by == SIGQUIT || by == SIGTERM || by == SIGHUP);
+}
+
 aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
                                         aoticache_process_event event, const char *doing,
                                         aoticache_error *ret_error)
@@ -385,6 +394,8 @@ aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_pr
     else
         aoticache_process_describe_end(process, how, sizeof how);
     const char *words = aoticache_process_last_words(process, AOTICACHE_ERROR_MESSAGE_BYTES - 512);
-    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "hook %s (%.160s) %s, %.120s%s%s", hook->kind->name,
+    aoticache_status status =
+        event == AOTICACHE_PROCESS_END && was_told_to_end(process) ? AOTICACHE_IO : AOTICACHE_COMPILE_FAILED;
+    return aoticache_error_set(ret_error, status, "hook %s (%.160s) %s, %.120s%s%s", hook->kind->name,
                                hook->program, how, doing, words[0] != '\0' ? "; it said:\n" : "", words);
 }

@@ -326,6 +326,10 @@ static const char *signal_name(int signal_number)
         return "SIGFPE";
     case SIGTERM:
         return "SIGTERM";
+    case SIGINT:
+        return "SIGINT";
+    case SIGHUP:
+        return "SIGHUP";
     default:
         return "see kill -l";
     }

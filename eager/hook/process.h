@@ -1,8 +1,8 @@
 /*
  * eager/hook/process: programs that are started, spoken to and ended: compilers, the worker, command hooks.
  *
- * Private. A program runs in a process group of its own, with default signals and no descriptor of the host but its
- * standard three. Where it is to end with the host, a small watcher leads that group and kills it when the host is gone.
+ * Private. A program runs in a process group of its own, with default signals, those of a terminal blocked, and no
+ * descriptor of the host but its standard three. Where it is to end with the host, a small watcher leads that group and kills it when the host is gone.
  * The host gets no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits for exactly these
  * children, so that hosts with children, handlers or SIGCHLD ignored are not disturbed.
  *

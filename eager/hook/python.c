@@ -223,8 +223,9 @@ static aoticache_status find_program(const char *program, char ret_path[PATH_MAX
     char path[PATH_MAX];
     if (aoticache_home_find("venv/bin/python", path, NULL) == AOTICACHE_OK)
         return aoticache_program_find(path, ret_path, ret_error);
-    if (aoticache_program_find("python3", ret_path, NULL) == AOTICACHE_OK)
-        return AOTICACHE_OK;
+    aoticache_status status = aoticache_program_find("python3", ret_path, ret_error);
+    if (status != AOTICACHE_NOT_FOUND)
+        return status;
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
                                "no Python: python3 is in no folder of PATH; name one in AOTICACHE_PYTHON");
 }

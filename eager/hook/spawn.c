@@ -37,13 +37,25 @@ static bool is_program(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && eaccess(path, X_OK) == 0;
 }
 
-/* Looks in one folder of $PATH, `length` bytes long, for the name behind it. */
-static bool program_in_folder(const char *folder, size_t length, const char *name, char ret_path[PATH_MAX])
+/*
+ * Looks in one folder of $PATH, `length` bytes long, for the name behind it. Where the folder cannot be looked into,
+ * *ret_errno says why; it stays as it is where there is no such file.
+ */
+static bool program_in_folder(const char *folder, size_t length, const char *name, char ret_path[PATH_MAX],
+                              int *ret_errno)
 {
+    struct stat status;
     if (length == 0 || folder[0] != '/')
         return false;
     int written = snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, folder, name);
-    return written > 0 && written < PATH_MAX && is_program(ret_path);
+    if (written <= 0 || written >= PATH_MAX)
+        return false;
+    if (stat(ret_path, &status) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            *ret_errno = errno;
+        return false;
+    }
+    return S_ISREG(status.st_mode) && eaccess(ret_path, X_OK) == 0;
 }
 
 /* Makes a path absolute as it is named: the program may be started elsewhere, or the host go elsewhere. */
@@ -78,14 +90,18 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
     if (folders == NULL || folders[0] == '\0')
         folders = SYSTEM_PATH;
     char path[PATH_MAX];
+    int unseen = 0; /* why a folder could not be looked into, as execvp(3) remembers it */
     for (const char *folder = folders; *folder != '\0';) {
         size_t folder_length = strcspn(folder, ":");
-        if (program_in_folder(folder, folder_length, name, path)) {
+        if (program_in_folder(folder, folder_length, name, path, &unseen)) {
             memcpy(ret_path, path, strlen(path) + 1);
             return AOTICACHE_OK;
         }
         folder += folder_length + (folder[folder_length] == ':');
     }
+    if (unseen != 0)
+        return aoticache_error_set_errno(ret_error, unseen, "program %s: cannot look into every folder of PATH (%s)", name,
+                                         folders);
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: in no folder of PATH (%s)", name, folders);
 }
 
@@ -224,17 +240,24 @@ static int fill_actions(posix_spawn_file_actions_t *actions, const struct channe
     return result != 0 ? result : add_close_above(actions);
 }
 
+/*
+ * What a terminal sends stays blocked: until the child has its group, Ctrl-C reaches it as one of the host's, and would
+ * be what ended a compile that the host goes on waiting for.
+ */
 static int fill_attributes(posix_spawnattr_t *attributes, pid_t group)
 {
-    sigset_t none, all;
-    sigemptyset(&none);
+    sigset_t terminal, all;
+    sigemptyset(&terminal);
+    sigaddset(&terminal, SIGINT);
+    sigaddset(&terminal, SIGQUIT);
+    sigaddset(&terminal, SIGTSTP);
     sigfillset(&all);
     int result = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                                           POSIX_SPAWN_SETSIGDEF);
     if (result == 0)
         result = posix_spawnattr_setpgroup(attributes, group);
     if (result == 0)
-        result = posix_spawnattr_setsigmask(attributes, &none);
+        result = posix_spawnattr_setsigmask(attributes, &terminal);
     return result != 0 ? result : posix_spawnattr_setsigdefault(attributes, &all);
 }
 

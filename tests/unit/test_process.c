@@ -152,7 +152,7 @@ Test(process, only_the_last_words_are_kept)
     aoticache_process_free(&process);
 }
 
-Test(process, child_gets_three_descriptors_and_default_signals)
+Test(process, child_gets_three_descriptors_and_none_of_the_hosts_signals)
 {
     int inherited = open("/dev/null", O_RDONLY); /* without O_CLOEXEC */
     cr_assert_geq(inherited, 3);
@@ -170,13 +170,24 @@ Test(process, child_gets_three_descriptors_and_default_signals)
     snprintf(name, sizeof name, "\n%d\n", inherited);
     if (inherited < 10)
         cr_assert_null(strstr(open_ones, name), "%s", open_ones);
-    cr_assert_not_null(strstr(process.bytes, "SigBlk:\t0000000000000000"), "%s", process.bytes);
+    cr_assert_not_null(strstr(process.bytes, "SigBlk:\t0000000000000000"), "%s", process.bytes); /* a shell blocks none */
     const char *ignored = strstr(process.bytes, "SigIgn:\t");
     cr_assert_not_null(ignored, "%s", process.bytes);
     /* 32 and 33 are glibc's own, which posix_spawn leaves ignored. */
     cr_assert_eq(strtoull(ignored + 8, NULL, 16) & 0x7fffffff, 0, "%s", process.bytes);
     aoticache_process_free(&process);
     close(inherited);
+}
+
+/* SIGINT, SIGQUIT and SIGTSTP: until the child has its own group, the host's terminal sends them to it too. */
+Test(process, signals_of_a_terminal_are_blocked_in_the_child)
+{
+    const char *const arguments[] = {"grep", "^SigBlk", "/proc/self/status", NULL};
+    aoticache_process_options options = {.program = "/bin/grep", .arguments = arguments};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    cr_assert_eq(aoticache_process_run(&options, 100, after(300), &process, NULL), AOTICACHE_OK);
+    cr_assert_str_eq(process.bytes, "SigBlk:\t0000000000080006\n");
+    aoticache_process_free(&process);
 }
 
 Test(process, host_without_standard_descriptors_can_start_programs)
@@ -262,7 +273,7 @@ Test(process, missing_program_is_not_started)
 
 Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_begin, .fini = fixture_end)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], *folders;
     aoticache_error error;
     cr_assert_eq(aoticache_program_find("sh", path, NULL), AOTICACHE_OK);
     cr_assert_eq(path[0], '/');
@@ -277,6 +288,14 @@ Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_be
     write_script("mine", "#!/bin/sh\n");
     setenv("PATH", ":relative:", 1);
     cr_assert_eq(aoticache_program_find("mine", path, NULL), AOTICACHE_NOT_FOUND);
+    /* A folder that cannot be looked into is told of, where the program is in no other. */
+    cr_assert_eq(symlink(in_folder("loop"), in_folder("loop")), 0);
+    cr_assert_gt(asprintf(&folders, "%s:%s", in_folder("loop"), test_folder), 0);
+    setenv("PATH", folders, 1);
+    cr_assert_eq(aoticache_program_find("mine", path, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_program_find("none", path, &error), AOTICACHE_DENIED, "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "every folder of PATH"), "%s", error.message);
+    free(folders);
 }
 
 /* ---- where it runs ---- */
