@@ -291,7 +291,17 @@ AOTICACHE_API void aoticache_device_format(aoticache_device device, char ret_tex
 AOTICACHE_API const char *aoticache_version(void);
 #define AOTICACHE_VERSION "0.1.0"
 
+/* ---- the end of a program ---- */
+
+/*
+ * For a program that ends while threads compile: programs that compile are killed within 0.1 s, waits for another
+ * process's compile end, and from now on nothing is compiled in this process. Nothing of it is remembered as a failure;
+ * kernels that are there go on answering. Afterwards wait for the threads: aoticache_context_wait() or _free().
+ */
+AOTICACHE_API void aoticache_compiles_cancel(void);
+
 #ifdef __cplusplus
 }
 #endif
+
 #endif

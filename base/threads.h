@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -26,6 +27,9 @@ static inline size_t aoticache_threads_start(pthread_t *ret_threads, size_t coun
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
+
+/* Whether aoticache_compiles_cancel() was called: whoever waits for a compile looks now and then, and gives up. */
+bool aoticache_compiles_are_cancelled(void);
 
 /* Timed waits on the condition go by CLOCK_MONOTONIC, which nobody sets: until aoticache_deadline_after(). */
 static inline void aoticache_condition_init(pthread_cond_t *condition)

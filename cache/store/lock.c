@@ -13,9 +13,11 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
+#include "base/threads.h"
 
 #define FIRST_PAUSE_NS 1000000u /* 1 ms */
 #define LAST_PAUSE_NS 25000000u /* 25 ms */
+#define LEASE_SLICE_MS 100u /* after so long who waits for a lease looks whether compiles are cancelled */
 
 static void pause_ns(uint64_t ns)
 {
@@ -228,9 +230,17 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
         aoticache_directory_open_folder(directory, AOTICACHE_LEASES, true, &lease.folder_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    do
-        status = acquire_once(directory, &lease, remaining_ms(begun, timeout_ms), ret_contended, ret_error);
-    while (status == AOTICACHE_NOT_FOUND);
+    uint32_t left_ms = remaining_ms(begun, timeout_ms);
+    for (;; left_ms = remaining_ms(begun, timeout_ms)) {
+        bool is_last = left_ms <= LEASE_SLICE_MS;
+        status = acquire_once(directory, &lease, is_last ? left_ms : LEASE_SLICE_MS, ret_contended, ret_error);
+        if (status != AOTICACHE_NOT_FOUND && (status != AOTICACHE_LOCKED || is_last))
+            break;
+        if (aoticache_compiles_are_cancelled()) {
+            status = aoticache_error_set_errno(ret_error, ECANCELED, "the wait for another process's compile has ended");
+            break;
+        }
+    }
     if (status == AOTICACHE_LOCKED)
         aoticache_error_set(ret_error, status,
                             "another process compiles the same key (%.12s) for more than %u ms; wait longer "

@@ -43,7 +43,7 @@ void aoticache_holder_note_failure(aoticache_holder *holder, aoticache_miss_stat
         state->failures++;
         pthread_mutex_unlock(&holder->lock);
     }
-    if (is_news)
+    if (is_news && !aoticache_compiles_are_cancelled())
         aoticache_log(&holder->context->logger,
                       status == AOTICACHE_UNSUPPORTED ? AOTICACHE_LOG_INFO : AOTICACHE_LOG_WARNING, "%s: %s",
                       holder->op, message);
@@ -276,7 +276,7 @@ static void *run_queued_jobs(void *user)
         job->holder->jobs--;
         context->running++;
         pthread_mutex_unlock(&context->lock);
-        if (!abandoned)
+        if (!abandoned && !aoticache_compiles_are_cancelled())
             run_job(job);
         job_free(job);
         aoticache_epoch_reclaim();

@@ -385,12 +385,13 @@ aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_pr
                                         aoticache_error *ret_error)
 {
     char how[96];
+    if (event == AOTICACHE_PROCESS_FAILURE)
+        return aoticache_error_set_errno(ret_error, errno, "hook %s (%.160s) was killed %.120s", hook->kind->name,
+                                         hook->program, doing);
     if (event == AOTICACHE_PROCESS_TIMEOUT)
         snprintf(how, sizeof how, "took longer than %u s and was killed", (unsigned)hook->timeout_seconds);
     else if (event == AOTICACHE_PROCESS_OVERFLOW)
         snprintf(how, sizeof how, "answered with more than %d bytes and was killed", AOTICACHE_PROTOCOL_LINE_BYTES);
-    else if (event == AOTICACHE_PROCESS_FAILURE)
-        snprintf(how, sizeof how, "could not be reached (errno %d)", errno);
     else
         aoticache_process_describe_end(process, how, sizeof how);
     const char *words = aoticache_process_last_words(process, AOTICACHE_ERROR_MESSAGE_BYTES - 512);

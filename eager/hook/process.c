@@ -5,6 +5,7 @@
 #include "eager/hook/process.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/threads.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -185,9 +186,20 @@ static bool make_room(aoticache_process *process, size_t more)
     return AOTICACHE_ARRAY_RESERVE(process->bytes, process->capacity, process->size + more + 1);
 }
 
+/* Sets errno where the host has cancelled all compiles. */
+static bool is_cancelled(void)
+{
+    if (!aoticache_compiles_are_cancelled())
+        return false;
+    errno = ECANCELED;
+    return true;
+}
+
 /* Waits until something can be done; 0 when time is up, -1 with errno. */
 static int wait_ready(aoticache_process *process, short events, uint64_t deadline_ns)
 {
+    if (is_cancelled())
+        return -1;
     uint64_t now = aoticache_monotonic_ns();
     if (now >= deadline_ns)
         return 0;
@@ -262,6 +274,8 @@ aoticache_process_event aoticache_process_read_all(aoticache_process *process, s
         read_messages(process);
         uint64_t now = aoticache_monotonic_ns();
         uint64_t look = now + (uint64_t)LOOK_MS * 1000000;
+        if (is_cancelled())
+            return AOTICACHE_PROCESS_FAILURE;
         if (now >= deadline_ns)
             return AOTICACHE_PROCESS_TIMEOUT;
         wait_exit(process, look < deadline_ns ? look : deadline_ns);

@@ -72,7 +72,7 @@ typedef enum aoticache_process_event {
     AOTICACHE_PROCESS_END,      /* it has closed its output, or is dead */
     AOTICACHE_PROCESS_TIMEOUT,  /* the deadline has passed */
     AOTICACHE_PROCESS_OVERFLOW, /* it wrote more than was allowed */
-    AOTICACHE_PROCESS_FAILURE,  /* errno says why */
+    AOTICACHE_PROCESS_FAILURE,  /* errno says why; ECANCELED: aoticache_compiles_cancel() */
 } aoticache_process_event;
 
 /*

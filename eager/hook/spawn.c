@@ -6,6 +6,7 @@
  * between fork and exec almost nothing is allowed there.
  */
 #include "base/cleanup.h"
+#include "base/threads.h"
 #include "eager/hook/process.h"
 
 #include <fcntl.h>
@@ -387,7 +388,7 @@ aoticache_status aoticache_process_start(const aoticache_process_options *option
 {
     struct channels channels = CHANNELS_INIT;
     pid_t pid = 0, watcher = 0;
-    int result = channels_open(options, &channels) == 0 ? 0 : errno;
+    int result = aoticache_compiles_are_cancelled() ? ECANCELED : channels_open(options, &channels) == 0 ? 0 : errno;
     /* The watcher comes first, so that there is no instant without it. */
     if (result == 0 && options->ends_with_host)
         watcher = start_watcher();
@@ -410,6 +411,8 @@ static aoticache_status explain(aoticache_process *process, const char *program,
                                 aoticache_error *ret_error)
 {
     char how[64];
+    if (event == AOTICACHE_PROCESS_FAILURE)
+        return aoticache_error_set_errno(ret_error, errno, "%.160s was killed", program);
     if (event == AOTICACHE_PROCESS_TIMEOUT)
         snprintf(how, sizeof how, "took too long and was killed");
     else if (event == AOTICACHE_PROCESS_OVERFLOW)

@@ -100,6 +100,22 @@ print("done")
 """, ["1"])
 
 
+ENDS = """
+import ctypes
+ctypes.CDLL(None).__cxa_atexit(ctypes.CDLL(None).sleep, ctypes.c_void_p(6), None)  # after Python itself has ended
+torch.sinh(x), torch.atan(x)
+now = aoticache.stats()
+assert now.waiting + now.compiling >= 1, now
+print("done", flush=True)
+"""
+
+
+def test_a_process_that_ends_while_kernels_compile_ends_well():
+    """A kernel of 2 s would be there while the process is at its end, where Python's functions are gone."""
+    said = play(BEGIN + ENDS, ["2"])
+    assert "Warning" not in said, said
+
+
 BRIDGE = """
 import sys, tempfile, torch, aoticache
 with tempfile.TemporaryDirectory() as folder:

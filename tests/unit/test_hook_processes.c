@@ -5,6 +5,8 @@
 #include "eager/hook/process.h"
 #include "eager_fixture.h"
 
+#include <pthread.h>
+
 TestSuite(hook_processes, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 #define SHELL "#!/bin/sh\nread -r request\n"
@@ -255,4 +257,29 @@ Test(hook_processes, host_that_ignores_its_children_is_served)
         sleep_ms(20);
     cr_assert_neq(kill(-group, 0), 0);
     signal(SIGCHLD, SIG_DFL);
+}
+
+/* ---- the host ends ---- */
+
+static void *cancel_soon(void *begun_ns)
+{
+    usleep(300000);
+    *(uint64_t *)begun_ns = aoticache_monotonic_ns();
+    aoticache_compiles_cancel();
+    return NULL;
+}
+
+Test(hook_processes, cancelled_compile_ends_at_once_and_no_other_begins)
+{
+    const aoticache_hook_options none = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_error error;
+    pthread_t thread;
+    uint64_t begun_ns = 0;
+    cr_assert_eq(pthread_create(&thread, NULL, cancel_soon, &begun_ns), 0);
+    cr_expect_eq(compile_with(SHELL "exec sleep 200\n", &none, &error), AOTICACHE_IO, "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "was killed compiling"), "%s", error.message);
+    pthread_join(thread, NULL);
+    cr_expect_lt(aoticache_monotonic_ns() - begun_ns, UINT64_C(100000000000), "it was not waited for");
+    cr_expect_eq(compile_with(KERNEL GOOD, &none, &error), AOTICACHE_IO);
+    cr_expect_not_null(strstr(error.message, "cannot be started"), "%s", error.message);
 }

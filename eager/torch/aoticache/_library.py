@@ -375,6 +375,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_hook_free": (None, [c_void_p]),
     "aoticache_hook_producer": (c_char_p, [c_void_p]),
     "aoticache_context_free": (None, [c_void_p]),
+    "aoticache_compiles_cancel": (None, []),
     "aoticache_context_get_compiles": (None, [c_void_p, POINTER(ContextCompiles)]),
     "aoticache_runner_unref": (None, [c_void_p]),
     "aoticache_runner_library": (c_void_p, [c_void_p]),

@@ -28,6 +28,7 @@ from ._settings import DYNAMIC, MODES, Policy, Settings
 LEAST_TORCH = (2, 10, 0)
 WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
 FORK_WAIT_SECONDS = 5
+END_SECONDS = 5  # the threads that compile end sooner: within 0.1 s, and what they are storing
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
 #: What OperatorStats calls a count, where the C library has another name for it.
 PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic", "dynamic_refused": "symbolic_refused"}
@@ -187,7 +188,7 @@ class Session:
 
     def use_bridge(self, bridge: _bridge.Bridge | None, problem: AoticacheError | None) -> None:
         with _lock:
-            if self.bridge_decided:
+            if self.bridge_decided or _ending:
                 return
             if problem is not None:
                 self.give_up_bridge(problem)
@@ -412,6 +413,7 @@ def worker_python() -> str | None:
 
 _lock = threading.RLock()
 _session: Session | None = None
+_ending = False  # of the process: what compiles is being ended
 _settings = Settings()
 #: By operator and dispatch key: what C calls as long as PyTorch has our function, which may be after the operator's end.
 _fallbacks: dict[tuple[str, str], Any] = {}
@@ -609,9 +611,10 @@ def wait(timeout: float | None, progress: bool | None) -> bool:
 
 def at_exit() -> None:
     """
-    PyTorch's kernels are back, counts are written. What still compiles is not waited for (unless wait_at_exit says so)
-    and not freed either: it ends with the process, and its worker with it.
+    PyTorch's kernels are back, counts are written. What still compiles is not waited for (unless wait_at_exit says so) but
+    ended, since a thread that went on would find Python, and what other libraries' destructors free, gone.
     """
+    global _ending
     session = _session
     if session is None or session.pid != os.getpid():
         return
@@ -621,7 +624,9 @@ def at_exit() -> None:
         disable(None)
         for fallback in _fallbacks.values():
             pythonapi.Py_IncRef(py_object(fallback))  # threads that the process does not wait for
-        idle = session.wait(time.monotonic())
+        _ending = True
+        session.library.get("aoticache_compiles_cancel")
+        idle = session.wait(time.monotonic() + END_SECONDS)
         session.flush()
         if idle:
             session.close()
