@@ -138,7 +138,7 @@ $(KERNEL_OBJ): HARDEN_CPPFLAGS :=
 $(call objects,$(KERNEL_SRC)): OWN_CFLAGS += -fno-plt -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -fdata-sections
 
 # Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
-$(BUILD)/obj/runtime/constant_map.o: CXXFLAGS += -fno-plt -ffunction-sections
+$(BUILD)/obj/runtime/constant_map.o: CXXFLAGS += $(if $(DEBUG),,-Os) -fno-plt -ffunction-sections
 $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")

@@ -118,6 +118,8 @@ def check_library(torch, builder):
         segments = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
         needed = re.findall(r"Shared library: \[([^]]+)\]", dynamic)
         wrong = [name for name in needed if "stdc++" in name or "gcc_s" in name]
+        if os.path.getsize(path) > 40 * 1024:
+            wrong.append(f"{os.path.getsize(path)} bytes are more than 40 KB: a page more is begun by few bytes")
         if "libtorch_cpu.so" not in needed:
             wrong.append(f"does not name libtorch_cpu.so: {needed}")
         for line in symbols.splitlines():
