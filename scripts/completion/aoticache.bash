@@ -31,8 +31,8 @@ _aoticache_settings() {
     aoticache config --json 2>/dev/null | sed -nE 's/^.*"name": *"([a-z_]+)".*/\1/p'
 }
 
-_aoticache_commands() { # PROGRAM
-    "$1" help 2>/dev/null | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'
+_aoticache_commands() { # PROGRAM [HEADING]
+    "$1" help 2>/dev/null | sed -nE "/^(Commands${2:+|$2}):/,/^\$/"'s/^  ([a-z-]+) .*/\1/p'
 }
 
 # Words for a value that the help calls so; "files" and "folders" are for the shell to find.
@@ -59,7 +59,7 @@ _aoticache_operands() { # COMMAND POSITION
     tag) if [ "$2" -le 2 ]; then _aoticache_keys; else _aoticache_tags; fi ;;
     ls | why | run | compile) _aoticache_operators ;;
     config) _aoticache_settings ;;
-    help) _aoticache_commands aoticache ;;
+    help) _aoticache_commands aoticache Topics ;;
     inspect | run-package) _aoticache_keys && echo files ;;
     key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;
     copy | merge) echo folders ;;

@@ -2,7 +2,8 @@
 # what there is.
 
 function __aoticache_commands
-    aoticache help 2>/dev/null | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) +(.*)/\1\t\2/p'
+    set -l headings (string join '|' Commands $argv)
+    aoticache help 2>/dev/null | sed -nE "/^($headings):/,/^\$/"'s/^  ([a-z-]+) +(.*)/\1\t\2/p'
 end
 
 function __aoticache_command
@@ -104,7 +105,7 @@ function __aoticache_operands
         case config
             __aoticache_settings
         case help
-            __aoticache_commands
+            __aoticache_commands Topics
         case inspect run-package
             __aoticache_keys
             __fish_complete_path (commandline -ct)

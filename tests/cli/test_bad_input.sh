@@ -31,6 +31,19 @@ for command in run compile ls show verify rm doctor; do
     prints "help of $command has the exit codes" '^  5  the kernel cannot be had'
     try "$command --help is the same" 0 aoticache $command --help
 done
+refused 'help of what is nearly a topic' 'did you mean trouble\?' aoticache help truble
+refused 'a topic is no command' "unknown command 'trouble'" aoticache trouble
+for topic in $(aoticache help | sed -n '/^Topics:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    topics=$((${topics:-0} + 1))
+    try "help of the topic $topic" 0 aoticache help "$topic"
+    is "$topic: lines fit 80 columns" 0 "$(awk 'length > 79' "$out" | wc -l)"
+    # Each command and program that it names is there.
+    while read -r word; do
+        if [[ $word == aoticache-* ]]; then holds "$topic: $word" test -x "$BUILD/bin/$word"
+        else try "$topic: aoticache $word" 0 aoticache help "$word"; fi
+    done < <(aoticache help "$topic" | grep -oE '^  aoticache(-[a-z]+| [a-z]+)|, aoticache [a-z]+' | sed -E 's/^[ ,]*(aoticache )?//')
+done
+is 'there are topics' 6 "${topics:-0}"
 for tool in aoticache aoticache-gc aoticache-stat; do
     try "$tool --version" 0 $tool --version
     prints "$tool has a version" '^aoticache [0-9]+\.[0-9]+\.[0-9]+$'

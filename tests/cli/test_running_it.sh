@@ -13,7 +13,7 @@ for shell in bash zsh; do
     command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
     run python3 tests/cli/complete_in_shell.py $shell $'aoticache unp\t' $'aoticache ls --so\t' $'aoticache-gc --max-a\t' \
         $'aoticache show \t\t' $'aoticache ls aten::ab\t' $'aoticache du --by \t\t' $'aoticache-gc --policy=co\t' \
-        $'aoticache config max_s\t' $'aoticache ls -s si\t'
+        $'aoticache config max_s\t' $'aoticache ls -s si\t' $'aoticache help troub\t'
     prints "$shell completes commands" '^line:aoticache unpin ?$'
     prints "$shell completes options of a command" '^line:aoticache ls --sort ?$'
     prints "$shell completes options of aoticache-gc" '^line:aoticache-gc --max-age ?$'
@@ -22,6 +22,7 @@ for shell in bash zsh; do
     prints "$shell completes values" 'device +operator +producer +tag'
     prints "$shell completes values after =" '^line:aoticache-gc --policy=cost ?$'
     prints "$shell completes values after a letter" '^line:aoticache ls -s size ?$'
+    prints "$shell completes topics" '^line:aoticache help trouble ?$'
     prints "$shell completes settings" '^line:aoticache config max_size ?$'
 done
 

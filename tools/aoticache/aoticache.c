@@ -38,8 +38,11 @@ static void print_overview(void)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         aoticache_cli_print_item(commands[i]->word, 14, commands[i]->program.summary);
     }
-    aoticache_cli_print_item("help", 14, "Prints this, or the help of a command: aoticache help run");
-    printf("\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
+    aoticache_cli_print_item("help", 14, "Prints this, or the help of a command or a topic: aoticache help run");
+    printf("\nTopics:\n");
+    for (size_t i = 0; aoticache_topic_at(i) != NULL; i++)
+        aoticache_cli_print_item(aoticache_topic_at(i)->word, 14, aoticache_topic_at(i)->summary);
+    printf("\naoticache --version prints the version.\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
     aoticache_cli_print_exit_codes();
 }
 
@@ -51,14 +54,17 @@ static const aoticache_command *find_command(const char *word)
     return NULL;
 }
 
-static int unknown_command(const aoticache_cli *cli, const char *word)
+static int unknown_command(const aoticache_cli *cli, const char *word, bool is_help)
 {
-    const char *words[COMMAND_COUNT + 2] = {NULL};
+    const char *words[COMMAND_COUNT + 16] = {NULL};
+    size_t count = COMMAND_COUNT;
     if (strcmp(word, "stat") == 0 || strcmp(word, "stats") == 0 || strcmp(word, "gc") == 0)
         return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean the program aoticache-%.4s?)", word, word);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         words[i] = commands[i]->word;
-    words[COMMAND_COUNT] = "help";
+    words[count++] = "help";
+    for (size_t i = 0; is_help && aoticache_topic_at(i) != NULL && count + 1 < sizeof words / sizeof words[0]; i++)
+        words[count++] = aoticache_topic_at(i)->word;
     const char *nearest = aoticache_cli_nearest(word, words);
     if (nearest != NULL)
         return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean %s?)", word, nearest);
@@ -72,8 +78,10 @@ static int help(const aoticache_cli *cli, int argc, char **argv)
         return AOTICACHE_CLI_EXIT_OK;
     }
     const aoticache_command *command = find_command(argv[2]);
+    if (command == NULL && aoticache_topic_print(argv[2]))
+        return AOTICACHE_CLI_EXIT_OK;
     if (command == NULL && strcmp(argv[2], "help") != 0)
-        return unknown_command(cli, argv[2]);
+        return unknown_command(cli, argv[2], true);
     if (command != NULL)
         aoticache_cli_print_help(&command->program);
     else
@@ -99,7 +107,7 @@ static int dispatch(aoticache_cli *cli, int argc, char **argv)
         return aoticache_cli_usage_error(cli, "option %s before the command; options come after it", word);
     const aoticache_command *command = find_command(word);
     if (command == NULL)
-        return unknown_command(cli, word);
+        return unknown_command(cli, word, false);
     aoticache_cli_begin(cli, &command->program, argc, argv, 2);
     return command->run(cli);
 }

@@ -16,6 +16,16 @@ typedef struct aoticache_command {
     int (*run)(aoticache_cli *cli); /* returns the exit code */
 } aoticache_command;
 
+/* What `aoticache help WORD` prints beside the help of commands. */
+typedef struct aoticache_topic {
+    const char *word, *summary, *text; /* text: lines */
+} aoticache_topic;
+
+/* NULL behind the last. */
+const aoticache_topic *aoticache_topic_at(size_t index);
+/* false: there is no such topic. */
+bool aoticache_topic_print(const char *word);
+
 extern const aoticache_command aoticache_command_run;
 extern const aoticache_command aoticache_command_compile;
 extern const aoticache_command aoticache_command_ls;
