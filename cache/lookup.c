@@ -151,6 +151,8 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
             continue;
         if (status != AOTICACHE_OK)
             return status;
+        if (aoticache_trust_bars(cache, &hits[i].artifact))
+            continue;
         status = open_entry(cache, &hits[i], guard, ret_artifact, report, &unusable, &detail);
         if (status == AOTICACHE_OK)
             return status;

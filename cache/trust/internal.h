@@ -5,6 +5,7 @@
 #define AOTICACHE_CACHE_TRUST_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "cache/store/directory.h"
 #include "cache/store/manifest.h"
@@ -113,6 +114,9 @@ typedef struct aoticache_trust {
     aoticache_secret_key **signers;
     size_t signer_count, signer_capacity;
     bool has_signers;
+    /* Of lookups (revoked.c). */
+    atomic_int revocations;
+    atomic_bool has_told_barred;
 } aoticache_trust;
 
 /* Copies what the options say; reads and loads nothing. OK, NO_MEMORY. */
@@ -151,6 +155,11 @@ aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_s
 aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aoticache_digest *artifact,
                                             char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
                                             aoticache_error *ret_error);
+/*
+ * Whether a lookup must not use an entry, since it would not be taken in any more; logged the first time. Where that cannot
+ * be told (a list of revoked keys that cannot be read), signed entries are barred.
+ */
+bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifact);
 /* Removes the entries of a manifest, and moves that to quarantine/. Takes the store's lock, exclusively. */
 aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoticache_digest *artifact,
                                               aoticache_error *ret_error);

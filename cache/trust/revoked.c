@@ -1,15 +1,18 @@
 /*
  * cache/trust/revoked: entries of this cache that it would not take in any more: revoked ones, those that only a revoked key
- * signed, and those with a signature that is not of them. Finding them, and removing them.
+ * signed, and those with a signature that is not of them. Finding them, removing them, and keeping them from lookups, which
+ * is what counts where a revocation has reached a machine and nobody has run `aoticache verify --repair` there yet.
  *
- * What was compiled here has no signature and is no concern of this file. A lookup does not ask either: what is revoked is
- * removed, by `aoticache key distrust` or a verification with repair, and then nobody finds it.
+ * What was compiled here has no signature and is no concern of this file. Where nothing is revoked, a lookup asks for nothing
+ * but whether the user has a file of revoked keys, once for each opened cache.
  */
 #include "cache/trust/internal.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -56,6 +59,69 @@ aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aotica
     else
         snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "only the revoked key %s signed it", faults.revoked);
     return AOTICACHE_OK;
+}
+
+/* ---- lookups ---- */
+
+enum { REVOCATIONS_UNKNOWN, REVOCATIONS_NONE, REVOCATIONS_SOME };
+
+/* Where nobody has revoked anything, the keys themselves are not read. */
+static bool may_have_revocations(const aoticache_trust *trust)
+{
+    cleanup_free char *path = NULL;
+    if (trust->revoked_text != NULL)
+        return true;
+    if (trust->directory == NULL)
+        return false;
+    return asprintf(&path, "%s/" AOTICACHE_REVOKED_KEYS_FILE, trust->directory) < 0 || access(path, F_OK) == 0 ||
+           (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* A list that cannot be read may name any key: it counts as one that does, and is read again the next time. */
+static bool has_revocations(aoticache_cache *cache)
+{
+    aoticache_trust *trust = &cache->trust;
+    int known = atomic_load_explicit(&trust->revocations, memory_order_acquire);
+    if (known == REVOCATIONS_UNKNOWN) {
+        bool some = may_have_revocations(trust);
+        if (some) {
+            if (aoticache_trust_lock(cache, NULL) != AOTICACHE_OK)
+                return true;
+            some = trust->revoked_count > 0;
+            pthread_mutex_unlock(&trust->mutex);
+        }
+        known = some ? REVOCATIONS_SOME : REVOCATIONS_NONE;
+        atomic_store_explicit(&trust->revocations, known, memory_order_release);
+    }
+    return known == REVOCATIONS_SOME;
+}
+
+static bool is_signed(aoticache_cache *cache, const aoticache_digest *artifact)
+{
+    aoticache_signature_list list = {.count = 0};
+    return aoticache_signature_file_read(cache->directory, artifact, &list, NULL) != AOTICACHE_OK || list.count > 0;
+}
+
+bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifact)
+{
+    char reason[AOTICACHE_TRUST_FAULT_BYTES] = "", hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_error detail = {.message = ""};
+    bool is_faulty = false;
+    if (!has_revocations(cache))
+        return false;
+    aoticache_status status = aoticache_trust_revokes_entry(cache, artifact, &is_faulty, &detail);
+    if (!is_faulty && !is_signed(cache, artifact))
+        return false;
+    if (status == AOTICACHE_OK)
+        status = aoticache_trust_find_fault(cache, artifact, reason, &is_faulty, &detail);
+    if (status == AOTICACHE_OK && !is_faulty)
+        return false;
+    aoticache_digest_to_hex(artifact, hex);
+    bool is_known = atomic_exchange(&cache->trust.has_told_barred, true);
+    aoticache_log(&cache->directory->logger, is_known ? AOTICACHE_LOG_DEBUG : AOTICACHE_LOG_WARNING,
+                  "entry %.12s is not used: %s; 'aoticache verify --repair' removes what is like it", hex,
+                  status == AOTICACHE_OK ? reason : detail.message);
+    return true;
 }
 
 /* With the store locked. The manifest is moved away, or an index that is built anew would bring the entry back. */

@@ -594,7 +594,14 @@ Test(trust_transfer, repair_removes_what_only_a_revoked_key_signed)
     options.revoked_keys = revoked;
     cache = fixture_open_with(&options);
     cr_assert_eq(fixture_verify(cache, false).wrong_signatures, 2);
-    cr_assert(fixture_finds(cache, 1, "library 1"));
+    /* Nobody finds them before the repair either. */
+    fixture_warnings = 0;
+    cr_assert_not(fixture_finds(cache, 1, "library 1"));
+    cr_assert_not(fixture_finds(cache, 4, "library 4"));
+    cr_assert_eq(fixture_warnings, 1, "%s", fixture_last_warning);
+    cr_assert_not_null(strstr(fixture_last_warning, "only the revoked key ann signed it"), "%s", fixture_last_warning);
+    cr_assert(fixture_finds(cache, 2, "library 2"));
+    cr_assert(fixture_finds(cache, 3, "library 3"));
     aoticache_verify_report report = fixture_verify(cache, true);
     cr_assert_eq(report.wrong_signatures, 2);
     cr_assert_eq(report.repaired, 2);
@@ -610,6 +617,37 @@ Test(trust_transfer, repair_removes_what_only_a_revoked_key_signed)
     cache = fixture_open();
     cr_assert_not(fixture_finds(cache, 1, "library 1"));
     cr_assert(fixture_finds(cache, 3, "library 3"));
+    aoticache_cache_close(cache);
+}
+
+/* The user's file counts as the options do; one that cannot be read keeps back what came from elsewhere, and nothing else. */
+Test(trust_transfer, lookups_heed_the_users_file_of_revoked_keys)
+{
+    static const char *const files[] = {NULL, "# none\n", "ann\n", "ann:not-base64\n"};
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache_options options = fixture_options();
+    if (ann == NULL)
+        cr_skip_test("no libcrypto");
+    fixture_put(cache, 1, "library 1");
+    fixture_put(cache, 2, "library 2");
+    const aoticache_digest artifact = artifact_of(cache, 1);
+    cr_assert_eq(aoticache_cache_sign(cache, &artifact, ann, NULL), AOTICACHE_OK);
+    aoticache_cache_close(cache);
+    cr_assert_eq(mkdir(keys_path, 0700), 0);
+    options.key_directory = keys_path;
+    options.is_configured = true;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (files[i] != NULL)
+            fixture_write("keys/revoked_keys", files[i]);
+        cache = fixture_open_with(&options);
+        cr_expect_eq(fixture_finds(cache, 1, "library 1"), i < 2, "file %zu", i);
+        cr_expect(fixture_finds(cache, 2, "library 2"), "file %zu", i);
+        aoticache_cache_close(cache);
+    }
+    cr_expect_not_null(strstr(fixture_last_warning, "revoked_keys:1"), "%s", fixture_last_warning);
+    fixture_write("keys/revoked_keys", "# mended\n");
+    cache = fixture_open_with(&options);
+    cr_expect(fixture_finds(cache, 1, "library 1"));
     aoticache_cache_close(cache);
 }
 
