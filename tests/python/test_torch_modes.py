@@ -99,6 +99,14 @@ TOGETHER = {
         now = counts("aten::neg")
         assert now.libraries <= 4 and now.hits_symbolic >= 1, now
     """,
+    "what_comes_after_four_shapes_shares_a_kernel": """
+        aoticache.enable("aten::neg", mode="wait")
+        assert "dynamic after 4" in counts("aten::neg").policy
+        for n in range(11, 23):
+            same(torch.neg(torch.ones(n, 3)), torch.full((n, 3), -1.0))
+        now = counts("aten::neg")
+        assert now.libraries <= 6 and now.hits_symbolic >= 5 and now.compile_failures == 0, now
+    """,
     "threads_share_kernels": """
         expected = x.clone().abs_(), torch.softmax(x.double(), 1).float()
         aoticache.enable("aten::abs", "aten::_softmax", mode="wait")

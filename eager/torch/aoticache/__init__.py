@@ -112,7 +112,7 @@ def enable(
     *operators: Any,
     device: Any = "cpu",
     mode: str = "background",
-    dynamic: Dynamic = "never",
+    dynamic: Dynamic = ("after", 4),
     **settings: Any,
 ) -> Enabled:
     """
@@ -127,7 +127,8 @@ def enable(
     mode: what a call does whose kernel is not there. "background" (the default): PyTorch's kernel answers while it is
     compiled; "wait": the call waits; "never": nothing is compiled, only what the cache has is used.
 
-    dynamic: when a kernel is compiled for all shapes instead of one: "never", ("after", 4) different ones, "always".
+    dynamic: when a kernel is compiled for all shapes instead of one: ("after", 4) different ones (the default), "never",
+    "always".
 
     settings: those of `configure()`: cache_dir, workers, ... They hold for the process, so they can change only while
     nothing is enabled.
@@ -186,7 +187,7 @@ def enabled(
     *operators: Any,
     device: Any = "cpu",
     mode: str = "background",
-    dynamic: Dynamic = "never",
+    dynamic: Dynamic = ("after", 4),
     **settings: Any,
 ) -> Iterator[Enabled]:
     """
