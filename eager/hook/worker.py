@@ -548,8 +548,10 @@ def inductor_options(directory):
         "aot_inductor.debug_symbols": False,
         "cpp.enable_unsafe_math_opt_flag": False,
         "cpp.enable_floating_point_contract_flag": "off",
-        # Else the number of this machine's threads is written into the code.
+        # Else the number of this machine's threads is written into the code. With one thread inductor also leaves out what
+        # keeps the threads of a parallel region from doing the same work at once, and they are more where the kernel runs.
         "cpp.dynamic_threads": True,
+        "cpp.threads": USUAL_THREADS,
     }
     options = {}
     for name, value in wanted.items():

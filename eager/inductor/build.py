@@ -45,11 +45,8 @@ KERNELS_HEADER = "#include <torch/csrc/inductor/cpp_prefix.h>"
 # PyTorch's own throws from here, in each kernel, and so makes each kernel need the C++ runtime.
 KERNELS_CHECK = """
 extern "C" void aoti_torch_check(bool, const char *, const char *, uint32_t, const char *);
-#ifndef __FILE_NAME__
-#define __FILE_NAME__ "kernel"
-#endif
 #define inductor_cpu_throw_if_integer_div_error(error) \\
-    aoti_torch_check((error).load(std::memory_order_acquire) == 0, __func__, __FILE_NAME__, __LINE__, "ZeroDivisionError")
+    aoti_torch_check((error).load(std::memory_order_acquire) == 0, __func__, "kernel", __LINE__, "ZeroDivisionError")
 """
 
 

@@ -2,10 +2,11 @@
 it, bad input, and machines that lack something. Most of it in one process; what needs one of its own has it."""
 import os
 import shutil
+import subprocess
 import tempfile
 import textwrap
 
-from torch_scenarios import CACHE, main, play, play_file, play_together
+from torch_scenarios import BUILD, CACHE, environment, main, play, play_file, play_together
 
 BEGIN = """
 import dataclasses, os, sys, tempfile, threading, time, warnings
@@ -419,6 +420,42 @@ def test_process_ends_with_compiles_under_way():
         print("done", flush=True)
     """)
     assert "Traceback" not in said, said
+
+
+REDUCTIONS = """
+        torch.set_num_threads(int(sys.argv[1]))
+        torch.manual_seed(0)
+        t, w, b = torch.randn(4, 32, 96), torch.randn(96), torch.randn(96)
+        calls = {
+            "aten::native_layer_norm": lambda: torch.nn.functional.layer_norm(t, (96,), w, b),
+            "aten::mean.dim": lambda: t.mean(1),
+            "aten::sum.dim_IntList": lambda: t.sum((0, 2)),
+            "aten::var.correction": lambda: t.var(1),
+            "aten::_softmax": lambda: torch.softmax(t, 1),
+            "aten::amax": lambda: t.amax((1, 2)),
+            "aten::add_.Tensor": lambda: t.clone().add_(t),
+        }
+        expected = {name: call() for name, call in calls.items()}
+        aoticache.enable(*calls, mode="wait", cache_dir=sys.argv[2], dynamic=sys.argv[3])
+        for turn in range(20):
+            for name, call in calls.items():
+                torch.testing.assert_close(call(), expected[name], rtol=1e-5, atol=1e-5, msg=lambda text: f"{name}: {text}")
+        now = {name: counts(name) for name in calls}
+        assert all(one.hits + one.hits_symbolic >= 19 for one in now.values()), now
+        assert sum(one.compiles for one in now.values()) == (len(calls) if sys.argv[1] == "1" else 0), now
+        print("done")
+"""
+
+
+def test_kernels_do_not_depend_on_the_threads_of_who_compiled_them():
+    """A machine with one processor fills a cache for one with more."""
+    for dynamic in ("never", "always"):
+        with tempfile.TemporaryDirectory() as folder:
+            copied = subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "copy", folder + "/cache", "--op", "aoticache::*",
+                                     "--allow-unsigned"], env=environment(), capture_output=True, text=True, check=False)
+            assert copied.returncode in (0, 3), copied.stderr
+            for threads in ("1", "4"):
+                scenario(REDUCTIONS, threads, folder + "/cache", dynamic, OMP_NUM_THREADS=threads)
 
 
 def test_old_library_or_none_is_told():
