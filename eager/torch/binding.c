@@ -3,15 +3,17 @@
  * order an operator comes and goes.
  */
 #include "eager/torch/binding.h"
-#include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/torch/internal.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 /* Where PyTorch says a kernel comes from. */
 #define REGISTERED_AT "libaoticache"
+#define NAME_BYTES 512 /* of a namespace, and of a name with its overload */
 
 /* ---- the binding ---- */
 
@@ -198,13 +200,14 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
     aoticache_registration *registration = op->registration;
     const aoticache_stable *stable = &op->binding->stable;
     const char *colons = strstr(registration->name, "::");
-    cleanup_free char *ns = colons != NULL ? strndup(registration->name, (size_t)(colons - registration->name)) : NULL;
-    cleanup_free char *name = NULL;
+    size_t ns_length = colons != NULL ? (size_t)(colons - registration->name) : NAME_BYTES;
+    char ns[NAME_BYTES], name[NAME_BYTES];
     const char *dot = registration->overload[0] != '\0' ? "." : "";
-    if (ns == NULL || asprintf(&name, "%s%s%s", colons + 2, dot, registration->overload) < 0) {
-        name = NULL;
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its name", registration->name);
-    }
+    if (ns_length >= sizeof ns ||
+        (size_t)snprintf(name, sizeof name, "%s%s%s", colons + 2, dot, registration->overload) >= sizeof name)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.200s: its name has no namespace, or is too long",
+                                   registration->name);
+    snprintf(ns, sizeof ns, "%.*s", (int)ns_length, registration->name);
     AOTITorchError code =
         stable->aoti_torch_library_init_impl(ns, registration->dispatch_key, REGISTERED_AT, 0, &registration->library);
     if (code == 0)

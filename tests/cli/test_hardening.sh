@@ -23,6 +23,9 @@ for file in $libraries $programs; do
     prints "$file: all functions are bound when it is loaded" 'FLAGS_1.*NOW'
     prints_not "$file: no code is changed while it is loaded" TEXTREL
 done
+dynamic lib/libaoticache.so.0 >"$out"
+prints_not 'a program that links the library gets no library that only some calls need' \
+    'NEEDED.*lib(gcc_s|stdc\+\+|crypto|curl|zip|archive|zstd|dl|m)\.so'
 is 'lib/aoticache/libtorch_cpu.so: its stack is not executable' RW "$(segment lib/aoticache/libtorch_cpu.so GNU_STACK)"
 for file in $programs; do
     dynamic "$file" >"$out"
