@@ -74,7 +74,7 @@ Q        := $(if $(V),,@)
 LIB_DIRS   := base $(addprefix index/,connection entries eviction stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
-              eager $(addprefix eager/,holder hook package schema dispatch torch)
+              eager $(addprefix eager/,holder hook package model schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
@@ -83,7 +83,7 @@ PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
                   cache/transfer/transfer.h cache/remote/remote.h cache/remote/module.h cache/trust/trust.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
                   loader/loader.h loader/runner/runner.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
-                  eager/eager.h eager/call.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h \
+                  eager/eager.h eager/call.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h eager/model/model.h \
                   eager/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
                   eager/torch/binding.h eager/torch/bridge.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)

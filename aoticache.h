@@ -29,6 +29,7 @@
 #include "eager/eager.h"
 #include "eager/holder/holder.h"
 #include "eager/package/package.h"
+#include "eager/model/model.h"
 #include "eager/torch/binding.h"
 #include "eager/value.h"
 #include "loader/check/check.h"

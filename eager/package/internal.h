@@ -85,11 +85,13 @@ aoticache_status aoticache_package_refuse_cpu(const char *where, const char *mod
 
 /*
  * A runner that holds the artifact. name: for messages. device: where the options name none. The artifact's descriptors
- * are closed then. Returns: as aoticache_library_load_fd() and aoticache_runner_create().
+ * are closed then. owned: released when the runner is gone, on failure at once; NULL where there is nothing.
+ * Returns: as aoticache_library_load_fd() and aoticache_runner_create().
  */
 aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, const char *name, const char *device,
-                                               const aoticache_package_options *options,
-                                               aoticache_runner **ret_runner, aoticache_error *ret_error);
+                                               const aoticache_package_options *options, void *owned,
+                                               void (*release)(void *owned), aoticache_runner **ret_runner,
+                                               aoticache_error *ret_error);
 
 /* ---- executor.c ---- */
 

@@ -133,6 +133,8 @@ struct holding {
     aoticache_artifact *artifact;
     aoticache_executor *executor;
     aoticache_package_weights weights;
+    void *owned; /* NULL, or the caller's */
+    void (*release)(void *owned);
 };
 
 static void holding_release(void *owner)
@@ -141,6 +143,8 @@ static void holding_release(void *owner)
     aoticache_package_weights_unmap(&holding->weights);
     aoticache_executor_free(holding->executor);
     aoticache_artifact_unref(holding->artifact);
+    if (holding->owned != NULL)
+        holding->release(holding->owned);
     free(holding);
 }
 
@@ -164,18 +168,12 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 }
 
 /*
- * The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. The
- * executor is taken in either case.
+ * The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. What
+ * else is held is taken in either case.
  */
-static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
-                                       aoticache_executor *executor, aoticache_error *ret_error)
+static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact, struct holding *holding,
+                                       aoticache_error *ret_error)
 {
-    struct holding *holding = calloc(1, sizeof *holding);
-    if (holding == NULL) {
-        aoticache_executor_free(executor);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a package's runner");
-    }
-    holding->executor = executor;
     holding->artifact = aoticache_artifact_ref(artifact);
     aoticache_status status = aoticache_package_weights_map(holding->artifact, &holding->weights, ret_error);
     if (status == AOTICACHE_OK)
@@ -190,24 +188,32 @@ static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artif
 }
 
 aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, const char *name, const char *device,
-                                               const aoticache_package_options *options,
-                                               aoticache_runner **ret_runner, aoticache_error *ret_error)
+                                               const aoticache_package_options *options, void *owned,
+                                               void (*release)(void *owned), aoticache_runner **ret_runner,
+                                               aoticache_error *ret_error)
 {
     aoticache_runner *runner = NULL;
-    aoticache_executor *executor = NULL;
     aoticache_package_options chosen = *options;
     aoticache_status status = AOTICACHE_OK;
+    struct holding *holding = calloc(1, sizeof *holding);
+    if (holding == NULL) {
+        if (owned != NULL)
+            release(owned);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a package's runner");
+    }
+    holding->owned = owned;
+    holding->release = release;
     if (options->proxy_executor == NULL)
-        status = aoticache_package_executor_open(artifact, name, &executor, ret_error);
-    if (executor != NULL)
-        chosen.proxy_executor = &executor->handle;
+        status = aoticache_package_executor_open(artifact, name, &holding->executor, ret_error);
+    if (holding->executor != NULL)
+        chosen.proxy_executor = &holding->executor->handle;
     if (status == AOTICACHE_OK)
         status = create_runner(artifact, name, device, &chosen, &runner, ret_error);
     if (status != AOTICACHE_OK) {
-        aoticache_executor_free(executor);
+        holding_release(holding);
         return status;
     }
-    status = attach_holding(runner, artifact, executor, ret_error);
+    status = attach_holding(runner, artifact, holding, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;
@@ -238,7 +244,8 @@ static aoticache_status load_model(aoticache_cache *cache, aoticache_package_sou
     if (status == AOTICACHE_NOT_FOUND)
         status = find_in_package(cache, source, options, &artifact, report, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_package_make_runner(artifact, source->path, report->device, options, ret_runner, ret_error);
+        status = aoticache_package_make_runner(artifact, source->path, report->device, options, NULL, NULL, ret_runner,
+                                               ret_error);
     aoticache_artifact_unref(artifact);
     report->load_ns = aoticache_monotonic_ns() - begun - report->add_ns;
     return status;

@@ -37,6 +37,7 @@
     X(aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT)                 \
     X(aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT)                   \
     X(aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT)                 \
+    X(aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT)                     \
     X(aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT)                       \
     X(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT)                 \
     X(aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT)
@@ -242,6 +243,12 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_package_load(NULL, NULL, given, NULL, NULL, &error))                                         \
     X(aoticache_package_load_key, aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT,                 \
       aoticache_package_load_key(NULL, NULL, given, NULL, NULL, &error))                                     \
+    X(aoticache_model_open, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                           \
+      aoticache_model_open(NULL, NULL, given, (aoticache_runner *[1]){NULL}, NULL, &error))                  \
+    X(aoticache_model_lookup, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                         \
+      aoticache_model_lookup(NULL, NULL, given, NULL, NULL, &error))                                         \
+    X(aoticache_model_open_artifact, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                  \
+      aoticache_model_open_artifact(NULL, NULL, NULL, given, NULL, NULL, &error))                            \
     X(aoticache_binding_create, aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT,                   \
       aoticache_binding_create(given, NULL, &error))                                                         \
     X(aoticache_binding_enable, aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT, \

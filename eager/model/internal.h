@@ -1,0 +1,107 @@
+/*
+ * eager/model/internal: the list of a model's tensors, files of weights, and their way into a runner.
+ *
+ * Private to model/.
+ */
+#ifndef AOTICACHE_EAGER_MODEL_INTERNAL_H
+#define AOTICACHE_EAGER_MODEL_INTERNAL_H
+
+#include <jansson.h>
+
+#include "eager/model/model.h"
+
+#define AOTICACHE_MODEL_OP "aoticache::model"
+#define AOTICACHE_PROGRAM_OP "aoticache::program"
+#define AOTICACHE_WEIGHTS_LIST "weights.list"
+#define AOTICACHE_MODEL_MAX_DIMS 64
+
+/* ---- find.c ---- */
+
+typedef struct aoticache_model_found {
+    int64_t entry_id; /* 0: nothing */
+    aoticache_key key;
+    aoticache_digest artifact;
+    aoticache_device device;
+    bool is_program;
+    char name[256];
+    char framework[64];
+} aoticache_model_found;
+
+/* Returns: as aoticache_model_open(). */
+aoticache_status aoticache_model_find(aoticache_cache *cache, const char *name_or_key,
+                                      const aoticache_model_options *options, aoticache_model_found *ret_found,
+                                      aoticache_error *ret_error);
+
+/* ---- tensors.c: weights.list, JSON beside the library ---- */
+
+typedef struct aoticache_model_place {
+    aoticache_model_tensor tensor;
+    const char *file; /* beside the library; NULL: not stored */
+    uint64_t offset;
+} aoticache_model_place;
+
+typedef struct aoticache_model_tensors {
+    json_t *tree; /* names and files are borrowed from it */
+    aoticache_model_place *places;
+    size_t count;
+    int64_t *dims;
+} aoticache_model_tensors;
+
+/* directory: of the side files; NULL gives an empty list, as does a folder without the file. Returns: OK, CORRUPT, IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_model_tensors_read(const char *directory, aoticache_model_tensors *ret_tensors,
+                                              aoticache_error *ret_error);
+void aoticache_model_tensors_free(aoticache_model_tensors *tensors);
+/* Bytes from the first element to the last; false: it does not fit, or a stride is negative. */
+bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides, uint64_t *ret_bytes);
+
+/* ---- safetensors.c: a JSON header and raw bytes (https://huggingface.co/docs/safetensors, "Format") ---- */
+
+typedef struct aoticache_safetensor {
+    const char *name; /* borrowed from the header */
+    int32_t dtype;
+    int64_t ndim;
+    int64_t sizes[AOTICACHE_MODEL_MAX_DIMS];
+    char *data; /* in the mapping: contiguous */
+    uint64_t bytes;
+} aoticache_safetensor;
+
+typedef struct aoticache_safetensors {
+    void *mapping;
+    size_t size;
+    json_t *header;
+    aoticache_safetensor *tensors; /* by name */
+    size_t count;
+} aoticache_safetensors;
+
+/*
+ * Maps the file, private and writable, and reads its header, which is untrusted.
+ * Returns: OK; INVALID (not such a file, damaged or truncated: what is wrong is named); UNSUPPORTED (a dtype that is not
+ * known); NOT_FOUND (no such file); DENIED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file, aoticache_error *ret_error);
+/* The same from bytes that stay the caller's. name: for messages. */
+aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_t size, aoticache_safetensors *ret_file,
+                                            aoticache_error *ret_error);
+void aoticache_safetensors_close(aoticache_safetensors *file);
+/* NULL: there is none. */
+const aoticache_safetensor *aoticache_safetensors_find(const aoticache_safetensors *file, const char *name);
+
+/* ---- weights.c ---- */
+
+typedef struct aoticache_model_weights aoticache_model_weights;
+
+/*
+ * Maps what is stored and what the file has, and makes tensors over it. name: of the model, for messages.
+ * Returns: OK, INVALID, CORRUPT, IO, DENIED, NO_MEMORY, LOAD_FAILED.
+ */
+aoticache_status aoticache_model_weights_create(const char *directory, const char *name,
+                                                const aoticache_model_options *options,
+                                                aoticache_model_weights **ret_weights, aoticache_error *ret_error);
+/* Gives the tensors to a runner that has not run yet. Returns: as aoticache_runner_update_constants(). */
+aoticache_status aoticache_model_weights_give(aoticache_model_weights *weights, aoticache_runner *runner,
+                                              aoticache_error *ret_error);
+void aoticache_model_weights_report(const aoticache_model_weights *weights, aoticache_model_report *report);
+/* After the runner is gone. weights: an aoticache_model_weights; NULL is allowed. */
+void aoticache_model_weights_free(void *weights);
+
+#endif
