@@ -31,7 +31,7 @@ import threading
 import time
 
 PROTOCOL = 1
-LIBRARY = "kernel.so"
+LIBRARY, MODEL_LIBRARY = "kernel.so", "model.so"
 ERROR_HEAD, ERROR_TAIL = 400, 450  # an error is shown in 1024 bytes
 USUAL_THREADS = 8  # work that is not worth so many is not divided
 
@@ -607,6 +607,59 @@ def compile_library(torch, module, inputs, request):
                     path = torch._inductor.aot_compile(program.module(), inputs, options=options)
         guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
     return path, used_features(recorded), guard, build.report()
+
+
+# What belongs to a model's library and is read when it runs; sources, objects and metadata are not.
+MODEL_SIDE_FILES = (".cubin", ".hsaco", ".spv", ".blob")
+
+
+def compile_program(torch, program, directory, label="", options=None, cpu_features=None, frozen=False):
+    """Compiles a whole exported program (of torch.export) into files in `directory`, for this process or another.
+
+    The values of parameters and buffers are no part of the library, so that whoever loads it gives it some: the constants
+    are returned. frozen: they are compiled in, folded, and laid out as the compiler likes.
+    options: Inductor's, by name; they take the place of those that are set here.
+
+    Returns files (the library first), constants (name: tensor), requirements, built (as compile_library()), all in a dict.
+    """
+    wanted = inductor_options(directory)
+    wanted["aot_inductor.output_path"] = directory
+    wanted["aot_inductor.package"] = True
+    if frozen:
+        wanted["freezing"] = True
+    else:
+        # Else numbers and short vectors among the weights are written into the code as they are now.
+        wanted["always_keep_tensor_constants"] = True
+        wanted["aot_inductor.package_constants_in_so"] = False
+        wanted["aot_inductor.package_constants_on_disk_format"] = "pickle_weights"
+    wanted.update(options or {})
+    args, kwargs = program.example_inputs
+    recorded = set()
+    with torch.no_grad(), compile_for(cpu_features, wanted):
+        with torch._inductor.config.patch({k: v for k, v in wanted.items() if k == "cpp.march"}):
+            with record_flags(recorded), thread_count_left_open(), own_build(torch, label) as build:
+                results = torch._inductor.aot_compile(plain_module(program), args, kwargs, options=wanted)
+                built = build.report()
+    paths = [result for result in results if isinstance(result, str)]
+    library = next(path for path in paths if path.endswith(".so"))
+    files = [{"name": MODEL_LIBRARY, "path": library}]
+    for path in paths:
+        if path.endswith(MODEL_SIDE_FILES):
+            files.append({"name": os.path.basename(path), "path": path})
+        elif path == library.removesuffix(".so") + ".json":  # what the proxy executor calls
+            files.append({"name": MODEL_LIBRARY.removesuffix(".so") + ".json", "path": path})
+    constants = {
+        name: tensor for result in results if isinstance(result, dict) for name, (tensor, _) in result.items()
+    }
+    return {"files": files, "constants": constants, "requirements": used_features(recorded), "built": built}
+
+
+def plain_module(program):
+    """The program's module without the checks of its guards, which cannot be compiled."""
+    try:
+        return program.module(check_guards=False)
+    except TypeError:  # before PyTorch 2.9 it has none
+        return program.module()
 
 
 def remove_intermediates(directory, before, library):

@@ -193,7 +193,9 @@ def check_graph(torch, graph, device_type):
         raise NotOurs(f"the kernel is for {device_type}")
     if options.package_cpp_only or not options.dynamic_linkage:
         raise NotOurs("sources are wanted, or a library to link statically")
-    if options.package_constants_on_disk_format:
+    # Weights that are only handed out (see compile_program() of the worker) are no matter of the library's form.
+    apart = not options.package_constants_in_so
+    if options.package_constants_on_disk_format and not (apart and options.package_constants_on_disk_format == "pickle_weights"):
         raise NotOurs(f"weights on disk as {options.package_constants_on_disk_format}")
     if options.force_mmap_weights:
         raise NotOurs("weights behind the library's code")
@@ -202,7 +204,7 @@ def check_graph(torch, graph, device_type):
         raise NotOurs("constants in a layout of oneDNN's")
     if any(tensor.device.type != "cpu" for tensor in constants):
         raise NotOurs("constants on another device")
-    if sum(tensor.untyped_storage().nbytes() for tensor in constants) > 1_000_000_000:
+    if not apart and sum(tensor.untyped_storage().nbytes() for tensor in constants) > 1_000_000_000:
         raise NotOurs("more than 1 GB of constants")
     if set(graph.mutated_buffers) & set(graph.constants):
         raise NotOurs("the code writes to its own constants")

@@ -38,6 +38,7 @@ typedef struct aoticache_model_place {
     aoticache_model_tensor tensor;
     const char *file; /* beside the library; NULL: not stored */
     uint64_t offset;
+    const json_t *aliases; /* an array of its other names; NULL: it has none */
 } aoticache_model_place;
 
 typedef struct aoticache_model_tensors {

@@ -3,7 +3,9 @@
  * file beside the library and the place in it.
  *
  * {"format": 1, "tensors": [{"name": "layer.weight", "dtype": "float32", "sizes": [4, 8], "strides": [8, 1],
- *                            "file": "weights-0000", "offset": 0}]}
+ *                            "file": "weights-0000", "offset": 0, "aliases": ["head.weight"]}]}
+ *
+ * aliases: other names of the same tensor (tied weights), one of which a file of weights may have instead.
  */
 #include "eager/model/internal.h"
 
@@ -80,6 +82,7 @@ static aoticache_status read_place(const json_t *item, int64_t **dims, aoticache
         !aoticache_model_span(tensor->dtype, tensor->ndim, tensor->sizes, tensor->strides, &tensor->bytes))
         return corrupt(tensor->name, "its sizes or strides are impossible", ret_error);
     *dims += 2 * ndim;
+    ret_place->aliases = json_object_get(item, "aliases");
     if (file == NULL)
         return AOTICACHE_OK;
     ret_place->file = json_string_value(file);

@@ -215,12 +215,22 @@ static aoticache_status find_given(aoticache_model_weights *weights, const char 
 
 /* ---- all of them ---- */
 
+static const aoticache_safetensor *given_for(const aoticache_model_weights *weights, const aoticache_model_place *place)
+{
+    const aoticache_safetensor *given = aoticache_safetensors_find(&weights->given, place->tensor.name);
+    for (size_t i = 0; given == NULL && i < json_array_size(place->aliases); i++) {
+        const char *alias = json_string_value(json_array_get(place->aliases, i));
+        given = alias != NULL ? aoticache_safetensors_find(&weights->given, alias) : NULL;
+    }
+    return given;
+}
+
 static aoticache_status add_tensor(aoticache_model_weights *weights, const char *directory, const char *path,
                                    const aoticache_model_place *place, bool *ret_is_given, aoticache_error *ret_error)
 {
     static char nothing[ALIGNMENT];
     const aoticache_model_tensor *tensor = &place->tensor;
-    const aoticache_safetensor *given = aoticache_safetensors_find(&weights->given, tensor->name);
+    const aoticache_safetensor *given = given_for(weights, place);
     char *data = NULL;
     aoticache_status status = AOTICACHE_OK;
     *ret_is_given = given != NULL;
@@ -251,7 +261,7 @@ static aoticache_status refuse_missing(const aoticache_model_weights *weights, c
     size_t used = 0, named = 0;
     for (size_t i = 0; i < weights->list.count && named < NAMED_MISSING; i++) {
         const aoticache_model_place *place = &weights->list.places[i];
-        if (place->file != NULL || aoticache_safetensors_find(&weights->given, place->tensor.name) != NULL)
+        if (place->file != NULL || given_for(weights, place) != NULL)
             continue;
         int written = snprintf(names + used, sizeof names - used, "%s%.80s", named++ > 0 ? ", " : "", place->tensor.name);
         used += written > 0 && used + (size_t)written < sizeof names ? (size_t)written : 0;

@@ -53,6 +53,8 @@ class TorchTensors:
         return self.torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule])[0]
 
     def describe(self, tensor):
+        if tensor._is_zerotensor():  # zeros without memory, as PyTorch's gradients may be
+            tensor = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).zero_()
         data = self.torch.empty(0, dtype=tensor.dtype)
         if tensor.numel() > 0:
             data = tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())

@@ -20,7 +20,8 @@ STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "
            "HookOptions": "hook_options", "ContextOptions": "context_options", "HolderCounts": "holder_counts", "ContextCompiles": "context_compiles",
            "BindingOptions": "binding_options", "OperatorOptions": "binding_operator_options",
            "BindingCounts": "binding_counts", "Counters": "counters", "Statistics": "statistics",
-           "PackageOptions": "package_options", "PackageReport": "package_report", "RunnerConstant": "constant",
+           "PackageOptions": "package_options", "ModelOptions": "model_options",
+           "ModelReport": "model_report", "PackageReport": "package_report", "RunnerConstant": "constant",
            "UpdateOptions": "update_options", "LibraryDescription": "library_description",
            "TensorMetadata": "tensor_metadata", "Argument": "argument", "Stored": "stored",
            "CpuFeatures": "cpu_features", "File": "file", "Product": "product"}

@@ -268,6 +268,12 @@ Test(models, a_safetensors_file_takes_the_place_of_stored_weights)
     expect_weight("one", NULL, 5);
 }
 
+Test(models, a_tied_weight_is_found_under_its_other_name)
+{
+    put((stored_as){.name = "one", .list = LIST(HALVES ",\"aliases\":[\"head.weight\"]}")});
+    expect_weight("one", write_safetensors(GIVEN("head.weight", "F32", "[3]", "[0,12]"), 11, 0), 11);
+}
+
 Test(models, safetensors_files_that_do_not_fit_are_refused_with_both_sides)
 {
     put((stored_as){.name = "one", .list = LIST(STORED), .weight = 5});

@@ -38,6 +38,7 @@ from ._errors import (
     TorchNotFoundError,
     warn_once,
 )
+from ._models import BackgroundModel, CompiledModel, ModelOrigin, compile, load
 from ._operators import PRESETS, Explanation
 from ._package import PackagedModel, load_package
 from ._plug import install_backend, uninstall_backend
@@ -51,10 +52,13 @@ __all__ = [
     "PRESETS",
     "AoticacheError",
     "AoticacheWarning",
+    "BackgroundModel",
     "CacheStats",
+    "CompiledModel",
     "Enabled",
     "Explanation",
     "LibraryNotFoundError",
+    "ModelOrigin",
     "OperatorNotFoundError",
     "OperatorRefusedError",
     "OperatorStats",
@@ -63,6 +67,7 @@ __all__ = [
     "SettingsError",
     "Stats",
     "TorchNotFoundError",
+    "compile",
     "configure",
     "disable",
     "doctor",
@@ -72,6 +77,7 @@ __all__ = [
     "install_backend",
     "install_compile_cache",
     "is_enabled",
+    "load",
     "load_package",
     "operators",
     "stats",

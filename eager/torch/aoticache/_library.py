@@ -230,6 +230,28 @@ class PackageReport(Structure):
     ]
 
 
+class ModelOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        *((name, c_char_p) for name in ("weights", "framework", "device")),
+        ("num_models", c_size_t),
+        ("proxy_executor", c_void_p),
+        ("partial_weights", c_bool),
+    ]
+
+
+class ModelReport(Structure):
+    _fields_ = [
+        ("key", Digest),
+        ("name", c_char * 256),
+        ("framework", c_char * 64),
+        ("device", c_char * 32),
+        ("tensors", c_size_t),
+        ("missing", c_size_t),
+        *((name, c_uint64) for name in ("weight_bytes", "lookup_ns", "load_ns", "weights_ns")),
+    ]
+
+
 class RunnerConstant(Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -447,6 +469,14 @@ class Library:
 
     def has_binding(self) -> bool:
         return hasattr(self.c, "aoticache_binding_create")
+
+
+def free(text: c_char_p) -> None:
+    """Frees a text that the library gave away."""
+    libc = ctypes.CDLL(None)
+    libc.free.argtypes = [c_void_p]
+    libc.free.restype = None
+    libc.free(ctypes.cast(text, c_void_p))
 
 
 def status_name(status: int) -> str:

@@ -65,6 +65,10 @@ class Answer:
     requirements: str = ""
     guard: str = ""
     compile_ns: int = 0
+    #: Name and path of each file, where there are several: the library first. `path` is not used then.
+    files: list[tuple[str, str]] = field(default_factory=list)
+    #: Why it was not built for our container; "" where it was, or is no library.
+    fallback: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,11 @@ class Records:
         None: there is none that this machine can use. accept: of a guarded question, whether this guard is wanted.
         Raises AoticacheError.
         """
+        artifact = self.lookup_artifact(question, accept)
+        return None if artifact is None else self._take(artifact, question)
+
+    def lookup_artifact(self, question: Question, accept: Callable[[str], bool] | None = None) -> c_void_p | None:
+        """As lookup(), but the artifact itself, which is the caller's."""
         artifact = c_void_p()
         with self._request(question) as request:
             try:
@@ -107,7 +116,7 @@ class Records:
                 if error.status == "NOT_FOUND":
                     return None
                 raise
-        return self._take(artifact, question)
+        return artifact
 
     def put(self, question: Question, answer: Answer) -> None:
         """Stores a copy of the answer's file. Raises AoticacheError."""
@@ -122,7 +131,27 @@ class Records:
         that this call made it; there is nothing to read then. What `make()` raises is raised here and is not remembered.
         Raises AoticacheError where the cache is at fault.
         """
+        maker = _Maker(self, lambda _directory: make())
+        try:
+            artifact = self._get_or_make(question, maker)
+        except AoticacheError:
+            if maker.error is None and maker.is_done:  # it was made and could not be stored
+                return None, True
+            raise
+        if maker.is_done:
+            self.library.get("aoticache_artifact_unref", artifact)
+            return None, True
+        return self._take(artifact, question), False
+
+    def get_or_make_artifact(self, question: Question, make: Callable[[str], Answer]) -> tuple[c_void_p, bool]:
+        """
+        The same for what has several files: the artifact, which is the caller's, and whether this call made it. make() is
+        given an empty folder, which is gone when this returns.
+        """
         maker = _Maker(self, make)
+        return self._get_or_make(question, maker), maker.is_done
+
+    def _get_or_make(self, question: Question, maker: _Maker) -> c_void_p:
         artifact = c_void_p()
         with self._request(question) as request:
             try:
@@ -137,13 +166,8 @@ class Records:
             except AoticacheError:
                 if maker.error is not None:
                     raise maker.error from None
-                if maker.is_done:  # it was made and could not be stored
-                    return None, True
                 raise
-        if maker.is_done:
-            self.library.get("aoticache_artifact_unref", artifact)
-            return None, True
-        return self._take(artifact, question), False
+        return artifact
 
     def requirements_of(self, found: Found) -> tuple[str, str]:
         """The CPU features that a record requires, and its producer, as its manifest has them."""
@@ -153,7 +177,7 @@ class Records:
         try:
             manifest = json.loads(text.value or b"{}")
         finally:
-            _free(text)
+            _library.free(text)
         return ",".join(manifest.get("requirements", [])), str(manifest.get("producer", ""))
 
     # ---- to and from C ----
@@ -177,14 +201,16 @@ class Records:
 
     def _product(self, answer: Answer) -> tuple[_library.Product, object]:
         """The struct, and what must live as long as it is used."""
-        files = (_library.File * 1)(_library.File(b"content", _library.encode(answer.path)))
+        named = answer.files or [("content", answer.path)]
+        files = (_library.File * len(named))(*(_library.File(name.encode(), _library.encode(path)) for name, path in named))
         product = _library.Product(
             size=sizeof(_library.Product),
             files=files,
-            file_count=1,
+            file_count=len(named),
             guard=_text(answer.guard, _MAX_GUARD) if answer.guard else None,
             producer=answer.producer.encode(),
             compile_ns=answer.compile_ns,
+            fallback=answer.fallback.encode() if answer.fallback else None,
         )
         if answer.requirements:
             self.library.call(
@@ -209,9 +235,9 @@ class Records:
 
 
 class _Maker:
-    """`make()` as a compile hook in C."""
+    """`make()`, which is given an empty folder, as a compile hook in C."""
 
-    def __init__(self, records: Records, make: Callable[[], Answer]) -> None:
+    def __init__(self, records: Records, make: Callable[[str], Answer]) -> None:
         self.records = records
         self.make = make
         self.error: BaseException | None = None
@@ -219,11 +245,11 @@ class _Maker:
         self.function = _library.COMPILE(self._compile)
 
     def _compile(
-        self, _user: object, _request: object, _directory: bytes, deliver: Callable[..., int], user: object, _error: object
+        self, _user: object, _request: object, directory: bytes, deliver: Callable[..., int], user: object, _error: object
     ) -> int:
         try:
             begun = time.monotonic_ns()
-            answer = self.make()
+            answer = self.make(os.fsdecode(directory))
             self.is_done = True
             answer.compile_ns = answer.compile_ns or time.monotonic_ns() - begun
             product, kept = self.records._product(answer)
@@ -252,13 +278,6 @@ def _text(value: str, limit: int) -> bytes:
     if len(encoded) <= limit:
         return encoded
     return b"sha256:" + hashlib.sha256(encoded).hexdigest().encode()
-
-
-def _free(text: ctypes.c_char_p) -> None:
-    libc = ctypes.CDLL(None)
-    libc.free.argtypes = [c_void_p]
-    libc.free.restype = None
-    libc.free(ctypes.cast(text, c_void_p))
 
 
 def _read_all(descriptor: int) -> bytes:

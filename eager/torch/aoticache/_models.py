@@ -1,0 +1,600 @@
+"""Whole models: `compile()` compiles one once per machine or fleet, `load()` takes a stored one by its name.
+
+A call of `compile()` exports the model, which takes seconds for large ones, and finds the compiled program by the
+digest of its graph. With a name that is stored already it does not even export. Weights are no part of the program:
+they are the module's own tensors, or those that are stored under a name, mapped and shared by all processes
+(docs/models-cache.md).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import byref, c_void_p, sizeof
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from . import _caches, _graph, _library, _model_inputs, _model_store, _session
+from ._errors import AoticacheError, SettingsError, warn_once
+from ._model_store import Artifact, Contents
+from ._operators import require_torch
+from ._package import PackagedModel
+from ._records import CPU, CUDA, Answer, Question, Records
+
+MODES = ("wait", "background")
+WEIGHTS = ("apart", "frozen")
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class ModelOrigin:
+    """Where a model came from, and what it took."""
+
+    #: Of the entry, in hexadecimal. `load()`, `aoticache model` and `aoticache_model_open()` take it, or its first
+    #: digits.
+    key: str
+    #: The name under which program and weights are stored; "" where there is none.
+    name: str
+    #: "compiled" by this call, "stored" in the cache, or "waited" for (another process compiled it meanwhile).
+    source: str
+    device: str
+    #: False: it could not be stored, and runs from a temporary copy.
+    stored: bool
+    export_seconds: float
+    #: That the compile took, now or when the program was stored.
+    compile_seconds: float
+    #: Library, container and weights.
+    load_seconds: float
+
+
+class CompiledModel(PackagedModel):
+    """
+    A compiled model, to be called like the module that it was made of: the same arguments, the same results.
+
+    Its results have no gradients. It may be called from many threads at once; `num_runners` of them run at the same
+    time. Inputs must have the dtypes and sizes that it was compiled for (AoticacheError says which is not so);
+    tensors with other strides are copied first.
+
+    Where the model was made of a module, the module's own tensors are its weights: what changes them in place changes
+    the model too.
+    """
+
+    origin: ModelOrigin  # type: ignore[assignment]
+
+    def __init__(self, cache: _caches.Cache, runner: c_void_p, contents: Contents, origin: ModelOrigin) -> None:
+        super().__init__(cache, runner, origin.name or origin.key, origin)  # type: ignore[arg-type]
+        self._contents = contents
+        self._inputs = _model_inputs.Inputs(contents.inputs) if contents.inputs else None
+        self._update_lock = threading.Lock()
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """Runs it with its inputs as a flat list, and gives its outputs as one."""
+        return super().run(self._inputs.prepare(inputs) if self._inputs is not None else inputs)
+
+    def get_metadata(self) -> dict[str, str]:
+        """What is known of the model: key, name, program."""
+        return {"key": self.origin.key, "name": self.origin.name, "program": self._contents.program or self.origin.key}
+
+    def update_weights(self, weights: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """
+        New weights, while other threads may be running the model: a mapping of names and tensors, or a .safetensors
+        file. A run has all the old weights or all the new ones. Weights that are not named stay as they are. They are
+        copied.
+
+        Raises AoticacheError where a name, dtype or size does not fit; nothing is changed then.
+        """
+        tensors = _read_weights(weights)
+        with self._update_lock:
+            whole = {**self.get_constants(), **self._fit(tensors, needed=False)}
+            self.load_constants(
+                whole, check_full_update=False, inactive=True, allow_h2d_copy=self.origin.device != "cpu"
+            )
+            self.swap_constants()
+
+    def _fit(self, tensors: Mapping[str, Any], needed: bool) -> dict[str, Any]:
+        """Those of the tensors that are constants, with the strides that the library expects. Raises AoticacheError."""
+        fitted: dict[str, Any] = {}
+        for constant in self._contents.constants:
+            tensor = constant.value_in(tensors)
+            if tensor is not None:
+                fitted[constant.name] = _with_strides(tensor.detach(), constant, self._path)
+            elif needed and not constant.file:
+                raise AoticacheError(f"{self._path}: the weight {constant.name} has no value", "INVALID")
+        if tensors and not fitted and self._contents.constants:
+            first = self._contents.constants[0].name
+            raise AoticacheError(
+                f"{self._path}: none of the weights is one of the model's; the first is {next(iter(tensors))}, "
+                f"the model's {first}",
+                "INVALID",
+            )
+        return fitted
+
+    def __repr__(self) -> str:
+        return (
+            f"<CompiledModel {self.origin.name or self.origin.key[:12]} on {self.origin.device}, {self.origin.source}>"
+        )
+
+
+class BackgroundModel:
+    """A model that is being compiled: calls are answered by the module itself until the compiled model is there."""
+
+    def __init__(self, eager: Callable[..., Any], make: Callable[[], CompiledModel]) -> None:
+        self._eager = eager
+        self._model: CompiledModel | None = None
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+        thread = threading.Thread(target=_make_in_background, args=(weakref.ref(self), make, self._done), daemon=True)
+        thread.name = "aoticache compile"
+        thread.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the compiled model answers."""
+        return self._model is not None
+
+    def wait(self, timeout: float | None = None) -> CompiledModel | None:
+        """The compiled model, as soon as it is there. None: not within so many seconds. Raises what the compile
+        raised."""
+        if not self._done.wait(timeout):
+            return None
+        if self._error is not None:
+            raise self._error
+        return self._model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._model is not None:
+            return self._model(*args, **kwargs)
+        with require_torch().no_grad():
+            return self._eager(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        state = "failed" if self._error is not None else "ready" if self.ready else "compiling"
+        return f"<BackgroundModel {state}>"
+
+
+def _make_in_background(
+    owner: weakref.ref[BackgroundModel], make: Callable[[], CompiledModel], done: threading.Event
+) -> None:
+    model, error = None, None
+    try:
+        model = make()
+    except BaseException as problem:  # noqa: BLE001 - it is raised by wait()
+        error = problem
+        warn_once("model", f"aoticache: a model was not compiled, PyTorch answers: {type(problem).__name__}: {problem}")
+    background = owner()
+    if background is not None:
+        background._model, background._error = model, error
+    done.set()
+
+
+# ---- from arguments to a key ----
+
+
+def compile(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    options: Mapping[str, Any] | None = None,
+    id: str | None = None,
+    weights: str = "apart",
+    mode: str = "wait",
+    num_runners: int = 1,
+    strict: bool = False,
+    replace: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> CompiledModel | BackgroundModel:
+    """
+    A model, compiled ahead of time: once per machine or fleet, then from the cache.
+
+    model: a module, a function of tensors, or an ExportedProgram (its args and kwargs are not needed).
+    args, kwargs: examples of what it is called with. What is no tensor in them becomes part of the program.
+    dynamic_shapes: as `torch.export.export` takes it; None: every size is fixed.
+    options: Inductor's, by name ({"max_autotune": True}). They are part of the key.
+    id: a name. Where it is stored, that program is used as it is, without exporting: give another name when the model
+        or its arguments change, or replace=True. Where it is not, program and weights are stored under it, for
+        `load()`.
+    weights: "apart": they are no part of the program, so all fine-tuned variants of a model share one compile.
+        "frozen": they are compiled in, folded and packed, and part of the key.
+    mode: "wait", or "background": the model answers itself until it is compiled (`BackgroundModel`).
+    num_runners: how many calls may run at once. strict: as `torch.export.export` takes it.
+    cache_dir: None for the cache of `configure()`.
+
+    Raises what torch.export and Inductor raise, and AoticacheError. Compiled models are for inference: results have no
+    gradients.
+
+    >>> model = aoticache.compile(module, (x,), id="classifier-3")                              # doctest: +SKIP
+    >>> y = model(x)                                                                            # doctest: +SKIP
+    """
+    require_torch()
+    _check_arguments(id, weights, mode, options)
+    task = _Task(
+        store=Records(_open_cache(cache_dir)),
+        model=model,
+        args=tuple(args),
+        kwargs=dict(kwargs or {}),
+        dynamic_shapes=dynamic_shapes,
+        options=dict(options or {}),
+        name=id or "",
+        frozen=weights == "frozen",
+        num_runners=num_runners,
+        strict=strict,
+    )
+    if task.name and not replace:
+        found = task.open_named()
+        if found is not None:
+            return found
+    task.export()
+    if mode == "background":
+        found = task.open_program()
+        if found is None:
+            return BackgroundModel(task.eager(), lambda: task.make(replace))
+    return task.make(replace)
+
+
+def load(
+    name_or_key: str,
+    *,
+    weights: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    num_runners: int = 1,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> CompiledModel:
+    """
+    A stored model, by the name that `compile(..., id=)` gave it, or by its key or the first digits of one (8 at least).
+
+    weights: take the place of stored ones of the same names: a .safetensors file, which is mapped and must stay as it
+    is, or a mapping of names and tensors, which are used without a copy. A program that was stored without a name
+    needs them.
+
+    Raises AoticacheError: NOT_FOUND names the models that there are.
+
+    >>> model = aoticache.load("classifier-3")                                                  # doctest: +SKIP
+    """
+    torch = require_torch()
+    store = Records(_open_cache(cache_dir))
+    path = weights if isinstance(weights, (str, os.PathLike)) else None
+    options = _model_options(torch, num_runners)
+    options.weights = _library.encode(path)
+    options.partial_weights = isinstance(weights, Mapping)
+    pointer, report = c_void_p(), _library.ModelReport()
+    store.library.call(
+        "aoticache_model_lookup",
+        store.cache.handle,
+        _library.encode(name_or_key),
+        byref(options),
+        byref(pointer),
+        byref(report),
+    )
+    artifact = Artifact(store, pointer)
+    try:
+        model = _open(store, artifact, options, report, source="stored")
+    finally:
+        artifact.close()
+    if isinstance(weights, Mapping):
+        _give(model, model._fit(weights, needed=True))
+    return model
+
+
+# ---- one call of compile() ----
+
+
+class _Task:
+    """What a call of compile() asks for, and the way to it."""
+
+    def __init__(
+        self,
+        store: Records,
+        model: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        dynamic_shapes: Any,
+        options: dict[str, Any],
+        name: str,
+        frozen: bool,
+        num_runners: int,
+        strict: bool,
+    ) -> None:
+        self.torch = require_torch()
+        self.store = store
+        self.model = model
+        self.args = args
+        self.kwargs = kwargs
+        self.dynamic_shapes = dynamic_shapes
+        self.options = options
+        self.name = name
+        self.frozen = frozen
+        self.num_runners = num_runners
+        self.strict = strict
+        self.program: Any = None
+        self.text = ""
+        self.export_seconds = 0.0
+
+    # ---- what is there ----
+
+    def open_named(self) -> CompiledModel | None:
+        """The model that is stored under the name, with the weights of the module that was given."""
+        artifact = _model_store.look_up(self.store, self.named_question())
+        if artifact is None:
+            return None
+        try:
+            model = self._open(artifact, self.named_question(), "stored", self.name)
+        finally:
+            artifact.close()
+        if not self.frozen:
+            _give(model, model._fit(self._tensors_of_model(), needed=False))
+        return model
+
+    def open_program(self) -> CompiledModel | None:
+        artifact = _model_store.look_up(self.store, self.program_question())
+        if artifact is None:
+            return None
+        artifact.close()
+        return self.make(False)
+
+    # ---- making it ----
+
+    def export(self) -> None:
+        begun = time.monotonic()
+        self.program = (
+            self.model
+            if isinstance(self.model, self.torch.export.ExportedProgram)
+            else _export(self.torch, self.model, self.args, self.kwargs, self.dynamic_shapes, self.strict)
+        )
+        self.text = _graph.describe(self.program, frozen=self.frozen)
+        self.export_seconds = time.monotonic() - begun
+
+    def make(self, replace: bool) -> CompiledModel:
+        question = self.program_question()
+        artifact, made = _model_store.get_or_make(self.store, question, self._compile)
+        try:
+            if not self.name:
+                model = self._open(artifact, question, "compiled" if made else "stored", "")
+                if not self.frozen:
+                    _give(model, model._fit(_graph.weights(self.program), needed=True))
+                return model
+            return self._store_named(artifact, question, made, replace)
+        finally:
+            artifact.close()
+
+    def eager(self) -> Callable[..., Any]:
+        if isinstance(self.model, self.torch.export.ExportedProgram):
+            return self.model.module()  # type: ignore[no-any-return]
+        return self.model  # type: ignore[no-any-return]
+
+    def _store_named(self, program: Artifact, question: Question, made: bool, replace: bool) -> CompiledModel:
+        named = self.named_question()
+        weights = {} if self.frozen else _graph.weights(self.program)
+        key = _key_of(self.store, question)
+        if replace:
+            _remove(self.store, named)
+        artifact, _ = _model_store.get_or_make(
+            self.store,
+            named,
+            lambda directory: _model_store.make_model(directory, program, key, weights, self.producer),
+        )
+        try:
+            model = self._open(artifact, named, "compiled" if made else "stored", self.name)
+        finally:
+            artifact.close()
+        if not self.frozen:
+            _give(model, model._fit(weights, needed=False))
+        return model
+
+    def _compile(self, directory: str) -> Answer:
+        worker = load_worker(self.store.library)
+        with _inductor_alone():
+            compiled = worker.compile_program(
+                self.torch,
+                self.program,
+                directory,
+                self.name,
+                self.options,
+                _session.current_settings().cpu_features,
+                self.frozen,
+            )
+        inputs = _model_inputs.describe(self.program)
+        return _model_store.make_program(directory, compiled, inputs, self.program, self.producer, self.text)
+
+    # ---- what is asked for ----
+
+    def program_question(self) -> Question:
+        options = json.dumps({"frozen": self.frozen, **self.options}, sort_keys=True, default=repr)
+        return _model_store.program_question(self._environment(), _graph.digest(self.text), options, self._device())
+
+    def named_question(self) -> Question:
+        return _model_store.model_question(self._environment(), self.name, self._device())
+
+    @property
+    def producer(self) -> str:
+        return f"pytorch {self.torch.__version__}"
+
+    def _environment(self) -> dict[str, str]:
+        return {"framework": self.producer, "arch": platform.machine(), **_gpu(self.torch, self._device())}
+
+    def _device(self) -> _library.Device:
+        for tensor in self._all_tensors():
+            if tensor.device.type == "cuda":
+                return CUDA
+        return CPU
+
+    def _all_tensors(self) -> list[Any]:
+        given = self.torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+        tensors = [value for value in given if isinstance(value, self.torch.Tensor)]
+        return [*tensors, *self._tensors_of_model().values()]
+
+    def _tensors_of_model(self) -> dict[str, Any]:
+        if isinstance(self.model, self.torch.export.ExportedProgram):
+            return _graph.weights(self.model)
+        if isinstance(self.model, self.torch.nn.Module):
+            return {
+                **dict(self.model.named_parameters(remove_duplicate=False)),
+                **dict(self.model.named_buffers(remove_duplicate=False)),
+            }
+        return {}
+
+    def _open(self, artifact: Artifact, question: Question, source: str, name: str) -> CompiledModel:
+        options = _model_options(self.torch, self.num_runners)
+        options.partial_weights = True
+        report = _library.ModelReport()
+        report.key = _library.Digest.from_buffer_copy(bytes.fromhex(_key_of(self.store, question)))
+        report.name = name.encode()
+        report.device = b"cuda" if self._device().type == CUDA.type else b"cpu"
+        return _open(self.store, artifact, options, report, source, self.export_seconds)
+
+
+def _open(
+    store: Records,
+    artifact: Artifact,
+    options: _library.ModelOptions,
+    report: _library.ModelReport,
+    source: str,
+    export_seconds: float = 0.0,
+) -> CompiledModel:
+    contents, runner = artifact.contents(), c_void_p()
+    name = report.name or bytes(report.key.bytes).hex()[:12].encode()
+    is_stored, compile_seconds = artifact.is_stored, artifact.compile_seconds
+    store.library.call(
+        "aoticache_model_open_artifact",
+        store.cache.handle,
+        artifact.pointer,
+        name,
+        byref(options),
+        byref(runner),
+        byref(report),
+    )
+    if store.library.get(
+        "aoticache_library_needs_proxy_executor", store.library.get("aoticache_runner_library", runner)
+    ):
+        store.library.get("aoticache_runner_unref", runner)
+        raise AoticacheError(
+            f"{name.decode()}: the model calls operators by PyTorch's proxy executor, which is not supported here",
+            "UNSUPPORTED",
+        )
+    origin = ModelOrigin(
+        key=bytes(report.key.bytes).hex(),
+        name=report.name.decode(),
+        source=source,
+        device=report.device.decode(),
+        stored=is_stored,
+        export_seconds=export_seconds,
+        compile_seconds=compile_seconds,
+        load_seconds=(report.lookup_ns + report.load_ns + report.weights_ns) / 1e9,
+    )
+    return CompiledModel(store.cache, runner, contents, origin)
+
+
+def _give(model: CompiledModel, tensors: Mapping[str, Any]) -> None:
+    """The tensors become the model's constants: themselves on the CPU and on the model's device."""
+    if tensors:
+        model.load_constants(tensors, check_full_update=False, user_managed=True)
+
+
+# ---- helpers ----
+
+
+def _check_arguments(name: str | None, weights: str, mode: str, options: Mapping[str, Any] | None) -> None:
+    if weights not in WEIGHTS:
+        raise SettingsError(f"weights is {weights!r}; it must be one of {', '.join(map(repr, WEIGHTS))}")
+    if mode not in MODES:
+        raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(map(repr, MODES))}")
+    if name is not None and (
+        not isinstance(name, str) or not 0 < len(name.encode()) <= _MAX_NAME or not name.isprintable()
+    ):
+        raise SettingsError(f"id is {name!r}; it must be a text of 1 to {_MAX_NAME} printable bytes")
+    for option in options or ():
+        if option.startswith("aot_inductor.package") or option == "aot_inductor.output_path":
+            raise SettingsError(f"the option {option} cannot be set: it says how the model is stored")
+
+
+def _open_cache(cache_dir: str | os.PathLike[str] | None) -> _caches.Cache:
+    directory = os.path.abspath(os.fspath(cache_dir)) if cache_dir is not None else None
+    return _caches.open_cache(directory or _session.current_settings().cache_dir)
+
+
+def _model_options(torch: Any, num_runners: int) -> _library.ModelOptions:
+    return _library.ModelOptions(
+        size=sizeof(_library.ModelOptions), framework=f"pytorch {torch.__version__}".encode(), num_models=num_runners
+    )
+
+
+def _export(torch: Any, model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
+    if not isinstance(model, torch.nn.Module):
+        if not callable(model):
+            raise SettingsError(
+                f"compile() takes a module, a function or an ExportedProgram, not {type(model).__name__}"
+            )
+        function, model = model, torch.nn.Module()
+        model.forward = function  # its signature is the module's then
+    with torch.no_grad():
+        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+
+
+def _gpu(torch: Any, device: _library.Device) -> dict[str, str]:
+    if device.type != CUDA.type:
+        return {}
+    major, minor = torch.cuda.get_device_capability()
+    return {"gpu": f"sm_{major}{minor}", "cuda": str(torch.version.cuda)}
+
+
+def _key_of(store: Records, question: Question) -> str:
+    digest = _library.Digest()
+    with store._request(question) as request:
+        store.library.call("aoticache_request_key", request, byref(digest))
+    return bytes(digest.bytes).hex()
+
+
+def _remove(store: Records, question: Question) -> None:
+    key = _library.Digest.from_buffer_copy(bytes.fromhex(_key_of(store, question)))
+    try:
+        store.library.call("aoticache_cache_remove", store.cache.handle, byref(key), None)
+    except AoticacheError as error:
+        if error.status != "NOT_FOUND":
+            raise
+
+
+def _with_strides(tensor: Any, constant: _model_store.Constant, where: str) -> Any:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype != constant.dtype or list(tensor.shape) != constant.sizes:
+        raise AoticacheError(
+            f"{where}: the weight {constant.name} is {dtype}{list(tensor.shape)}; the model has "
+            f"{constant.dtype}{constant.sizes}",
+            "INVALID",
+        )
+    if list(tensor.stride()) == constant.strides:
+        return tensor
+    torch = require_torch()
+    return torch.empty_strided(constant.sizes, constant.strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def _read_weights(weights: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
+    return weights if isinstance(weights, Mapping) else _model_store.read_safetensors(os.fspath(weights))
+
+
+@lru_cache(maxsize=1)
+def load_worker(library: _library.Library) -> ModuleType:
+    """The compile worker's functions: what compiles here is compiled as there."""
+    path = library.home / "share" / "aoticache" / "worker.py"
+    if not path.is_file():
+        raise AoticacheError(f"{path} is missing: reinstall libaoticache", "UNSUPPORTED")
+    spec = importlib.util.spec_from_file_location("aoticache_worker", path)
+    if spec is None or spec.loader is None:
+        raise AoticacheError(f"{path} cannot be imported", "UNSUPPORTED")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _inductor_alone() -> Any:
+    """Other threads' torch.compile waits meanwhile: what is replaced in Inductor for this compile is not for them."""
+    from torch._dynamo import convert_frame
+
+    return convert_frame.compile_lock

@@ -1,0 +1,338 @@
+"""aoticache.compile() and load(): whole models, compiled once, their weights stored once; against PyTorch's results."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from torch_scenarios import environment, main, play
+
+BEGIN = """
+import os, sys, threading, time, warnings
+import torch, aoticache
+class Block(torch.nn.Module):
+    def __init__(self, width=192):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, width), torch.nn.Linear(width, width)
+        self.norm, self.last = torch.nn.BatchNorm1d(width), torch.nn.Linear(width, 2)
+        self.register_buffer("shift", torch.arange(2.0), persistent=False)
+    def forward(self, x, *, scale=1.0):
+        y = self.norm(self.second(torch.relu(self.first(x))))
+        return {"out": self.last(y) * scale + self.shift, "sums": (y.sum(-1), torch.tensor([1.0, 2.0, 3.0]) * x.sum())}
+def made(seed):
+    torch.manual_seed(seed)
+    module = Block().eval()
+    for buffer in (module.norm.running_mean, module.norm.running_var):
+        buffer.uniform_(0.5, 2)
+    return module
+X = torch.randn(6, 8, generator=torch.Generator().manual_seed(1))
+FREE = {"x": {0: torch.export.Dim("rows", max=64)}, "scale": None}
+def compiled(module, **more):
+    return aoticache.compile(module, (X,), {"scale": 1.5}, dynamic_shapes=FREE, **more)
+def same(model, module, x=X):
+    with torch.no_grad():
+        expected = module(x, scale=1.5)
+    for a, b in zip(*(torch.utils._pytree.tree_leaves(one) for one in (model(x, scale=1.5), expected))):
+        torch.testing.assert_close(a, b)
+def refused(words, call, kind=aoticache.AoticacheError):
+    try:
+        call()
+    except kind as error:
+        missing = [word for word in words if word not in str(error)]
+        assert not missing, f"{error}: no {missing}"
+    else:
+        raise AssertionError(f"no error with {words}")
+def count(kind):
+    import subprocess
+    tool = os.path.join(os.environ["AOTICACHE_HOME"], "bin", "aoticache")
+    said = subprocess.run([tool, "ls", "--kind", kind, "--json"], capture_output=True, text=True, check=True).stdout
+    return said.count('"key":')
+"""
+FOLDER = tempfile.mkdtemp(prefix="aoticache-models.")
+CACHE = os.path.join(FOLDER, "cache")
+
+
+def run(text, arguments=(), **more):
+    return play(BEGIN + text, arguments, **{"AOTICACHE_DIR": CACHE, **more})
+
+
+def test_a_model_is_compiled_once_and_its_variants_share_it():
+    run("""
+first = compiled(made(1))
+assert first.origin.source == "compiled" and first.origin.compile_seconds > 0.5, first.origin
+same(first, made(1)); same(first, made(1), torch.randn(17, 8)); same(first, made(1), torch.randn(8, 17).t())
+second = compiled(made(2))
+assert second.origin.source == "stored" and second.origin.key == first.origin.key, second.origin
+same(second, made(2)); same(first, made(1))
+print("done")
+""")
+    run("""
+model = compiled(made(3))
+assert model.origin.source == "stored", model.origin
+same(model, made(3))
+print("done")
+""", PATH="/nowhere")  # and no compiler
+
+
+def test_the_module_s_own_tensors_are_the_weights():
+    run("""
+module = made(4)
+model = compiled(module)
+with torch.no_grad():
+    module.last.weight.mul_(3); module.norm.running_mean.add_(1)
+same(model, module)
+print("done")
+""")
+
+
+def test_a_name_stands_for_program_and_weights():
+    run("""
+for seed in range(4):
+    model = compiled(made(10 + seed), id=f"tune-{seed}")
+    same(model, made(10 + seed))
+changed = made(10)
+with torch.no_grad():
+    changed.last.weight.mul_(2)
+same(compiled(changed, id="tune-last"), changed)
+assert count("program") == 1 and count("model") == 5, (count("program"), count("model"))
+print("done")
+""")
+    run("""
+for seed in range(4):
+    loaded = aoticache.load(f"tune-{seed}")
+    same(loaded, made(10 + seed)); same(loaded, made(10 + seed), torch.randn(3, 8))
+    assert loaded.origin.name == f"tune-{seed}" and loaded.origin.source == "stored"
+begun = time.monotonic()
+again = compiled(made(99), id="tune-1")
+assert again.origin.export_seconds == 0 and time.monotonic() - begun < 5
+same(again, made(99))  # a module that is given brings its own weights
+same(aoticache.load("tune-1"), made(11))
+same(aoticache.load(again.origin.key), made(11)); same(aoticache.load(again.origin.key[:10]), made(11))
+print("done")
+""", PATH="/nowhere")
+
+
+def test_variants_store_what_differs_once():
+    # 192 x 192 floats are the only tensor of a file of its own: two fine-tunes of the last layer share it.
+    said = run("""
+import pathlib
+objects = pathlib.Path(os.environ["AOTICACHE_DIR"]) / "objects"
+def stored():
+    return sum(one.stat().st_size for one in objects.rglob("*") if one.is_file())
+compiled(made(20), id="base")
+before = stored()
+variant = made(20)
+with torch.no_grad():
+    variant.last.weight.mul_(2)
+compiled(variant, id="variant")
+print("grown by", stored() - before, "done")
+""", AOTICACHE_DIR=os.path.join(FOLDER, "second"))
+    grown = int(said.split("grown by ")[1].split()[0])
+    assert 0 < grown < 20_000, grown  # the small tensors, in one file; not the 147,456 bytes of the shared one
+
+
+def test_a_name_is_replaced_only_on_request():
+    run("""
+compiled(made(30), id="mine")
+other = aoticache.compile(torch.nn.Linear(8, 3), (X,), id="mine-too")
+refused(["layer", "first.weight"] if False else ["mine", "none of the weights"],
+        lambda: aoticache.compile(torch.nn.Linear(8, 3), (X,), id="mine"))
+linear = torch.nn.Linear(8, 3)
+model = aoticache.compile(linear, (X,), id="mine", replace=True)
+torch.testing.assert_close(model(X), linear(X).detach())
+torch.testing.assert_close(aoticache.load("mine")(X), linear(X).detach())
+print("done")
+""")
+
+
+def test_weights_from_a_file_and_from_a_mapping():
+    run("""
+import json, struct
+def write(path, tensors):
+    header, offset, parts = {}, 0, []
+    for name, tensor in tensors.items():
+        raw = bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist())
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [offset, offset + len(raw)]}
+        offset += len(raw); parts.append(raw)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+program = compiled(made(40)).origin.key
+compiled(made(40), id="from-file")
+tuned = made(41)
+path = os.path.join(os.environ["AOTICACHE_DIR"], "..", "tuned.safetensors")
+floats = {name: value for name, value in tuned.state_dict().items() if value.dtype == torch.float32}
+write(path, floats)
+same(aoticache.load("from-file", weights=path), tuned)
+same(aoticache.load(program, weights={**dict(tuned.named_parameters()), **dict(tuned.named_buffers())}), tuned)
+refused(["shift", "no value"], lambda: aoticache.load(program, weights=path))  # no part of a state_dict
+refused(["weights have no value", "first.weight"], lambda: aoticache.load(program))
+wrong = {**floats, "last.weight": floats["last.weight"].reshape(192, 2)}
+write(path, wrong)
+refused(["last.weight", "float32[192, 2]", "float32[2, 192]"], lambda: aoticache.load("from-file", weights=path))
+refused(["last.weight", "[192, 2]", "[2, 192]"], lambda: aoticache.load("from-file", weights=wrong))
+write(path, floats)
+with open(path, "r+b") as file:
+    file.truncate(os.path.getsize(path) - 100)
+refused(["truncated"], lambda: aoticache.load("from-file", weights=path))
+refused(["no model is called nobody", "from-file"], lambda: aoticache.load("nobody"))
+print("done")
+""")
+
+
+def test_new_weights_while_threads_run():
+    # Each run has all the old weights or all the new ones: with all weights equal to k the result tells k.
+    run("""
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = (torch.nn.Parameter(torch.ones(64, 64)) for _ in range(2))
+    def forward(self, x):
+        return (x @ self.a).sum() + (x @ self.b).sum() * 1000
+module = Sum().eval()
+model = aoticache.compile(module, (torch.ones(1, 64),), id="swapped", num_runners=2)
+one, stop, seen, torn = torch.ones(1, 64), threading.Event(), set(), []
+def call():
+    while not stop.is_set():
+        value = float(model(one)) / 4096
+        low, high = round(value % 1000), round(value // 1000)
+        (seen.add(low) if low == high else torn.append(value))
+threads = [threading.Thread(target=call) for _ in range(3)]
+for thread in threads: thread.start()
+for k in range(2, 60):
+    model.update_weights({"a": torch.full((64, 64), float(k)), "b": torch.full((64, 64), float(k))})
+stop.set()
+for thread in threads: thread.join()
+assert not torn, torn[:5]
+assert float(model(one)) == 59 * 4096 * 1001 and len(seen) > 2, (seen, float(model(one)))
+before = float(model(one))
+refused(["b", "[64, 63]"], lambda: model.update_weights({"a": torch.ones(64, 64), "b": torch.ones(64, 63)}))
+refused(["none of the weights", "c"], lambda: model.update_weights({"c": torch.ones(64, 64)}))
+assert float(model(one)) == before
+print("done")
+""")
+
+
+def test_frozen_weights_are_part_of_the_key():
+    run("""
+first, second = (compiled(made(seed), weights="frozen") for seed in (50, 51))
+assert first.origin.key != second.origin.key and second.origin.source == "compiled"
+same(first, made(50)); same(second, made(51))
+assert compiled(made(50), weights="frozen").origin.source == "stored"
+model = compiled(made(50), weights="frozen", id="frozen")
+same(model, made(50)); same(aoticache.load("frozen"), made(50))
+print("done")
+""")
+
+
+def test_in_the_background_the_module_answers_until_the_model_is_there():
+    run("""
+module = made(60)
+linear = torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.Tanh())
+model = aoticache.compile(linear, (X,), mode="background")
+assert isinstance(model, aoticache.BackgroundModel)
+first = model(X)
+torch.testing.assert_close(first, linear(X).detach())
+assert not first.requires_grad
+ready = model.wait(120)
+assert model.ready and isinstance(ready, aoticache.CompiledModel), model
+torch.testing.assert_close(model(X), linear(X).detach())
+assert isinstance(aoticache.compile(linear, (X,), mode="background"), aoticache.CompiledModel)  # it is stored
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    bad = aoticache.compile(torch.nn.Tanh(), (X,), mode="background", options={"no_such_option": 1})
+    refused(["no_such_option"], lambda: bad.wait(60), Exception)
+assert any("no_such_option" in str(one.message) for one in said), said
+torch.testing.assert_close(bad(X), torch.tanh(X))
+print("done")
+""")
+
+
+def test_many_processes_compile_it_once():
+    text = BEGIN + """
+linear = torch.nn.Sequential(torch.nn.Linear(8, 7), torch.nn.GELU()).eval()
+torch.manual_seed(0)
+model = aoticache.compile(linear, (X,))
+torch.testing.assert_close(model(X), linear(X).detach())
+print(model.origin.source, "done")
+"""
+    cache = os.path.join(FOLDER, "together")
+    processes = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", text], env=environment(AOTICACHE_DIR=cache),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
+    said = [process.communicate(timeout=600)[0].split() for process in processes]
+    assert all(words[-1:] == ["done"] for words in said), said
+    assert sorted(words[-2] for words in said) == ["compiled", "stored", "stored", "stored"], said
+
+
+def test_inputs_that_do_not_fit_are_refused_in_words():
+    run("""
+model = compiled(made(70))
+for bad, words in ((torch.randn(6, 9), ["x", "size 9 in dimension 1", "8"]), (X.double(), ["float64", "float32"]),
+                   (torch.randn(6), ["1 dimensions", "2"]), (torch.randn(65, 8), ["65", "64"])):
+    refused(words, lambda: model(bad, scale=1.5))
+pair = aoticache.compile(lambda a, b: a + b, (X, X), dynamic_shapes={"a": {0: torch.export.Dim("r")}, "b": {0: torch.export.Dim("r")}})
+refused(["b has size 4", "6"], lambda: pair(X, torch.randn(4, 8)))
+torch.testing.assert_close(pair(X, X), X + X)
+torch.testing.assert_close(pair(torch.randn(0, 8), torch.randn(0, 8)), torch.randn(0, 8))
+refused(["2 tensors"], lambda: pair.run([X]))
+for more, words in (({"weights": "x"}, ["weights is 'x'"]), ({"mode": "x"}, ["mode is 'x'"]), ({"id": ""}, ["id is ''"]),
+                    ({"id": "a\\nb"}, ["printable"]), ({"options": {"aot_inductor.package": 0}}, ["cannot be set"])):
+    refused(words, lambda: compiled(made(70), **more), aoticache.SettingsError)
+refused(["takes a module"], lambda: aoticache.compile(3, (X,)), aoticache.SettingsError)
+print("done")
+""")
+
+
+def test_other_sources_and_shapes_of_models():
+    run("""
+def function(x, y):
+    return torch.where(x > y, x.sin(), y) @ torch.ones(8, 2)
+model = aoticache.compile(function, (X, X * 0))
+torch.testing.assert_close(model(X, X * 0), function(X, X * 0))
+program = torch.export.export(made(80), (X,), {"scale": 1.5}, dynamic_shapes=FREE)
+same(aoticache.compile(program), made(80))
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(16, 8)
+        self.head = torch.nn.Linear(8, 16, bias=False)
+        self.head.weight = self.table.weight
+    def forward(self, x):
+        return self.head(self.table(x))
+tied = Tied().eval()
+tokens = torch.tensor([[1, 2, 15]])
+torch.testing.assert_close(aoticache.compile(tied, (tokens,), id="tied")(tokens), tied(tokens).detach())
+torch.testing.assert_close(aoticache.load("tied")(tokens), tied(tokens).detach())
+conv = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).eval().to(memory_format=torch.channels_last)
+image = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+model = aoticache.compile(conv, (image,), id="conv")
+for x in (image, image.contiguous()):
+    torch.testing.assert_close(model(x), conv(x).detach()); torch.testing.assert_close(aoticache.load("conv")(x), conv(x).detach())
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1 << 15))
+    def forward(self, x):
+        self.count.add_(1)
+        return x + self.count.sum()
+counting = Counting()
+model = aoticache.compile(counting, (X,), id="counting")
+start = float(counting.count[0])
+model(X); model(X)
+assert float(counting.count[0]) == start + 2  # the module's own buffer
+one, two = aoticache.load("counting"), aoticache.load("counting")
+first = one(X)
+one(X)
+torch.testing.assert_close(two(X), first)  # each has pages of its own; what is stored stays
+print("done")
+""")
+
+
+if __name__ == "__main__":
+    if subprocess.run([sys.executable, "-c", "import torch"], env=environment(), capture_output=True).returncode:
+        print("this Python has no PyTorch")
+        sys.exit(77)
+    try:
+        main([value for name, value in list(globals().items()) if name.startswith("test_")])
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
