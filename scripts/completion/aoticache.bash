@@ -31,6 +31,10 @@ _aoticache_settings() {
     aoticache config --json 2>/dev/null | sed -nE 's/^.*"name": *"([a-z_]+)".*/\1/p'
 }
 
+_aoticache_models() {
+    aoticache model ls --json 2>/dev/null | sed -nE 's/^.*"name": *"([^"\\]+)".*/\1/p'
+}
+
 _aoticache_commands() { # PROGRAM [HEADING]
     "$1" help 2>/dev/null | sed -nE "/^(Commands${2:+|$2}):/,/^\$/"'s/^  ([a-z-]+) .*/\1/p'
 }
@@ -61,6 +65,7 @@ _aoticache_operands() { # COMMAND POSITION
     config) _aoticache_settings ;;
     help) _aoticache_commands aoticache Topics ;;
     inspect | run-package) _aoticache_keys && echo files ;;
+    model) if [ "$2" -le 2 ]; then echo ls show run rm compile; else _aoticache_models && echo files; fi ;;
     key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;
     copy | merge) echo folders ;;
     add | warm | export | import | record) echo files ;;

@@ -60,6 +60,10 @@ function __aoticache_settings
     aoticache config --json 2>/dev/null | sed -nE 's/^.*"name": *"([a-z_]+)".*/\1/p'
 end
 
+function __aoticache_models
+    aoticache model ls --json 2>/dev/null | sed -nE 's/^.*"name": *"([^"\\]+)".*/\1/p'
+end
+
 function __aoticache_words # VALUE OPTION
     switch $argv[1]
         case DIR DIRECTORY
@@ -106,6 +110,8 @@ function __aoticache_operands
             __aoticache_settings
         case help
             __aoticache_commands Topics
+        case model
+            test (count $words) -le 2; and printf '%s\n' ls show run rm compile; or __aoticache_models
         case inspect run-package
             __aoticache_keys
             __fish_complete_path (commandline -ct)

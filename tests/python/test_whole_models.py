@@ -1,11 +1,13 @@
 """aoticache.compile() and load(): whole models, compiled once, their weights stored once; against PyTorch's results."""
+import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 
-from torch_scenarios import environment, main, play
+from torch_scenarios import BUILD, TOP, environment, main, play
 
 BEGIN = """
 import os, sys, threading, time, warnings
@@ -326,6 +328,80 @@ one(X)
 torch.testing.assert_close(two(X), first)  # each has pages of its own; what is stored stays
 print("done")
 """)
+
+
+TOOL = os.path.join(BUILD, "bin", "aoticache")
+
+
+def tool(*words, status=0, **more):
+    done = subprocess.run([TOOL, *words], env=environment(AOTICACHE_DIR=CACHE, PYTHONWARNINGS="ignore", **more),
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_the_command_and_c_run_stored_models_without_pytorch():
+    said = run("""
+torch.manual_seed(0)
+linear = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()).eval()
+x = torch.tensor([[1.0, 2.0, 3.0]])
+aoticache.compile(linear, (x,), id="small")
+torch.save(linear, "/dev/null")
+torch.export.save(torch.export.export(torch.nn.Sequential(torch.nn.Linear(3, 2)).eval(), (x,)), sys.argv[1])
+print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "done")
+""", [os.path.join(FOLDER, "program.pt2")])
+    expected = [float(word) for word in said.split("expected")[1].split()[:2]]
+    listed = json.loads(tool("model", "ls", "--json"))
+    assert "small" in [one["name"] for one in listed], listed
+    assert "small" in tool("model", "ls")
+    shown = json.loads(tool("model", "show", "small", "--tensors", "--json"))
+    assert shown["weights"] == 2 and shown["missing"] == 0 and [1 for one in shown["tensors"] if one["sizes"] == [2, 3]], shown
+    numbers = os.path.join(FOLDER, "x.bin")
+    with open(numbers, "wb") as file:
+        file.write(struct.pack("<3f", 1, 2, 3))
+    result = json.loads(tool("model", "run", "small", "--input", f"float32:1x3=@{numbers}", "--json", "--all-values"))
+    values = result["outputs"][0]["values"]
+    assert result["name"] == "small" and all(abs(a - b) < 1e-4 for a, b in zip(values, expected)), (result, expected)
+    # The example of the documentation, as a user compiles it.
+    program = os.path.join(FOLDER, "stored_model")
+    include = os.path.join(BUILD, "include")
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-Werror", "-Wall", f"-I{include}", f"-I{include}/aoticache",
+                    os.path.join(TOP, "docs", "examples", "stored_model.c"), "-o", program,
+                    f"-L{BUILD}/lib", "-laoticache", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    done = subprocess.run([program, "small", "1", "2", "3"], env=environment(AOTICACHE_DIR=CACHE), check=True,
+                          capture_output=True, text=True)
+    assert all(abs(float(got) - wanted) < 1e-4 for got, wanted in zip(done.stdout.split(), expected)), (done, expected)
+    done = subprocess.run([program, "small", "1", "2"], env=environment(AOTICACHE_DIR=CACHE), capture_output=True, text=True)
+    assert done.returncode == 1 and "expected: 3, but got: 2" in done.stderr, done
+    # Errors, and removal.
+    assert "expected: 3, but got: 4" in tool("model", "run", "small", "--input", "float32:1x4=ones", status=1)
+    assert "no model is called smal" in tool("model", "run", "smal", "--input", "float32:1x3", status=3)
+    assert "did you mean show" in tool("model", "shwo", status=2) and "say what to do" in tool("model", status=2)
+    assert "no model is called nobody" in tool("model", "rm", "nobody", status=3)
+    said = tool("model", "compile", os.path.join(FOLDER, "program.pt2"), "--name", "from-program", "--python", sys.executable)
+    assert "from-program" in said and "compiled" in said, said
+    assert "cannot read" in tool("model", "compile", "/nowhere.pt2", status=1)
+    tool("model", "run", "from-program", "--input", "float32:1x3=ones")
+    tool("model", "rm", "small", "from-program")
+    assert "no model is called small" in tool("model", "show", "small", status=3)
+
+
+def test_damaged_weights_are_never_used():
+    run("""
+import pathlib
+cache = pathlib.Path(os.environ["AOTICACHE_DIR"])
+model = compiled(made(90), id="damaged")
+folder = next(path.parent for path in cache.glob("artifacts/*/weights-0001"))
+path = folder / "weights-0001"
+path.chmod(0o600)
+data = bytearray(path.read_bytes())
+data[1000] ^= 1
+path.write_bytes(data)
+refused(["damaged or gone"], lambda: aoticache.load("damaged"))
+same(compiled(made(90), id="damaged"), made(90))  # and it is made again
+same(aoticache.load("damaged"), made(90))
+print("done")
+""", AOTICACHE_DIR=os.path.join(FOLDER, "third"))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ static const aoticache_command *const commands[] = {
     &aoticache_command_run,    &aoticache_command_compile, &aoticache_command_ls,     &aoticache_command_show,
     &aoticache_command_verify, &aoticache_command_rm,      &aoticache_command_doctor,
     &aoticache_command_inspect, &aoticache_command_add, &aoticache_command_run_package,
+    &aoticache_command_model,
     &aoticache_command_warm,   &aoticache_command_record,  &aoticache_command_pin,    &aoticache_command_unpin,
     &aoticache_command_tag,    &aoticache_command_why,     &aoticache_command_du,     &aoticache_command_export,
     &aoticache_command_import, &aoticache_command_merge,   &aoticache_command_copy,   &aoticache_command_config,

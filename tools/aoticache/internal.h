@@ -35,6 +35,7 @@ extern const aoticache_command aoticache_command_rm;
 extern const aoticache_command aoticache_command_doctor;
 extern const aoticache_command aoticache_command_add;
 extern const aoticache_command aoticache_command_run_package;
+extern const aoticache_command aoticache_command_model;
 extern const aoticache_command aoticache_command_inspect;
 extern const aoticache_command aoticache_command_warm;
 extern const aoticache_command aoticache_command_record;

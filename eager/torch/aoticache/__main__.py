@@ -1,9 +1,10 @@
-"""`python -m aoticache`: doctor, stats, enable-check; every other command is one of the C tools."""
+"""`python -m aoticache`: doctor, stats, enable-check, compile-model; every other command is one of the C tools."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import json
 import os
 import signal
@@ -41,6 +42,34 @@ def enable_check(arguments: argparse.Namespace) -> int:
     return 0 if all(verdicts) else 1
 
 
+def compile_model(arguments: argparse.Namespace) -> int:
+    import torch
+
+    from . import _models
+
+    # Reading the file runs no code of it, but a custom operator that it uses must be known: import its module first.
+    for module in arguments.imports:
+        importlib.import_module(module)
+    model = _models.compile(
+        torch.export.load(arguments.program),
+        id=arguments.name,
+        weights="frozen" if arguments.frozen else "apart",
+        replace=arguments.replace,
+        cache_dir=arguments.cache_dir,
+    )
+    assert isinstance(model, _models.CompiledModel)
+    origin = model.origin
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(origin), indent=2))
+        return 0
+    print(f"key         {origin.key}")
+    if origin.name:
+        print(f"name        {origin.name}")
+    print(f"source      {origin.source}")
+    print(f"compiled in {origin.compile_seconds:.1f} s")
+    return 0
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m aoticache",
@@ -60,10 +89,19 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("operators", nargs="+", metavar="OPERATOR", help='"aten::abs", "aten::add.Tensor"')
     command.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     command.set_defaults(run=enable_check)
+    command = commands.add_parser("compile-model", help="compiles what torch.export.save() wrote, for load()")
+    command.add_argument("program", metavar="FILE", help="an exported program")
+    command.add_argument("--name", help="the name to store program and weights under")
+    command.add_argument("--frozen", action="store_true", help="compile the weights in")
+    command.add_argument("--replace", action="store_true", help="even if the name is stored already")
+    command.add_argument(
+        "--import", dest="imports", metavar="MODULE", action="append", default=[], help="a module with custom operators"
+    )
+    command.set_defaults(run=compile_model)
     return parser
 
 
-OWN = ("doctor", "stats", "enable-check")
+OWN = ("doctor", "stats", "enable-check", "compile-model")
 
 
 def tool_command(words: list[str]) -> tuple[str, list[str]] | None:

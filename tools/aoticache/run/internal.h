@@ -9,6 +9,16 @@
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/cli/cli.h"
 
+/* The tensors that a model is given. */
+typedef struct aoticache_run_inputs {
+    aoticache_cli_list words; /* of --input */
+    uint64_t seed;
+    struct aoticache_run_input *items;
+} aoticache_run_inputs;
+
+/* The options --input and --seed, of an aoticache_run_inputs. */
+extern const aoticache_cli_option aoticache_run_inputs_option_table[];
+
 typedef struct aoticache_timed_runs {
     int64_t repeat; /* how often after the first run */
     bool all_values;
@@ -24,6 +34,11 @@ extern const aoticache_cli_option aoticache_timed_runs_option_table[];
 /* data: stays the caller's, and stays there as long as the runs do. At most `most` inputs are added in all. */
 int aoticache_timed_runs_add_input(aoticache_timed_runs *runs, const aoticache_cli *cli,
                                    const aoticache_tensor_spec *spec, void *data, size_t most);
+/* Reads the words and makes the data. */
+int aoticache_run_inputs_make(aoticache_run_inputs *inputs, const aoticache_cli *cli);
+/* Adds the tensors to the runs; after the model is loaded, which decides where tensors come from. */
+int aoticache_run_inputs_add(const aoticache_run_inputs *inputs, const aoticache_cli *cli, aoticache_timed_runs *runs);
+void aoticache_run_inputs_free(aoticache_run_inputs *inputs);
 int aoticache_timed_runs_execute(aoticache_timed_runs *runs, const aoticache_cli *cli, aoticache_runner *runner);
 
 /* To `array`, or as text where that is NULL. */

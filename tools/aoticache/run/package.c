@@ -8,23 +8,13 @@
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/run/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define MAX_INPUTS 1024
-
-struct input {
-    aoticache_tensor_spec spec;
-    void *data;
-};
 
 struct run {
     const char *what; /* a file or a key */
     const char *model, *device;
-    aoticache_cli_list words; /* of --input */
-    struct input *inputs;
-    uint64_t seed;
+    aoticache_run_inputs inputs;
     aoticache_timed_runs runs;
 
     aoticache_cache *cache;
@@ -33,52 +23,14 @@ struct run {
 };
 
 static const aoticache_cli_option run_package_options[] = {
-    {"input", 'i', "SPEC", "a tensor, in the order of the model's inputs", AOTICACHE_CLI_LIST(struct run, words)},
+    AOTICACHE_CLI_TABLE(struct run, inputs, aoticache_run_inputs_option_table),
     {"model", 'm', "NAME", "the model to run; default: the only one, or \"model\"",
      AOTICACHE_CLI_TEXT(struct run, model)},
     {"device", 0, "DEVICE", "the device to run on; default: the one that the package was\ncompiled for",
      AOTICACHE_CLI_TEXT(struct run, device)},
-    {"seed", 0, "N", "the seed of random fills; default 0",
-     AOTICACHE_CLI_INTEGER(struct run, seed, 0, INT64_MAX, "a number of 0 or more")},
     AOTICACHE_CLI_TABLE(struct run, runs, aoticache_timed_runs_option_table),
     {0},
 };
-
-/* ---- inputs ---- */
-
-static int make_input(const aoticache_cli *cli, const char *word, uint64_t *random, struct input *input)
-{
-    aoticache_error error = {.message = ""};
-    cleanup_free void *row_major = NULL;
-    aoticache_status status = aoticache_tensor_spec_parse(word, &input->spec, &error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_tensor_fill(&input->spec, random, &row_major, &error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_tensor_lay_out(&input->spec, row_major, &input->data, &error);
-    if (status != AOTICACHE_OK)
-        return aoticache_cli_usage_error(cli, "option --input: %s", error.message);
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int make_inputs(const aoticache_cli *cli, struct run *run)
-{
-    uint64_t random = run->seed;
-    run->inputs = aoticache_cli_allocate(run->words.count, sizeof *run->inputs);
-    int result = AOTICACHE_CLI_EXIT_OK;
-    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->words.count; i++)
-        result = make_input(cli, run->words.items[i], &random, &run->inputs[i]);
-    return result;
-}
-
-/* After the loading, which decides where tensors come from. */
-static int make_tensors(const aoticache_cli *cli, struct run *run)
-{
-    int result = AOTICACHE_CLI_EXIT_OK;
-    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->words.count; i++)
-        result = aoticache_timed_runs_add_input(&run->runs, cli, &run->inputs[i].spec, run->inputs[i].data,
-                                                run->words.count);
-    return result;
-}
 
 /* ---- loading ---- */
 
@@ -164,15 +116,13 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
 
 static int load_run_and_print(const aoticache_cli *cli, struct run *run)
 {
-    if (run->words.count > MAX_INPUTS)
-        return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);
-    int result = make_inputs(cli, run);
+    int result = aoticache_run_inputs_make(&run->inputs, cli);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_report(cli, true, &run->cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = load(cli, run);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = make_tensors(cli, run);
+        result = aoticache_run_inputs_add(&run->inputs, cli, &run->runs);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_timed_runs_execute(&run->runs, cli, run->runner);
     if (result != AOTICACHE_CLI_EXIT_OK)
@@ -185,10 +135,7 @@ static int run_package_command(aoticache_cli *cli)
     struct run run = {0};
     int result = aoticache_cli_parse(cli, &run) ? load_run_and_print(cli, &run) : cli->exit_code;
     aoticache_timed_runs_free(&run.runs);
-    for (size_t i = 0; run.inputs != NULL && i < run.words.count; i++)
-        free(run.inputs[i].data);
-    free(run.inputs);
-    free(run.words.items);
+    aoticache_run_inputs_free(&run.inputs);
     aoticache_runner_unref(run.runner);
     aoticache_cache_close(run.cache);
     return result;
