@@ -49,7 +49,7 @@ says 'and said' 'no entry for operators like aten::x'
 count 'kernels of operators' 3 --kind operator
 count 'nothing of another kind' 0 --kind 'inductor-*'
 try 'an unknown kind' 2 aoticache ls --kind inductor
-says 'names the kinds' "option --kind: 'inductor' is none of operator, package, .*inductor-cpp, .* or triton"
+says 'names the kinds' "option --kind: 'inductor' is none of operator, model, .*inductor-cpp, .* or triton"
 count 'a device' 3 --device cpu
 count 'another' 0 --device cuda
 try 'no device' 2 aoticache ls --device house

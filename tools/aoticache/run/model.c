@@ -386,9 +386,9 @@ const aoticache_command aoticache_command_model = {
                 "  ls               the models that are stored under a name\n"
                 "  show NAME|KEY    what is known of one; --tensors lists its weights\n"
                 "  run NAME|KEY     runs one: --input for each of its inputs, as in\n"
-                "                   'aoticache help run'; a program without weights needs --weights\n"
+                "                   'aoticache help run'; --weights for a program without any\n"
                 "  rm NAME|KEY...   removes models; tensors that others have too stay\n"
-                "  compile FILE     compiles what torch.export.save() wrote, by the Python package\n\n"
+                "  compile FILE     compiles what torch.export.save() wrote (Python package)\n\n"
                 "KEY is the key of a model or a program, or its first digits (8 at least).",
             .options = model_options,
             .operand = {AOTICACHE_CLI_LIST(struct model, words), .wanted = "say what to do: ls, show, run, rm or compile"},
