@@ -399,6 +399,14 @@ AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *ca
                                                              aoticache_artifact **ret_artifact,
                                                              aoticache_error *ret_error);
 
+/*
+ * The SHA-256 of a regular file, from its beginning. A file of 1 MiB or more that was hashed in this start of the machine, and
+ * has not changed since, is not read again (docs/store.md, "What was hashed before").
+ * Returns: OK, INVALID, IO, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,
+                                                           aoticache_error *ret_error);
+
 /* Removes the entries of a key, and the objects that nothing else names and nobody holds. NOT_FOUND where there are none. */
 AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key,
                                                       aoticache_error *ret_error);

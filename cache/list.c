@@ -112,7 +112,7 @@ aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aot
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_artifact: an argument is NULL");
     aoticache_artifact_part unusable;
     aoticache_cache_enter(cache);
-    return aoticache_artifact_open_manifest(cache->directory, artifact, ret_artifact, &unusable, ret_error);
+    return aoticache_artifact_open_manifest(cache->directory, artifact, NULL, ret_artifact, &unusable, ret_error);
 }
 
 aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,

@@ -13,6 +13,7 @@
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
 #include "cache/internal.h"
+#include "cache/known_files.h"
 
 /* The entries of one key that need no allocation. */
 #define USUAL_HITS 8
@@ -73,9 +74,14 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
                                  aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
                                  aoticache_error *ret_error)
 {
-    if (hit->file_count != 1)
-        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, ret_artifact, ret_unusable,
-                                                ret_error);
+    if (hit->file_count != 1) {
+        aoticache_known_files known;
+        aoticache_known_files_begin(&known, cache);
+        aoticache_status opened = aoticache_artifact_open_manifest(cache->directory, &hit->artifact, &known.known,
+                                                                   ret_artifact, ret_unusable, ret_error);
+        aoticache_known_files_end(&known);
+        return opened;
+    }
     int fd = -1;
     cleanup_fd int copy = -1;
     *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};

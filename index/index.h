@@ -20,7 +20,7 @@
 #include "base/base.h"
 
 /* The version of the tables, PRAGMA user_version. */
-#define AOTICACHE_INDEX_VERSION 4
+#define AOTICACHE_INDEX_VERSION 5
 
 typedef struct aoticache_index aoticache_index;
 

@@ -15,6 +15,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/gc/internal.h"
 
@@ -307,7 +308,7 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
 struct moment {
     int64_t wall_ns;
     int64_t uptime_ns; /* of the machine, suspended or not; 0: not known */
-    int64_t boot;      /* a number for this start of the machine; 0: not known */
+    int64_t boot;      /* base/clock.h */
 };
 
 static bool read_text(const char *path, char *ret_text, size_t size)
@@ -328,12 +329,7 @@ static struct moment read_moment(void)
         if (end != text && seconds > 0 && seconds < INT64_MAX / 1000000000)
             moment.uptime_ns = seconds * 1000000000;
     }
-    if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof text)) {
-        uint64_t number = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-        for (const char *at = text; *at != '\0'; at++)
-            number = (number ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-        moment.boot = (int64_t)(number >> 1);
-    }
+    moment.boot = aoticache_boot_number();
     return moment;
 }
 

@@ -172,14 +172,15 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
 /* ---- opening by manifest ---- */
 
 /* Opens all files; the first one is the library. */
-static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest, int *fds,
-                                   int *ret_copy, aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
+static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest,
+                                   aoticache_known *known, int *fds, int *ret_copy,
+                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         aoticache_status status =
             i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, &fds[i], ret_copy, ret_error)
-                   : aoticache_object_open(directory, &file->digest, file->bytes, &fds[i], NULL, ret_error);
+                   : aoticache_object_open_known(directory, &file->digest, file->bytes, known, &fds[i], ret_error);
         if (status != AOTICACHE_OK) {
             *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
             return status;
@@ -213,7 +214,7 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
 }
 
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_artifact **ret_artifact,
+                                                  aoticache_known *known, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
@@ -230,7 +231,7 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
     }
     for (size_t i = 0; i < manifest->file_count; i++)
         fds[i] = -1;
-    status = open_files(directory, manifest, fds, &copy, ret_damaged, ret_error);
+    status = open_files(directory, manifest, known, fds, &copy, ret_damaged, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_artifact_create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)

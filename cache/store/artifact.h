@@ -5,6 +5,7 @@
 #ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
 #define AOTICACHE_CACHE_STORE_ARTIFACT_H
 
+#include "cache/store/known.h"
 #include "cache/store/directory.h"
 #include "cache/store/manifest.h"
 #include "cache/store/scratch.h"
@@ -56,11 +57,12 @@ typedef struct aoticache_artifact_part {
 
 /*
  * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
+ * known: for side files, which are mapped; may be NULL.
  * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, with the size that it should have.
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_artifact **ret_artifact,
+                                                  aoticache_known *known, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error);
 
 /* ---- side files (side_files.c) ---- */

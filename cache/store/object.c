@@ -231,6 +231,32 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
     return open_verified(directory, digest, expected_bytes, &how, ret_fd, ret_bytes, NULL, ret_error);
 }
 
+aoticache_status aoticache_object_open_known(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
+                                             aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    cleanup_fd int fd = -1;
+    if (known == NULL || expected_bytes < AOTICACHE_KNOWN_MIN_BYTES)
+        return aoticache_object_open(directory, digest, expected_bytes, ret_fd, NULL, ret_error);
+    aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!known->has(known, fd, &found, digest)) {
+        aoticache_digest actual;
+        aoticache_error detail = {.message = ""};
+        const int64_t begun_ns = aoticache_wall_ns();
+        status = aoticache_digest_of_fd_while(fd, NULL, NULL, &actual, NULL, &detail);
+        status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        known->note(known, fd, &found, begun_ns, &actual);
+    }
+    *ret_fd = steal_fd(&fd);
+    return AOTICACHE_OK;
+}
+
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
                                               uint64_t expected_bytes, int *ret_fd, int *ret_copy,
                                               aoticache_error *ret_error)

@@ -14,6 +14,7 @@
 #include "base/digest.h"
 #include "cache/store/directory.h"
 #include "index/index.h"
+#include "cache/store/known.h"
 
 #define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
 #define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
@@ -44,6 +45,11 @@ aoticache_status aoticache_object_open(aoticache_directory *directory, const aot
 aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
                                              uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
+
+/* The same, for a file that is mapped and not loaded: one whose digest is known is not read. known: may be NULL. */
+aoticache_status aoticache_object_open_known(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
+                                             aoticache_error *ret_error);
 
 /*
  * For those who remove what is unusable: they look at an object without a lock, take the store's lock, and ask whether it is

@@ -26,8 +26,8 @@ typedef struct aoticache_package_source {
 } aoticache_package_source;
 
 /* Returns: OK, NOT_FOUND (no such file, with a message), INVALID (not a regular file), DENIED, IO, NO_MEMORY. */
-aoticache_status aoticache_package_source_open(const char *path, aoticache_package_source *ret_source,
-                                               aoticache_error *ret_error);
+aoticache_status aoticache_package_source_open(aoticache_cache *cache, const char *path,
+                                               aoticache_package_source *ret_source, aoticache_error *ret_error);
 void aoticache_package_source_close(aoticache_package_source *source);
 /* Reads the archive's directory, unless that was done. Returns: as aoticache_package_open_fd(). */
 aoticache_status aoticache_package_source_read(aoticache_package_source *source, aoticache_error *ret_error);

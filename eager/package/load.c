@@ -261,7 +261,7 @@ aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path
     if (status == AOTICACHE_OK && (cache == NULL || path == NULL || ret_runner == NULL))
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
     if (status == AOTICACHE_OK)
-        status = aoticache_package_source_open(path, &source, ret_error);
+        status = aoticache_package_source_open(cache, path, &source, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_package_report report = {.digest_ns = source.digest_ns};

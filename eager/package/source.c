@@ -16,8 +16,8 @@
 #include "base/json.h"
 #include "eager/package/internal.h"
 
-aoticache_status aoticache_package_source_open(const char *path, aoticache_package_source *ret_source,
-                                               aoticache_error *ret_error)
+aoticache_status aoticache_package_source_open(aoticache_cache *cache, const char *path,
+                                               aoticache_package_source *ret_source, aoticache_error *ret_error)
 {
     aoticache_package_source source = {.path = path};
     aoticache_digest digest;
@@ -29,7 +29,7 @@ aoticache_status aoticache_package_source_open(const char *path, aoticache_packa
         return aoticache_error_set_errno(ret_error, errno, "cannot open the package %s", path);
     if (!S_ISREG(source.found.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the package %s is not a regular file", path);
-    aoticache_status status = aoticache_digest_of_fd(fd, &digest, NULL, ret_error);
+    aoticache_status status = aoticache_cache_digest_file(cache, fd, &digest, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_digest_to_hex(&digest, source.digest);

@@ -232,7 +232,7 @@ aoticache_status aoticache_package_add(aoticache_cache *cache, const char *path,
                                    cache == NULL ? "cache" : "path");
     aoticache_package_source source;
     const aoticache_package_model *only = NULL;
-    aoticache_status status = aoticache_package_source_open(path, &source, ret_error);
+    aoticache_status status = aoticache_package_source_open(cache, path, &source, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_package_source_read(&source, ret_error);

@@ -63,6 +63,8 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     AOTICACHE_SCHEMA_3_COLLECT AOTICACHE_SCHEMA_3_STATISTICS AOTICACHE_SCHEMA_3_MARKS,
     /* 4: judgements, which say on which machines the host's own kernel is faster */
     AOTICACHE_SCHEMA_4_JUDGEMENTS,
+    /* 5: digests of files that were hashed before */
+    AOTICACHE_SCHEMA_5_FILE_DIGESTS,
 };
 
 /* The ids of an index begin at the second in which it is made, times this. Nobody makes more entries in a second. */

@@ -299,6 +299,26 @@
                        " WHERE " AOTICACHE_INDEX_LOST_SQL("l.key") " AND (l.key, e.id) > (?1, ?2)"           \
                        " ORDER BY l.key, e.id LIMIT ?3")
 
+/*
+ * ---- digests of files that were hashed before ----
+ *
+ * device, inode: which file. The rest says in which state it was hashed: any change of it is another change time.
+ */
+
+#define AOTICACHE_SCHEMA_5_FILE_DIGESTS                                                                       \
+    "CREATE TABLE file_digests("                                                                              \
+    " device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, modified_ns INTEGER NOT NULL,"  \
+    " changed_ns INTEGER NOT NULL, boot INTEGER NOT NULL, digest BLOB NOT NULL,"                              \
+    " PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;"
+
+/* name, SQL */
+#define AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                            \
+    X(PUT_FILE_DIGEST, "INSERT OR REPLACE INTO file_digests(device, inode, size, modified_ns, changed_ns, boot, digest)" \
+                       " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                 \
+    X(READ_FILE_DIGEST, "SELECT size, modified_ns, changed_ns, boot, digest FROM file_digests"               \
+                        " WHERE device = ?1 AND inode = ?2")                                                  \
+    X(FORGET_FILE_DIGESTS, "DELETE FROM file_digests WHERE boot <> ?1")
+
 /* ---- entries, objects and failures ---- */
 
 /* What a listing shows of an entry: details d and entries e (entries/list.c reads it). */
@@ -314,6 +334,7 @@
     AOTICACHE_INDEX_STATISTICS_STATEMENTS(X) \
     AOTICACHE_INDEX_PINS_STATEMENTS(X) \
     AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X) \
+    AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X) \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \

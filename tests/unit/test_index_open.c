@@ -105,11 +105,11 @@ Test(index_open, newer_version_is_unsupported_and_untouched)
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=5");
+    fixture_sql("PRAGMA user_version=6");
     aoticache_error error = {0};
     cr_assert_eq(open_status(false, &error), AOTICACHE_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "version 5"), "%s", error.message);
-    fixture_sql("PRAGMA user_version=4");
+    cr_assert_not_null(strstr(error.message, "version 6"), "%s", error.message);
+    fixture_sql("PRAGMA user_version=5");
     index = fixture_must_open();
     cr_assert_eq(must_read_totals(index).entries, 1);
     aoticache_index_close(index);

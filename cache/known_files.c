@@ -1,0 +1,148 @@
+/*
+ * cache/known_files: what is believed of files that were hashed before, and what is remembered.
+ *
+ * Any write to a file, and any change of its size or its times, sets its change time, which no program can set back. So the
+ * same device, inode, size and times are the same bytes, with these exceptions, in which nothing is believed:
+ *
+ * - The clock of change times ticks every few milliseconds: a file that was changed less than two seconds before it was hashed
+ *   may have been changed once more in the same tick.
+ * - Another user who has the file mapped for writing can change it later than its change time tells.
+ * - File systems over a network, and those that programs provide, keep times and numbers as they like.
+ * - The machine was started anew: numbers of devices may mean others, the clock may have been set, and disks may have lost
+ *   what they had not written. So each start of the machine hashes everything once.
+ */
+#include "cache/known_files.h"
+
+#include <stdlib.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "cache/internal.h"
+
+#define SETTLED_NS INT64_C(2000000000)
+#define WAIT_MS 0 /* for another process's write: then it is hashed once more */
+
+/* Their numbers are in statfs(2) and linux/magic.h. */
+static const unsigned long local_file_systems[] = {
+    0xEF53,     /* ext2, ext3, ext4 */
+    0x58465342, /* xfs */
+    0x9123683E, /* btrfs */
+    0xF2F52010, /* f2fs */
+    0x01021994, /* tmpfs */
+    0x2FC12FC1, /* zfs */
+    0xCA451A4E, /* bcachefs */
+    0x794C7630, /* overlayfs */
+};
+
+static int64_t nanoseconds(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+static bool is_local(int fd)
+{
+    struct statfs system;
+    if (fstatfs(fd, &system) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof local_file_systems / sizeof local_file_systems[0]; i++)
+        if (((unsigned long)system.f_type & 0xffffffff) == local_file_systems[i])
+            return true;
+    return false;
+}
+
+/* Whether nobody but this user and root can write to it. */
+static bool is_ours(const struct stat *found)
+{
+    return (found->st_uid == geteuid() || found->st_uid == 0) && (found->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+static aoticache_index_file_digest state_of(const struct stat *found, int64_t boot)
+{
+    return (aoticache_index_file_digest){.device = found->st_dev,
+                                         .inode = found->st_ino,
+                                         .size = found->st_size,
+                                         .modified_ns = nanoseconds(&found->st_mtim),
+                                         .changed_ns = nanoseconds(&found->st_ctim),
+                                         .boot = boot};
+}
+
+static bool is_same_state(const aoticache_index_file_digest *a, const aoticache_index_file_digest *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size && a->modified_ns == b->modified_ns &&
+           a->changed_ns == b->changed_ns && a->boot == b->boot;
+}
+
+static bool has(aoticache_known *known, int fd, const struct stat *found, const aoticache_digest *digest)
+{
+    const aoticache_known_files *files = (const aoticache_known_files *)(const void *)known;
+    const aoticache_index_file_digest now = state_of(found, files->boot);
+    aoticache_index_file_digest then;
+    aoticache_index *index = aoticache_cache_index(files->cache);
+    return index != NULL && files->boot != 0 && is_ours(found) && is_local(fd) && now.changed_ns <= aoticache_wall_ns() &&
+           aoticache_index_read_file_digest(index, now.device, now.inode, &then, NULL) == AOTICACHE_OK &&
+           is_same_state(&now, &then) && aoticache_digest_equal(&then.digest, digest);
+}
+
+static void note(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns, const aoticache_digest *digest)
+{
+    aoticache_known_files *files = (aoticache_known_files *)(void *)known;
+    struct stat after;
+    aoticache_index_file_digest state = state_of(found, files->boot);
+    if (files->boot == 0 || !is_ours(found) || !is_local(fd) || state.changed_ns > begun_ns - SETTLED_NS ||
+        fstat(fd, &after) != 0)
+        return;
+    const aoticache_index_file_digest now = state_of(&after, files->boot);
+    if (!is_same_state(&state, &now) || !AOTICACHE_ARRAY_RESERVE(files->found, files->capacity, files->count + 1))
+        return;
+    state.digest = *digest;
+    files->found[files->count++] = state;
+}
+
+void aoticache_known_files_begin(aoticache_known_files *files, aoticache_cache *cache)
+{
+    *files = (aoticache_known_files){.known = {.has = has, .note = note}, .cache = cache, .boot = aoticache_boot_number()};
+}
+
+void aoticache_known_files_end(aoticache_known_files *files)
+{
+    aoticache_index *index = files->count > 0 && !files->cache->directory->read_only ? aoticache_cache_index(files->cache)
+                                                                                    : NULL;
+    if (index != NULL)
+        aoticache_index_put_file_digests(index, files->found, files->count, WAIT_MS, NULL);
+    free(files->found);
+    files->found = NULL;
+}
+
+/* ---- files outside the cache ---- */
+
+aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,
+                                             aoticache_error *ret_error)
+{
+    struct stat found;
+    aoticache_known_files files;
+    aoticache_index_file_digest then;
+    if (cache == NULL || ret_digest == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_digest_file: an argument is NULL");
+    aoticache_cache_enter(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || (uint64_t)found.st_size < AOTICACHE_KNOWN_MIN_BYTES ||
+        index == NULL)
+        return aoticache_digest_of_fd(fd, ret_digest, NULL, ret_error);
+    if (aoticache_index_read_file_digest(index, found.st_dev, found.st_ino, &then, NULL) == AOTICACHE_OK) {
+        aoticache_known_files_begin(&files, cache);
+        if (has(&files.known, fd, &found, &then.digest)) {
+            *ret_digest = then.digest;
+            return AOTICACHE_OK;
+        }
+    }
+    const int64_t begun_ns = aoticache_wall_ns();
+    aoticache_status status = aoticache_digest_of_fd(fd, ret_digest, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_known_files_begin(&files, cache);
+    note(&files.known, fd, &found, begun_ns, ret_digest);
+    aoticache_known_files_end(&files);
+    return AOTICACHE_OK;
+}
