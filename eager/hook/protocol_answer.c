@@ -40,6 +40,17 @@ static char *join_path(const char *directory, const char *path)
     return asprintf(&joined, "%s/%s", directory, path) > 0 ? joined : NULL;
 }
 
+/* What the machine lacks (descriptors, memory) is no fault of the answer. */
+static aoticache_status cannot_open(const char *hook, const char *path, int errno_value, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_error_set_errno(ret_error, errno_value, "hook %.160s: file %s", hook, path);
+    if (errno_value != ENOENT && errno_value != ENOTDIR && errno_value != ENAMETOOLONG)
+        return status;
+    if (ret_error != NULL)
+        ret_error->status = AOTICACHE_CORRUPT;
+    return AOTICACHE_CORRUPT;
+}
+
 /* The file is opened with O_NONBLOCK, because opening a FIFO would wait for a writer. */
 static aoticache_status check_file(const char *hook, const char *path, aoticache_error *ret_error)
 {
@@ -48,12 +59,8 @@ static aoticache_status check_file(const char *hook, const char *path, aoticache
     if (fd < 0 && errno == ELOOP)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is a symbolic link", hook,
                                    path);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        aoticache_error_set_errno(ret_error, errno, "hook %.160s: file %s", hook, path);
-        if (ret_error != NULL)
-            ret_error->status = AOTICACHE_CORRUPT;
-        return AOTICACHE_CORRUPT;
-    }
+    if (fd < 0 || fstat(fd, &status) != 0)
+        return cannot_open(hook, path, errno, ret_error);
     if (!S_ISREG(status.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is not a regular file",
                                    hook, path);
