@@ -118,7 +118,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -263,7 +263,7 @@ $(BUILD)/include/aoticache/%: %
 UNIT_BINS    := $(addprefix $(BUILD)/tests/unit/,$(UNIT))
 PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(PROGRAMS))
 
-BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty
+BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $(BUILD)/tests/bench/open_model
 
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
@@ -332,6 +332,10 @@ $(BUILD)/tests/bench/libnull_shim.so: tests/bench/peers/null_shim.c
 $(BUILD)/tests/bench/empty: tests/bench/peers/empty.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -O2 $(WARN) $< -o $@
+$(BUILD)/tests/bench/open_model: $(BUILD)/obj/tests/bench/peers/open_model.o $(STATIC)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
 
 deps:
 	$(Q)VENV=$(VENV) scripts/install-deps
@@ -379,6 +383,11 @@ bench-judge: all
 # Whole programs in eager PyTorch, plain and with enable("safe") (docs/pytorch.md); compiles for minutes, once.
 bench-models-eager: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models_eager.py
+
+# Starts of whole models until the first output, beside dlopen and aoti_load_package (docs/models-cache.md); compiles for
+# minutes, once.
+bench-models: all $(BUILD)/tests/bench/open_model
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models.py
 
 # What needs a GPU (docs/gpu.md); without one it says so and ends well.
 gpu: all tests
@@ -456,7 +465,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -464,6 +473,7 @@ help:
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
 	@echo '  torture    processes that do everything at once, and are killed, TORTURE_SECONDS=3600'
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
+	@echo '  bench-models  starts of whole models, beside dlopen and aoti_load_package (minutes)'
 	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'

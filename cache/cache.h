@@ -117,6 +117,12 @@ AOTICACHE_API aoticache_status aoticache_cache_open(const aoticache_cache_option
  */
 AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
 
+/*
+ * For a program that ends and cannot close the cache, since its threads may still use it: flushes as aoticache_cache_close()
+ * does, and merges the index's log where it has grown, so that the next process opens the index fast. The cache stays usable.
+ */
+AOTICACHE_API void aoticache_cache_at_exit(aoticache_cache *cache);
+
 /* The directory, absolute. Borrowed from the cache. */
 AOTICACHE_API const char *aoticache_cache_directory(const aoticache_cache *cache);
 AOTICACHE_API bool aoticache_cache_is_read_only(const aoticache_cache *cache);
@@ -400,7 +406,7 @@ AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *ca
                                                              aoticache_error *ret_error);
 
 /*
- * The SHA-256 of a regular file, from its beginning. A file of 1 MiB or more that was hashed in this start of the machine, and
+ * The SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed in this start of the machine, and
  * has not changed since, is not read again (docs/store.md, "What was hashed before").
  * Returns: OK, INVALID, IO, NO_MEMORY.
  */

@@ -46,6 +46,11 @@ typedef struct aoticache_index_options {
 aoticache_status aoticache_index_open(const aoticache_index_options *options, aoticache_index **ret_index,
                                       aoticache_error *ret_error);
 void aoticache_index_close(aoticache_index *index);
+/*
+ * Before the process ends without closing: lets go of the connection where the log has grown, so that, if no other process
+ * has the index open, the log is merged and the next process need not read it. The next use connects again.
+ */
+void aoticache_index_at_exit(aoticache_index *index);
 
 /* Connects SQLite's own writes, syncs, truncates and deletes to base/syscalls. Changes the process: for tests only. */
 void aoticache_index_syscall_hooks_install(void);

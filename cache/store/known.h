@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 /* Smaller files are hashed each time: asking would take as long. */
-#define AOTICACHE_KNOWN_MIN_BYTES (UINT64_C(1) << 20)
+#define AOTICACHE_KNOWN_MIN_BYTES (UINT64_C(1) << 16)
 
 typedef struct aoticache_known aoticache_known;
 struct aoticache_known {

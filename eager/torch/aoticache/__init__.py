@@ -310,7 +310,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'aoticache' has no attribute {name!r}")
 
 
-atexit.register(_caches.flush_all)  # called last
+atexit.register(_caches.at_exit)  # called last
 atexit.register(_session.at_exit)
 os.register_at_fork(
     before=_session.before_fork,

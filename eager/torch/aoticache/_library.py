@@ -377,6 +377,7 @@ COMPILE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, DELIVER, c_void_p, c_vo
 # Functions that are not called by Library.call(), or give something else than a status: result, then arguments.
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
+    "aoticache_cache_at_exit": (None, [c_void_p]),
     "aoticache_cache_close": (None, [c_void_p]),
     "aoticache_cache_directory": (c_char_p, [c_void_p]),
     "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
