@@ -99,7 +99,7 @@ SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
-CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c))
+CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text_stream.c base/array.c)
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c))
 

@@ -31,6 +31,16 @@ static size_t longest_token(const char *text, size_t size)
     return longest;
 }
 
+/*
+ * The buffer doubles when one byte is left of a power of two. Where that byte is for the mark at the token's end, and is
+ * dropped, the scanner looks for the mark behind the buffer. So the token ends elsewhere: it loses an x then.
+ */
+static size_t first_token(size_t longest)
+{
+    const size_t with_marks = longest + 2;
+    return (with_marks & (with_marks - 1)) == 0 ? longest + 1 : longest;
+}
+
 /* What the text behind the long token is; NULL with errno ENOMEM, or not JSON. Takes `all`. */
 static json_t *value_of(json_t *all, size_t longest)
 {
@@ -52,7 +62,7 @@ static void set_out_of_memory(json_error_t *error)
 json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_error_t *ret_error)
 {
     const int saved = errno;
-    const size_t longest = longest_token(text, size);
+    const size_t longest = first_token(longest_token(text, size));
     const size_t before = strlen(BEFORE) + longest + strlen(BETWEEN);
     char *all = malloc(before + size + strlen(AFTER));
     json_t *value = NULL;

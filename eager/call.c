@@ -5,6 +5,7 @@
  */
 #include "eager/call.h"
 #include "base/cleanup.h"
+#include "base/text_stream.h"
 #include "eager/holder/internal.h"
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static char *make_schema(const char *op, size_t num_inputs)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = aoticache_text_stream_open(&text, &size);
     if (out == NULL)
         return NULL;
     fprintf(out, "%s(", op);

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/text_stream.h"
 
 #define LISTS 256
 #define MAX_TRIES 12
@@ -125,7 +126,7 @@ static void unite_rows(struct rows *rows)
 static char *format_rows(const struct rows *rows, size_t *ret_size)
 {
     char *text = NULL, hex[AOTICACHE_DIGEST_HEX_BYTES];
-    FILE *stream = open_memstream(&text, ret_size);
+    FILE *stream = aoticache_text_stream_open(&text, ret_size);
     if (stream == NULL)
         return NULL;
     fputs(AOTICACHE_LIST_HEAD, stream);

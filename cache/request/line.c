@@ -3,6 +3,7 @@
  * the dispatch key sets behind it.
  */
 #include "base/cleanup.h"
+#include "base/text_stream.h"
 #include "cache/request/internal.h"
 
 #include <inttypes.h>
@@ -84,7 +85,7 @@ aoticache_status aoticache_request_write_text(const aoticache_request *request, 
     char *text = NULL;
     size_t size = 0, length = aoticache_request_format(request, NULL, 0);
     cleanup_free char *line = malloc(length + 1);
-    cleanup_file FILE *out = line != NULL ? open_memstream(&text, &size) : NULL;
+    cleanup_file FILE *out = line != NULL ? aoticache_text_stream_open(&text, &size) : NULL;
     if (out == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request text: out of memory");
     aoticache_request_format(request, line, length + 1);

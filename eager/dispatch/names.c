@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/name_distance.h"
+#include "base/text_stream.h"
 #include "eager/dispatch/internal.h"
 
 #include <stdio.h>
@@ -404,7 +405,7 @@ static aoticache_status dump_operator(const aoticache_operator *op, void (*write
 {
     char *bytes = NULL;
     size_t size = 0;
-    FILE *text = open_memstream(&bytes, &size);
+    FILE *text = aoticache_text_stream_open(&bytes, &size);
     if (text == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a dump", op->name);
     aoticache_dispatcher_lock(op->dispatcher);

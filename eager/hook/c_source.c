@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/home.h"
 #include "base/name_distance.h"
+#include "base/text_stream.h"
 #include "base/syscalls.h"
 #include "eager/hook/internal.h"
 
@@ -203,7 +204,7 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
         return status;
     cleanup_free char *text = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = aoticache_text_stream_open(&text, &size);
     if (out == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
     status = hash_sources(state, aoticache_request_op(request), folder, out, ret_error);

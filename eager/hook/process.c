@@ -19,6 +19,7 @@
  * output, but not if a grandchild has inherited that.
  */
 #define LOOK_MS 100
+#define MAX_SIGNALS 1000 /* that interrupt one read */
 /* The wait after SIGKILL is limited: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
 #define REAP_LIMIT_NS (2 * UINT64_C(1000000000))
 
@@ -213,6 +214,16 @@ static int wait_ready(aoticache_process *process, short events, uint64_t deadlin
     return 1;
 }
 
+/* A signal must not look like a program that has nothing more to say: of a dead one that would be its end. */
+static ssize_t read_uninterrupted(int fd, void *bytes, size_t size)
+{
+    ssize_t got = -1;
+    for (int i = 0; i < MAX_SIGNALS; i++)
+        if ((got = read(fd, bytes, size)) >= 0 || errno != EINTR)
+            break;
+    return got;
+}
+
 /* Reads once. DATA: something came or may still come. */
 static aoticache_process_event read_some(aoticache_process *process, size_t max_bytes)
 {
@@ -221,7 +232,7 @@ static aoticache_process_event read_some(aoticache_process *process, size_t max_
         return AOTICACHE_PROCESS_OVERFLOW;
     if (!make_room(process, step))
         return AOTICACHE_PROCESS_FAILURE;
-    ssize_t got = read(process->output, process->bytes + process->size, step);
+    ssize_t got = read_uninterrupted(process->output, process->bytes + process->size, step);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return AOTICACHE_PROCESS_DATA;
     if (got < 0 && errno != ECONNRESET)

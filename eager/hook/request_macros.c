@@ -2,6 +2,7 @@
  * eager/hook/request_macros: a request as macros, so that a kernel in C is compiled with its dtypes, sizes, strides and
  * scalars as constants. Compiling is in c_source.c.
  */
+#include "base/text_stream.h"
 #include "eager/hook/internal.h"
 
 #include <errno.h>
@@ -293,7 +294,7 @@ aoticache_status aoticache_request_macros(const aoticache_request *request, char
                                    aoticache_request_op(request));
     char *text = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = aoticache_text_stream_open(&text, &size);
     if (out == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
     fprintf(out, "#include <stdint.h>\n#define OPERATOR \"%s\"\n", aoticache_request_op(request));

@@ -32,10 +32,17 @@ const char *const *aoticache_process_environment(void)
 
 /* ---- finding ---- */
 
+/* errno is 0 for what is there and no program, and says otherwise why that is not known. */
 static bool is_program(const char *path)
 {
     struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && eaccess(path, X_OK) == 0;
+    if (stat(path, &status) != 0)
+        return false;
+    errno = 0;
+    if (S_ISREG(status.st_mode) && eaccess(path, X_OK) == 0)
+        return true;
+    errno = errno == EACCES ? 0 : errno;
+    return false;
 }
 
 /*
@@ -45,18 +52,16 @@ static bool is_program(const char *path)
 static bool program_in_folder(const char *folder, size_t length, const char *name, char ret_path[PATH_MAX],
                               int *ret_errno)
 {
-    struct stat status;
     if (length == 0 || folder[0] != '/')
         return false;
     int written = snprintf(ret_path, PATH_MAX, "%.*s/%s", (int)length, folder, name);
     if (written <= 0 || written >= PATH_MAX)
         return false;
-    if (stat(ret_path, &status) != 0) {
-        if (errno != ENOENT && errno != ENOTDIR)
-            *ret_errno = errno;
-        return false;
-    }
-    return S_ISREG(status.st_mode) && eaccess(ret_path, X_OK) == 0;
+    if (is_program(ret_path))
+        return true;
+    if (errno != 0 && errno != ENOENT && errno != ENOTDIR)
+        *ret_errno = errno;
+    return false;
 }
 
 /* Makes a path absolute as it is named: the program may be started elsewhere, or the host go elsewhere. */
@@ -78,14 +83,13 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
     if (length == 0 || length >= PATH_MAX)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program: its name has %zu bytes", length);
     if (strchr(name, '/') != NULL) {
-        if (eaccess(name, F_OK) != 0)
+        if (is_program(name))
+            return absolute_path(name, ret_path, ret_error);
+        if (errno == ENOENT || errno == ENOTDIR)
             return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: there is none", name);
-        struct stat found;
-        if (stat(name, &found) != 0)
+        if (errno != 0)
             return aoticache_error_set_errno(ret_error, errno, "program %s: cannot examine it", name);
-        if (!is_program(name))
-            return aoticache_error_set(ret_error, AOTICACHE_DENIED, "program %s: not an executable file", name);
-        return absolute_path(name, ret_path, ret_error);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "program %s: not an executable file", name);
     }
     const char *folders = secure_getenv("PATH");
     if (folders == NULL || folders[0] == '\0')

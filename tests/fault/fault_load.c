@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "eager/eager.h"
 #include "loader/loader.h"
 #include "loader/package/package.h"
@@ -29,6 +30,23 @@ static void find_build(void)
     for (int level = 0; level < 3; level++)
         *strrchr(build, '/') = '\0';
     setenv("AOTICACHE_HOME", build, 1);
+}
+
+/* ---- JSON ---- */
+
+/* The longest token has 14 bytes, which brings the closing mark of the one before it to the end of jansson's first buffer. */
+static aoticache_status do_parse_json(aoticache_cache *unused, aoticache_error *ret_error)
+{
+    static const char text[] = "{\"id\":1,\"text\":\"abcdefghijkl\"}";
+    json_error_t error;
+    (void)unused;
+    json_t *value = aoticache_json_parse(text, sizeof text - 1, JSON_REJECT_DUPLICATES, &error);
+    if (value == NULL)
+        return aoticache_error_set(ret_error, aoticache_json_is_out_of_memory(&error) ? AOTICACHE_NO_MEMORY : AOTICACHE_CORRUPT,
+                                   "%s", error.text);
+    const bool is_whole = json_object_size(value) == 2;
+    json_decref(value);
+    return is_whole ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "a member is missing");
 }
 
 /* ---- a library ---- */
@@ -173,6 +191,7 @@ static aoticache_status do_compile_by_command(aoticache_cache *cache, aoticache_
 static const struct operation operations[] = {
     {.name = "get or compile by a command", .perform = do_compile_by_command, .spoil = write_script},
     {.name = "get or compile by a C compiler", .perform = do_compile_c},
+    {.name = "parsing JSON", .perform = do_parse_json, .without_cache = true},
     {.name = "describing a library", .perform = do_describe, .without_cache = true},
     {.name = "loading a library", .perform = do_load, .without_cache = true, .keeps_blocks = 2,
      .may_be = TRIAL_MAY_BE(LOAD_FAILED)},

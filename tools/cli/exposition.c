@@ -2,6 +2,7 @@
  * tools/cli/exposition: metrics in Prometheus' text format, as the textfile collector of its node exporter reads them. Every
  * sample names the directory, so that a machine can have several caches.
  */
+#include "base/text_stream.h"
 #include "tools/cli/cli.h"
 
 #include <stdint.h>
@@ -10,7 +11,7 @@
 void aoticache_cli_exposition_begin(aoticache_cli_exposition *exposition, const char *directory)
 {
     *exposition = (aoticache_cli_exposition){.directory = directory};
-    exposition->out = open_memstream(&exposition->text, &exposition->size);
+    exposition->out = aoticache_text_stream_open(&exposition->text, &exposition->size);
     if (exposition->out == NULL)
         aoticache_cli_out_of_memory();
 }

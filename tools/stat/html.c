@@ -5,6 +5,7 @@
  * of groups, the latencies by powers of two, and what the counters and latencies mean.
  */
 #include "base/cleanup.h"
+#include "base/text_stream.h"
 #include "tools/stat/stat.h"
 
 #include <stdlib.h>
@@ -140,7 +141,7 @@ int stat_write_html(stat_view *view)
     cleanup_free char *page = NULL;
     size_t size = 0;
     json_decref(object);
-    FILE *out = json != NULL ? open_memstream(&page, &size) : NULL;
+    FILE *out = json != NULL ? aoticache_text_stream_open(&page, &size) : NULL;
     if (out != NULL)
         write_page(out, json);
     if (out == NULL || fclose(out) != 0)

@@ -3,6 +3,7 @@
  * that there is: a short page where the whole one is too high, and lines are cut at its edges. 'q' ends it.
  */
 #include "base/cleanup.h"
+#include "base/text_stream.h"
 #include "tools/stat/stat.h"
 
 #include <errno.h>
@@ -151,7 +152,7 @@ static char *render_page(const stat_view *view, const struct since *since, void 
     char *text = NULL;
     size_t size = 0;
     FILE *output = stdout;
-    FILE *page = open_memstream(&text, &size);
+    FILE *page = aoticache_text_stream_open(&text, &size);
     if (page == NULL)
         return NULL;
     stdout = page; /* the print functions write there */
