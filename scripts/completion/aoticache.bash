@@ -65,7 +65,7 @@ _aoticache_operands() { # COMMAND POSITION
     config) _aoticache_settings ;;
     help) _aoticache_commands aoticache Topics ;;
     inspect | run-package) _aoticache_keys && echo files ;;
-    model) if [ "$2" -le 2 ]; then echo ls show run rm compile; else _aoticache_models && echo files; fi ;;
+    model) if [ "$2" -le 2 ]; then echo ls show run rm why compile; else _aoticache_models && echo files; fi ;;
     key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;
     copy | merge) echo folders ;;
     add | warm | export | import | record) echo files ;;

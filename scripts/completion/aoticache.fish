@@ -111,7 +111,7 @@ function __aoticache_operands
         case help
             __aoticache_commands Topics
         case model
-            test (count $words) -le 2; and printf '%s\n' ls show run rm compile; or __aoticache_models
+            test (count $words) -le 2; and printf '%s\n' ls show run rm why compile; or __aoticache_models
         case inspect run-package
             __aoticache_keys
             __fish_complete_path (commandline -ct)

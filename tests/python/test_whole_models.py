@@ -382,6 +382,12 @@ print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "
     assert "from-program" in said and "compiled" in said, said
     assert "cannot read" in tool("model", "compile", "/nowhere.pt2", status=1)
     tool("model", "run", "from-program", "--input", "float32:1x3=ones")
+    assert "are the same" in tool("model", "why", "small", "small")
+    said = tool("model", "why", "small", "from-program", status=3)
+    assert said.startswith("node ") or "Tanh" in said or "tanh" in said, said
+    differs = json.loads(tool("model", "why", "small", "from-program", "--json", status=3))
+    assert not differs["same_graph"] and differs["first"]["fact"] != differs["second"]["fact"], differs
+    assert "two models" in tool("model", "why", "small", status=2)
     tool("model", "rm", "small", "from-program")
     assert "no model is called small" in tool("model", "show", "small", status=3)
 

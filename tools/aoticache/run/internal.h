@@ -48,4 +48,8 @@ int aoticache_timed_runs_print_json(const aoticache_timed_runs *runs, const aoti
 void aoticache_timed_runs_print_times(const aoticache_timed_runs *runs, const aoticache_cli *cli);
 void aoticache_timed_runs_free(aoticache_timed_runs *runs);
 
+/* model_graphs.c: prints the first difference of two stored programs. Returns 0: they are the same; 3: they are not. */
+int aoticache_model_compare_graphs(const aoticache_cli *cli, aoticache_cache *cache, const char *first,
+                                   const char *second);
+
 #endif

@@ -281,6 +281,17 @@ static int run_model(struct model *model, const char *const *words, size_t count
     return result;
 }
 
+/* ---- why ---- */
+
+static int explain_models(struct model *model, const char *const *words, size_t count)
+{
+    if (count != 2)
+        return aoticache_cli_usage_error(model->cli, "why needs the names or keys of two models");
+    int result = aoticache_cli_open_or_report(model->cli, false, &model->cache);
+    return result == AOTICACHE_CLI_EXIT_OK ? aoticache_model_compare_graphs(model->cli, model->cache, words[0], words[1])
+                                           : result;
+}
+
 /* ---- compile: the Python package does it ---- */
 
 static int compile_model(struct model *model, const char *const *words, size_t count)
@@ -327,7 +338,7 @@ static const struct {
     const char *word;
     int (*run)(struct model *model, const char *const *words, size_t count);
 } actions[] = {{"ls", list_models},     {"show", show_model},        {"run", run_model},
-               {"rm", remove_models},   {"compile", compile_model}};
+               {"rm", remove_models},   {"compile", compile_model}, {"why", explain_models}};
 
 #define ACTION_COUNT (sizeof actions / sizeof actions[0])
 
@@ -388,10 +399,12 @@ const aoticache_command aoticache_command_model = {
                 "  run NAME|KEY     runs one: --input for each of its inputs, as in\n"
                 "                   'aoticache help run'; --weights for a program without any\n"
                 "  rm NAME|KEY...   removes models; tensors that others have too stay\n"
+                "  why A B          the first difference between the graphs of two models; exit\n"
+                "                   code 3 where there is one\n"
                 "  compile FILE     compiles what torch.export.save() wrote (Python package)\n\n"
                 "KEY is the key of a model or a program, or its first digits (8 at least).",
             .options = model_options,
-            .operand = {AOTICACHE_CLI_LIST(struct model, words), .wanted = "say what to do: ls, show, run, rm or compile"},
+            .operand = {AOTICACHE_CLI_LIST(struct model, words), .wanted = "say what to do: ls, show, run, rm, why or compile"},
         },
     .run = model_command,
 };
