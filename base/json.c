@@ -59,6 +59,14 @@ static void set_out_of_memory(json_error_t *error)
     error->text[sizeof error->text - 1] = (char)json_error_out_of_memory; /* where json_error_code() reads it */
 }
 
+/* jansson shows the bytes near an error as they are; its message is to stay one line, without commands to a terminal. */
+static void make_plain(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_error_t *ret_error)
 {
     const int saved = errno;
@@ -86,6 +94,8 @@ json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_e
     }
     if (value == NULL && errno == ENOMEM)
         set_out_of_memory(ret_error);
+    else if (value == NULL)
+        make_plain(ret_error->text);
     free(all);
     errno = saved;
     return value;

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* json_loadb(). NULL: ret_error says why; ask aoticache_json_is_out_of_memory() first. */
+/* json_loadb(). NULL: ret_error says why, in one line; ask aoticache_json_is_out_of_memory() first. */
 json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_error_t *ret_error);
 /* json_dumps(). NULL: no memory, or `value` is none that can be written. The text is the caller's, by free(). */
 char *aoticache_json_write(const json_t *value, size_t flags);

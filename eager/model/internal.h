@@ -51,7 +51,12 @@ typedef struct aoticache_model_tensors {
 /* directory: of the side files; NULL gives an empty list, as does a folder without the file. Returns: OK, CORRUPT, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_model_tensors_read(const char *directory, aoticache_model_tensors *ret_tensors,
                                               aoticache_error *ret_error);
+/* The same from the text of a list. */
+aoticache_status aoticache_model_tensors_parse(const char *text, size_t size, aoticache_model_tensors *ret_tensors,
+                                               aoticache_error *ret_error);
 void aoticache_model_tensors_free(aoticache_model_tensors *tensors);
+/* Whether a text of an untrusted file can be shown: it has no control characters. */
+bool aoticache_model_text_is_plain(const char *text);
 /* Bytes from the first element to the last; false: it does not fit, or a stride is negative. */
 bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides, uint64_t *ret_bytes);
 
@@ -80,7 +85,7 @@ typedef struct aoticache_safetensors {
  * known); NOT_FOUND (no such file); DENIED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file, aoticache_error *ret_error);
-/* The same from bytes that stay the caller's. name: for messages. */
+/* The same from bytes that stay the caller's; *ret_file is all zero before. name: for messages. */
 aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_t size, aoticache_safetensors *ret_file,
                                             aoticache_error *ret_error);
 void aoticache_safetensors_close(aoticache_safetensors *file);

@@ -43,7 +43,7 @@ static aoticache_status read_dtype(const char *file, const json_t *item, aoticac
                                    aoticache_error *ret_error)
 {
     const char *name = json_string_value(json_object_get(item, "dtype"));
-    if (name == NULL)
+    if (name == NULL || !aoticache_model_text_is_plain(name))
         return invalid(file, ret_tensor->name, "it has no dtype", ret_error);
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (strcmp(dtypes[i].name, name) == 0) {
@@ -145,7 +145,10 @@ aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_
                 continue;
             aoticache_safetensor *tensor = &ret_file->tensors[ret_file->count];
             tensor->name = key;
-            status = read_tensor(name, item, data, size - LENGTH_BYTES - length, tensor, ret_error);
+            if (!aoticache_model_text_is_plain(key))
+                status = invalid(name, NULL, "the name of a tensor has control characters", ret_error);
+            else
+                status = read_tensor(name, item, data, size - LENGTH_BYTES - length, tensor, ret_error);
             if (status != AOTICACHE_OK)
                 break;
             ret_file->count++;

@@ -23,6 +23,14 @@
 #define MAX_LIST_BYTES (64u << 20)
 #define FORMAT 1
 
+bool aoticache_model_text_is_plain(const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++)
+        if (*at < 0x20 || *at == 0x7f)
+            return false;
+    return true;
+}
+
 bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides, uint64_t *ret_bytes)
 {
     uint64_t last = 0, reach;
@@ -69,6 +77,8 @@ static aoticache_status read_place(const json_t *item, int64_t **dims, aoticache
     tensor->name = json_string_value(json_object_get(item, "name"));
     if (tensor->name == NULL)
         return corrupt(NULL, "it has no name", ret_error);
+    if (!aoticache_model_text_is_plain(tensor->name))
+        return corrupt(NULL, "its name has control characters", ret_error);
     if (dtype == NULL || aoticache_dtype_parse(dtype, &tensor->dtype) != AOTICACHE_OK)
         return corrupt(tensor->name, "its dtype is not known", ret_error);
     const size_t ndim = json_array_size(sizes);
@@ -146,12 +156,26 @@ static aoticache_status read_text(int fd, char **ret_text, size_t *ret_size, aot
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_model_tensors_parse(const char *text, size_t size, aoticache_model_tensors *ret_tensors,
+                                               aoticache_error *ret_error)
+{
+    json_error_t problem;
+    *ret_tensors = (aoticache_model_tensors){.tree = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &problem)};
+    if (ret_tensors->tree == NULL)
+        return aoticache_json_is_out_of_memory(&problem)
+                   ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of weights")
+                   : corrupt(AOTICACHE_WEIGHTS_LIST, problem.text, ret_error);
+    aoticache_status status = read_list(ret_tensors, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_model_tensors_free(ret_tensors);
+    return status;
+}
+
 aoticache_status aoticache_model_tensors_read(const char *directory, aoticache_model_tensors *ret_tensors,
                                               aoticache_error *ret_error)
 {
     cleanup_free char *path = NULL, *text = NULL;
     size_t size = 0;
-    json_error_t problem;
     *ret_tensors = (aoticache_model_tensors){.tree = NULL};
     if (directory == NULL)
         return AOTICACHE_OK;
@@ -163,17 +187,7 @@ aoticache_status aoticache_model_tensors_read(const char *directory, aoticache_m
     if (fd < 0)
         return errno == ENOENT ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
     aoticache_status status = read_text(fd, &text, &size, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    ret_tensors->tree = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &problem);
-    if (ret_tensors->tree == NULL)
-        return aoticache_json_is_out_of_memory(&problem)
-                   ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of weights")
-                   : corrupt(AOTICACHE_WEIGHTS_LIST, problem.text, ret_error);
-    status = read_list(ret_tensors, ret_error);
-    if (status != AOTICACHE_OK)
-        aoticache_model_tensors_free(ret_tensors);
-    return status;
+    return status == AOTICACHE_OK ? aoticache_model_tensors_parse(text, size, ret_tensors, ret_error) : status;
 }
 
 void aoticache_model_tensors_free(aoticache_model_tensors *tensors)
