@@ -45,6 +45,8 @@ aoticache_status aoticache_index_status_of(int result, int system_errno)
         return AOTICACHE_DENIED;
     case SQLITE_CANTOPEN:
         return status_of_open(result, system_errno);
+    case SQLITE_IOERR:
+        return system_errno == EACCES || system_errno == EPERM ? AOTICACHE_DENIED : AOTICACHE_IO;
     /* The statements are fixed and the tables strict, so this means that the file does not match the schema. */
     case SQLITE_ERROR:
     case SQLITE_CORRUPT:

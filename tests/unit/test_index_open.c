@@ -677,6 +677,7 @@ Test(index_open, statuses_of_sqlite_results)
     cr_assert_eq(aoticache_index_status_of(SQLITE_CORRUPT_VTAB, 0), AOTICACHE_CORRUPT);
     cr_assert_eq(aoticache_index_status_of(SQLITE_FULL, 0), AOTICACHE_IO);
     cr_assert_eq(aoticache_index_status_of(SQLITE_IOERR_FSYNC, 0), AOTICACHE_IO);
+    cr_assert_eq(aoticache_index_status_of(SQLITE_IOERR_FSTAT, EACCES), AOTICACHE_DENIED);
     cr_assert_eq(aoticache_index_status_of(SQLITE_NOMEM, 0), AOTICACHE_NO_MEMORY);
     cr_assert_eq(aoticache_index_status_of(SQLITE_IOERR_NOMEM, 0), AOTICACHE_NO_MEMORY);
     cr_assert_eq(aoticache_index_status_of(SQLITE_READONLY, 0), AOTICACHE_DENIED);
