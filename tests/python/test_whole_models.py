@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 from torch_scenarios import BUILD, TOP, environment, main, play
 
@@ -330,11 +331,11 @@ print("done")
 """)
 
 
-TOOL = os.path.join(BUILD, "bin", "aoticache")
+TOOL, GC = os.path.join(BUILD, "bin", "aoticache"), os.path.join(BUILD, "bin", "aoticache-gc")
 
 
 def tool(*words, status=0, **more):
-    done = subprocess.run([TOOL, *words], env=environment(AOTICACHE_DIR=CACHE, PYTHONWARNINGS="ignore", **more),
+    done = subprocess.run([TOOL, *words], env=environment(**{"AOTICACHE_DIR": CACHE, "PYTHONWARNINGS": "ignore", **more}),
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
@@ -390,6 +391,78 @@ print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "
     assert "two models" in tool("model", "why", "small", status=2)
     tool("model", "rm", "small", "from-program")
     assert "no model is called small" in tool("model", "show", "small", status=3)
+
+
+def sound(cache):
+    """What a killed process left behind may lie there; nothing may be damaged or missing."""
+    done = subprocess.run([TOOL, "verify", "--quiet"], env=environment(AOTICACHE_DIR=cache), capture_output=True, text=True)
+    wrong = [line for line in done.stdout.splitlines() if line.split()[0] not in ("unindexed", "foreign")]
+    assert done.returncode in (0, 4) and not wrong, (done.returncode, done.stdout, done.stderr)
+
+
+def test_shared_weights_go_elsewhere_and_away_whole():
+    cache, other = os.path.join(FOLDER, "shared"), os.path.join(FOLDER, "elsewhere")
+    archive = os.path.join(FOLDER, "models.tar.zst")
+    said = run("""
+import pathlib
+objects = pathlib.Path(os.environ["AOTICACHE_DIR"]) / "objects"
+def stored():
+    return sum(one.stat().st_size for one in objects.rglob("*") if one.is_file())
+def tuned(number):
+    module = made(120)
+    with torch.no_grad():
+        module.first.weight.mul_(number + 1)  # 192 x 8: in the file of small tensors
+    return module
+compiled(tuned(0), id="tune-0")
+one = stored()
+for number in range(1, 4):
+    compiled(tuned(number), id=f"tune-{number}")
+print("one", one, "four", stored(), "done")
+""", AOTICACHE_DIR=cache)
+    one, four = int(said.split("one ")[1].split()[0]), int(said.split("four ")[1].split()[0])
+    assert four - one < 3 * 20_000 < one, (one, four)  # three files of small tensors, and three lists
+    check = """
+for number in sys.argv[1:]:
+    module = made(120)
+    with torch.no_grad():
+        module.first.weight.mul_(int(number) + 1)
+    same(aoticache.load(f"tune-{number}"), module)
+print("done")
+"""
+    tool("export", archive, "--no-sign", "--quiet", AOTICACHE_DIR=cache)
+    assert os.path.getsize(archive) < four, (os.path.getsize(archive), four)  # each object once
+    # Imports are killed at many moments; what is there is sound, and the last one completes it.
+    for milliseconds in range(0, 40, 2):
+        child = subprocess.Popen([TOOL, "import", archive, "--allow-unsigned", "--quiet"],
+                                 env=environment(AOTICACHE_DIR=other))
+        time.sleep(milliseconds / 1000)
+        child.kill()
+        child.wait()
+        if os.path.isdir(other):
+            sound(other)
+    tool("import", archive, "--allow-unsigned", "--quiet", AOTICACHE_DIR=other)
+    run(check, ["0", "1", "2", "3"], AOTICACHE_DIR=other)
+    # Models go one by one, their program first; the others keep the tensors that they share.
+    tool("rm", "--op", "aoticache::program", AOTICACHE_DIR=other)
+    for gone, left in (("0", ["1", "2", "3"]), ("2", ["1", "3"])):
+        tool("model", "rm", f"tune-{gone}", AOTICACHE_DIR=other)
+        sound(other)
+        run(check, left, AOTICACHE_DIR=other)
+    # Collections are killed, too.
+    for milliseconds in range(0, 20, 2):
+        child = subprocess.Popen([GC, "--max-entries", "1", "--scan", "--quiet"], env=environment(AOTICACHE_DIR=other))
+        time.sleep(milliseconds / 1000)
+        child.kill()
+        child.wait()
+        sound(other)
+    subprocess.run([GC, "--max-entries", "1", "--scan", "--quiet"], env=environment(AOTICACHE_DIR=other), check=True)
+    names = [one["name"] for one in json.loads(tool("model", "ls", "--json", AOTICACHE_DIR=other))]
+    assert len(names) == 1 and names[0] in ("tune-1", "tune-3"), names
+    run(check, [names[0].split("-")[1]], AOTICACHE_DIR=other)
+    tool("model", "rm", names[0], AOTICACHE_DIR=other)
+    subprocess.run([GC, "--scan", "--quiet"], env=environment(AOTICACHE_DIR=other), check=True)
+    left = [os.path.join(path, name) for path, _, found in os.walk(os.path.join(other, "objects")) for name in found]
+    assert not left, left  # nothing holds a tensor that no model has
 
 
 def test_damaged_weights_are_never_used():
