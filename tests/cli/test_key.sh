@@ -117,6 +117,8 @@ move 1 it has no signature
 CHANGES
     try 'a moved signature is named' 1 bob aoticache import "$work/move.tar" --cache-dir "$work/cache-named"
     says 'by its manifest' 'signatures of manifest [0-9a-f]{64}, which does not follow'
+    try 'a refusal is an error, quietly too' 1 bob aoticache import "$work/strip.tar" --quiet --cache-dir "$work/cache-quiet"
+    says 'says how many' '^aoticache import: [0-9]+ refused; without --quiet each is named'
     try '--allow-unsigned takes what is stripped' 0 bob aoticache import "$work/strip.tar" --allow-unsigned --cache-dir "$work/cache-allowed"
     try 'not what is wrong' 1 bob aoticache import "$work/swap.tar" --allow-unsigned --cache-dir "$work/cache-allowed-2"
 else

@@ -212,7 +212,11 @@ int aoticache_transfer_tell(aoticache_transfer_command *command, const char *don
     aoticache_transfer_note_untrusted(command);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, error);
-    return command->report.refused > 0 ? AOTICACHE_CLI_EXIT_FAILURE : AOTICACHE_CLI_EXIT_OK;
+    if (command->report.refused == 0)
+        return AOTICACHE_CLI_EXIT_OK;
+    if (cli->quiet && !cli->json) /* which hides the warnings that name each */
+        return aoticache_cli_error(cli, "%" PRIu64 " refused; without --quiet each is named", command->report.refused);
+    return AOTICACHE_CLI_EXIT_FAILURE;
 }
 
 int aoticache_transfer_merge(aoticache_transfer_command *command, const char *from, const char *to, const char *done)
