@@ -338,7 +338,7 @@
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
-    X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements FROM entries"        \
+    X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, key FROM entries"   \
               " WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                                         \
     X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns, e.requirements"  \
                     " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")          \

@@ -18,13 +18,25 @@ static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
            aoticache_index_read_blob(statement, 6, ret_hit->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES);
 }
 
-static aoticache_status read_hits(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_hit *ret_hits,
-                                  size_t capacity, size_t *ret_count, aoticache_error *ret_error)
+/*
+ * SQLite believes that rows are in the order of their keys: behind a row whose key was damaged it takes others for rows of the
+ * key that it looks for.
+ */
+static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
+{
+    aoticache_digest found;
+    return aoticache_index_read_blob(statement, 7, found.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_digest_equal(&found, key);
+}
+
+static aoticache_status read_hits(aoticache_index *index, sqlite3_stmt *statement, const aoticache_digest *key,
+                                  aoticache_index_hit *ret_hits, size_t capacity, size_t *ret_count,
+                                  aoticache_error *ret_error)
 {
     size_t count = 0;
     int result;
     while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
-        if (count < capacity && !read_hit(statement, &ret_hits[count]))
+        if (count < capacity && !(is_of_key(statement, key) && read_hit(statement, &ret_hits[count])))
             return aoticache_index_fail_row(index, "entries", ret_error);
         count++;
     }
@@ -47,7 +59,7 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    status = read_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
+    status = read_hits(index, statement, key, ret_hits, capacity, ret_count, ret_error);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

@@ -209,19 +209,24 @@ static void overwrite_page(int page)
     close(fd);
 }
 
-Test(index_damage, overwritten_page_is_found_by_verify)
+static int root_page(const char *table)
 {
     sqlite3 *db;
     sqlite3_stmt *statement;
-    make_one();
     cr_assert_eq(sqlite3_open(fixture_path, &db), SQLITE_OK);
-    const char *sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'objects'";
-    cr_assert_eq(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(db, "SELECT rootpage FROM sqlite_schema WHERE name = ?1", -1, &statement, NULL), SQLITE_OK);
+    sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
     cr_assert_eq(sqlite3_step(statement), SQLITE_ROW);
-    int page = sqlite3_column_int(statement, 0);
+    const int page = sqlite3_column_int(statement, 0);
     sqlite3_finalize(statement);
     sqlite3_close(db);
-    overwrite_page(page);
+    return page;
+}
+
+Test(index_damage, overwritten_page_is_found_by_verify)
+{
+    make_one();
+    overwrite_page(root_page("objects"));
     aoticache_index *index = fixture_must_open();
     aoticache_error error = {0};
     aoticache_index_hit hit;
@@ -230,6 +235,32 @@ Test(index_damage, overwritten_page_is_found_by_verify)
     cr_assert_null(strchr(error.message, '\n'), "one line");
     cr_assert_eq(lookup_number(index, 1, &hit, &error), AOTICACHE_OK, "another table");
     cr_assert_eq(aoticache_index_list_objects(index, ignore_object, NULL, &error), AOTICACHE_CORRUPT);
+    aoticache_index_close(index);
+}
+
+/* SQLite looks for a key from its last row on backwards, and ends at a smaller key: this one is not. */
+Test(index_damage, row_whose_key_was_damaged_is_not_taken_for_another)
+{
+    make_one();
+    aoticache_index *index = fixture_must_open();
+    for (uint32_t i = 2; i <= 4; i++)
+        put_numbers(index, i, 10 * i, 10 * i + 1);
+    aoticache_index_close(index);
+    char page[4096];
+    const aoticache_digest key = digest_of(1);
+    const off_t at = (off_t)(root_page("entries") - 1) * (off_t)sizeof page;
+    int fd = open(fixture_path, O_RDWR);
+    cr_assert_eq(pread(fd, page, sizeof page, at), (ssize_t)sizeof page);
+    char *found = memmem(page, sizeof page, key.bytes, sizeof key.bytes);
+    cr_assert_not_null(found);
+    memset(found, 0xa5, sizeof key.bytes);
+    cr_assert_eq(pwrite(fd, page, sizeof page, at), (ssize_t)sizeof page);
+    close(fd);
+    index = fixture_must_open();
+    aoticache_index_hit hits[4];
+    size_t count = 0;
+    const aoticache_digest other = digest_of(2);
+    cr_assert_eq(aoticache_index_lookup(index, &other, hits, 4, &count, NULL), AOTICACHE_CORRUPT);
     aoticache_index_close(index);
 }
 
