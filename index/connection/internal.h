@@ -85,6 +85,8 @@ int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int fl
 /* The index's file (suffix "") or one beside it ("-wal"): lstat(2), and open(2) for reading and writing with O_CREAT and
  * `flags`, with the mode and the owner that files of this folder have. -1 with errno. */
 int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, struct stat *ret_found);
+/* Whether the file is there and may be written to. */
+bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *suffix);
 int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags);
 
 /* ---- fork.c: which process a connection belongs to ---- */

@@ -68,6 +68,16 @@ static bool is_lack_of_space(int primary, int system_errno)
     return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && (system_errno == ENOSPC || system_errno == EDQUOT);
 }
 
+/*
+ * Where SQLite cannot open the log for writing, for whatever reason, it opens it for reading, and calls the index read-only at
+ * the next write. True: that was the reason, as far as access rights go; the next try may succeed.
+ */
+static bool is_read_only_by_accident(const aoticache_index *index, int result)
+{
+    return result == SQLITE_READONLY && !index->read_only && aoticache_index_vfs_is_writable(index, "") &&
+           aoticache_index_vfs_is_writable(index, "-wal");
+}
+
 aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
 {
     int system_errno = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
@@ -78,6 +88,9 @@ aoticache_status aoticache_index_fail(aoticache_index *index, int result, const 
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                    "index %s: a file beside it names %s, which is none of the index's: somebody has forged it",
                                    index->path, index->foreign_name);
+    if (is_read_only_by_accident(index, result))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log could not be opened for writing", index->path,
+                                   what);
     if (primary == SQLITE_FULL || is_lack_of_space(primary, system_errno))
         index->is_out_of_space = true;
     if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {

@@ -230,6 +230,12 @@ int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, s
     return name_of(index, suffix, file) ? fstatat(index->folder_fd, file, ret_found, AT_SYMLINK_NOFOLLOW) : -1;
 }
 
+bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *suffix)
+{
+    char file[NAME_MAX + 1];
+    return name_of(index, suffix, file) && faccessat(index->folder_fd, file, W_OK, AT_EACCESS) == 0;
+}
+
 int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags)
 {
     const mode_t mode = index->is_group_shared ? 0660 : 0600;

@@ -138,7 +138,9 @@ static const struct operation operations[] = {
      .lacks_unreadable = true},
     {.name = "rebuilding a lost index", .perform = trial_reopen, .opens_itself = true, .spoil = lose_index, .is_unsound = true,
      .lacks_unreadable = true},
-    {.name = "migration", .perform = trial_reopen, .opens_itself = true, .spoil = trial_go_back_to_first_version},
+    /* A folder that does not say that it can be written to is only read, and then an old index is of no use. */
+    {.name = "migration", .perform = trial_reopen, .opens_itself = true, .spoil = trial_go_back_to_first_version,
+     .may_be = TRIAL_MAY_BE(UNSUPPORTED)},
     /* libarchive 3.6 leaks its buffers where zstd fails. */
     {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
     {.name = "import", .perform = trial_import, .spoil = trial_make_source, .may_be = NO_ARCHIVE | REFUSED,

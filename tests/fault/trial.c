@@ -252,8 +252,8 @@ static unsigned statuses_of(const struct injection *injection)
     if (strstr(injection->path, "-shm") != NULL) /* SQLite then takes the index for one that it can only read */
         return ok | io | TRIAL_MAY_BE(DENIED) | TRIAL_MAY_BE(NO_MEMORY);
     switch (injection->error) {
-    case EINTR:
-        return ok;
+    case EINTR: /* SQLite takes a lock that was interrupted for one that another process has */
+        return ok | (strcmp(injection->call, "fcntl") == 0 ? TRIAL_MAY_BE(LOCKED) : 0);
     case ENOMEM:
         return ok | TRIAL_MAY_BE(NO_MEMORY);
     case EACCES: /* SQLite: an error of a file that it has opened already */
@@ -262,7 +262,10 @@ static unsigned statuses_of(const struct injection *injection)
         return ok | io | TRIAL_MAY_BE(DENIED);
     case EIO: /* SQLite: a lock that it does not get within its time */
         if (strcmp(injection->call, "fcntl") == 0 || injection->persists)
-            return ok | io | TRIAL_MAY_BE(LOCKED);
+            return ok | io | TRIAL_MAY_BE(LOCKED) |
+                   (strcmp(injection->call, "stat64") == 0 ? TRIAL_MAY_BE(DENIED) : 0) |
+                   /* SQLite takes a file that cannot be read for a damaged one (SQLITE_IOERR_CORRUPTFS) */
+                   (strcmp(injection->call, "pread") == 0 ? TRIAL_MAY_BE(CORRUPT) : 0);
         if (strcmp(injection->call, "stat64") == 0) /* SQLite takes its file for one that was moved, and only reads it */
             return ok | io | TRIAL_MAY_BE(DENIED);
         return ok | io;
