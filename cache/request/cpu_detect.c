@@ -13,7 +13,9 @@
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <dlfcn.h>
 #include <stddef.h>
+#include <string.h>
 
 enum cpuid_register {
     REGISTER_NOWHERE,
@@ -60,28 +62,52 @@ static void read_leaf(unsigned leaf, unsigned subleaf, unsigned ret_registers[4]
         r[0] = r[1] = r[2] = r[3] = 0;
 }
 
+/*
+ * What the dynamic linker of glibc 2.33 and later has read already (sys/platform/x86.h): in a virtual machine each CPUID is a
+ * trip to the host, some 4 us. It is looked up by name, so that the library loads with an older glibc, and with another
+ * C library.
+ */
+enum known_leaf { KNOWN_1, KNOWN_7, KNOWN_80000001, KNOWN_D_1, KNOWN_80000007, KNOWN_80000008, KNOWN_7_1, KNOWN_19, KNOWN_14 };
+
+struct known_feature { /* struct cpuid_feature */
+    unsigned cpuid[4], active[4];
+};
+
+typedef const struct known_feature *(*get_leaf_fn)(unsigned known);
+
+static void read_known(get_leaf_fn get_leaf, enum known_leaf known, unsigned leaf, unsigned subleaf, unsigned ret_registers[4])
+{
+    const struct known_feature *feature = get_leaf != NULL ? get_leaf(known) : NULL;
+    if (feature != NULL)
+        memcpy(ret_registers, feature->cpuid, sizeof feature->cpuid);
+    else
+        read_leaf(leaf, subleaf, ret_registers);
+}
+
 static void read_registers(unsigned ret_values[REGISTER_COUNT])
 {
     unsigned r[4];
     unsigned *values = ret_values;
+    get_leaf_fn get_leaf;
+    *(void **)&get_leaf = dlsym(RTLD_DEFAULT, "__x86_get_cpuid_feature_leaf");
     values[REGISTER_NOWHERE] = 0;
-    read_leaf(1, 0, r);
+    read_known(get_leaf, KNOWN_1, 1, 0, r);
     values[REGISTER_1_ECX] = r[2];
-    read_leaf(7, 0, r);
+    read_known(get_leaf, KNOWN_7, 7, 0, r);
     unsigned last_subleaf = r[0];
     values[REGISTER_7_EBX] = r[1];
     values[REGISTER_7_ECX] = r[2];
     values[REGISTER_7_EDX] = r[3];
-    read_leaf(7, 1, r);
+    read_known(get_leaf, KNOWN_7_1, 7, 1, r);
     values[REGISTER_7_1_EAX] = last_subleaf >= 1 ? r[0] : 0;
     values[REGISTER_7_1_EDX] = last_subleaf >= 1 ? r[3] : 0;
-    read_leaf(0xd, 1, r);
+    read_known(get_leaf, KNOWN_D_1, 0xd, 1, r);
     values[REGISTER_D_1_EAX] = r[0];
-    read_leaf(0x14, 0, r);
+    read_known(get_leaf, KNOWN_14, 0x14, 0, r);
     values[REGISTER_14_EBX] = r[1];
-    read_leaf(0x80000001, 0, r);
+    read_known(get_leaf, KNOWN_80000001, 0x80000001, 0, r);
     values[REGISTER_80000001_ECX] = r[2];
-    read_leaf(0x80000008, 0, r);
+    read_known(get_leaf, KNOWN_80000008, 0x80000008, 0, r);
     values[REGISTER_80000008_EBX] = r[1];
 }
 
