@@ -71,7 +71,7 @@ Q        := $(if $(V),,@)
 
 # ---- what is made of what ----
 
-LIB_DIRS   := base $(addprefix index/,connection entries eviction stats) \
+LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package model schema dispatch torch)
@@ -95,11 +95,11 @@ PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c t
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_OBJ    := $(call objects,$(LIB_SRC))
-SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/load_gate.c base/openmp_fork.c)
+SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/process/load_gate.c base/process/openmp_fork.c)
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
-CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text_stream.c base/array.c)
+CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text/stream.c base/array.c)
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c))
 
@@ -229,8 +229,8 @@ LAYOUT := $(prefix) $(libdir) $(pkglibdir) $(bindir) $(includedir) $(datadir)
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
-$(call objects,base/home.c): $(BUILD)/prefix
-$(call objects,base/home.c): OWN_CPPFLAGS += -DAOTICACHE_PREFIX='"$(prefix)"' -DAOTICACHE_LIBDIR='"$(libdir)"' \
+$(call objects,base/process/home.c): $(BUILD)/prefix
+$(call objects,base/process/home.c): OWN_CPPFLAGS += -DAOTICACHE_PREFIX='"$(prefix)"' -DAOTICACHE_LIBDIR='"$(libdir)"' \
     -DAOTICACHE_PKGLIBDIR='"$(pkglibdir)"' \
        -DAOTICACHE_DATADIR='"$(datadir)"' -DAOTICACHE_INCLUDEDIR='"$(includedir)"'
 

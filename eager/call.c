@@ -5,7 +5,7 @@
  */
 #include "eager/call.h"
 #include "base/cleanup.h"
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 #include "eager/holder/internal.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "loader/internal.h"
 
 #include "base/cleanup.h"
-#include "base/load_gate.h"
-#include "base/openmp_fork.h"
+#include "base/process/load_gate.h"
+#include "base/process/openmp_fork.h"
 #include "base/options.h"
 #include "loader/copy/internal.h"
 #include "loader/cuda/internal.h"

@@ -7,8 +7,8 @@
 #include "loader/torch.h"
 
 #include "base/cleanup.h"
-#include "base/home.h"
-#include "base/load_gate.h"
+#include "base/process/home.h"
+#include "base/process/load_gate.h"
 #include "loader/elf/internal.h"
 
 #include <dlfcn.h>

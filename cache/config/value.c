@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/name_distance.h"
-#include "base/units.h"
+#include "base/text/name_distance.h"
+#include "base/text/units.h"
 #include "cache/config/internal.h"
 #include "cache/trust/internal.h"
 #include "cache/gc/collect.h"

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"

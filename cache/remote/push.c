@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 
 #define LISTS 256
 #define MAX_TRIES 12

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/home.h"
-#include "base/load_gate.h"
+#include "base/process/home.h"
+#include "base/process/load_gate.h"
 
 #define MAX_SECRET_BYTES 8192
 #define FIRST_REST_NS UINT64_C(1000000000)

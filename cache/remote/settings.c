@@ -9,7 +9,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/units.h"
+#include "base/text/units.h"
 
 #define DEFAULT_CONNECT_MS 250
 #define DEFAULT_TIMEOUT_MS 2000

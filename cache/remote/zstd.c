@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/optional_library.h"
+#include "base/process/optional_library.h"
 #include "base/syscalls.h"
 
 #define LEVEL 3

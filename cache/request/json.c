@@ -3,7 +3,7 @@
  * compile hooks are told of a request in the same form (docs/hooks.md).
  */
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cache/request/request.h"
 
 #include <errno.h>

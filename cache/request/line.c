@@ -3,7 +3,7 @@
  * the dispatch key sets behind it.
  */
 #include "base/cleanup.h"
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 #include "cache/request/internal.h"
 
 #include <inttypes.h>

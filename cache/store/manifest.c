@@ -5,7 +5,7 @@
 #include "cache/store/internal.h"
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cache/request/cpu_list.h"
 #include "cache/request/internal.h"
 

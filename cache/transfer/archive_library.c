@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "base/optional_library.h"
+#include "base/process/optional_library.h"
 
 aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #define FORMAT 1
 #define KIND "aoticache archive"

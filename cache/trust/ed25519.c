@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/optional_library.h"
+#include "base/process/optional_library.h"
 
 /* The library that the header belongs to; then those that there have been. */
 #ifdef OPENSSL_SHLIB_VERSION

@@ -2,7 +2,7 @@
  * eager/dispatch/key_parse: dispatch keys from text: their names, and names of devices. What is not known is
  * refused with the nearest name that is.
  */
-#include "base/name_distance.h"
+#include "base/text/name_distance.h"
 #include "eager/dispatch/dispatch_key.h"
 
 #include <string.h>

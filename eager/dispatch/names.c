@@ -3,8 +3,8 @@
  */
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/name_distance.h"
-#include "base/text_stream.h"
+#include "base/text/name_distance.h"
+#include "base/text/stream.h"
 #include "eager/dispatch/internal.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
  */
 #include "eager/holder/internal.h"
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "base/hash_map.h"
 
 #include <fcntl.h>

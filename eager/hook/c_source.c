@@ -6,9 +6,9 @@
  * the same request: no paths, times or build ids are in it.
  */
 #include "base/cleanup.h"
-#include "base/home.h"
-#include "base/name_distance.h"
-#include "base/text_stream.h"
+#include "base/process/home.h"
+#include "base/text/name_distance.h"
+#include "base/text/stream.h"
 #include "base/syscalls.h"
 #include "eager/hook/internal.h"
 

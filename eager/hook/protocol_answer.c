@@ -4,7 +4,7 @@
  * Nothing here believes the hook: it may be a program of anybody's, and it may be broken.
  */
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "eager/hook/internal.h"
 
 #include <fcntl.h>

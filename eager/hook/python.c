@@ -4,7 +4,7 @@
  */
 #include "eager/hook/internal.h"
 #include "base/cleanup.h"
-#include "base/home.h"
+#include "base/process/home.h"
 #include "eager/hook/process.h"
 
 #include <fcntl.h>

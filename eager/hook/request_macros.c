@@ -2,7 +2,7 @@
  * eager/hook/request_macros: a request as macros, so that a kernel in C is compiled with its dtypes, sizes, strides and
  * scalars as constants. Compiling is in c_source.c.
  */
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 #include "eager/hook/internal.h"
 
 #include <errno.h>

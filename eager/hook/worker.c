@@ -8,7 +8,7 @@
  * when the thread ends that started the worker.)
  */
 #include "base/cleanup.h"
-#include "base/home.h"
+#include "base/process/home.h"
 #include "eager/hook/internal.h"
 
 #include <inttypes.h>

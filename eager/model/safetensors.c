@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #define LENGTH_BYTES 8
 #define MAX_HEADER_BYTES (100u << 20) /* the format's own limit */

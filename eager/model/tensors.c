@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #define MAX_LIST_BYTES (64u << 20)
 #define FORMAT 1

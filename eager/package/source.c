@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "eager/package/internal.h"
 
 aoticache_status aoticache_package_source_open(aoticache_cache *cache, const char *path,

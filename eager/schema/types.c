@@ -4,7 +4,7 @@
  *
  * Source: torch/csrc/jit/frontend/schema_type_parser.cpp (2.13).
  */
-#include "base/name_distance.h"
+#include "base/text/name_distance.h"
 #include "eager/schema/internal.h"
 
 #include <stdio.h>

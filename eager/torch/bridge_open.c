@@ -4,7 +4,7 @@
  * Then opened, and answered when it calls (bridge.h).
  */
 #include "base/cleanup.h"
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 #include "eager/hook/process.h"
 #include "eager/torch/internal.h"
 #include "loader/runner/hot.h"

@@ -5,7 +5,7 @@
  * exception leaves it.
  */
 #include "base/cleanup.h"
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 #include "eager/torch/internal.h"
 #include "loader/torch.h"
 

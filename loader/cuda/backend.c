@@ -5,7 +5,7 @@
 #include "loader/cuda/internal.h"
 
 #include "base/cleanup.h"
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 #include "loader/internal.h"
 
 #include <dlfcn.h>

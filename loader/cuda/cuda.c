@@ -7,7 +7,7 @@
 #include "loader/cuda/cuda.h"
 
 #include "base/cleanup.h"
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -5,8 +5,8 @@
 #include "loader/cxx_map/internal.h"
 
 #include "base/cleanup.h"
-#include "base/home.h"
-#include "base/load_gate.h"
+#include "base/process/home.h"
+#include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>

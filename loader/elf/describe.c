@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/home.h"
+#include "base/process/home.h"
 #include "loader/loader.h"
 #include "loader/torch.h"
 

@@ -8,7 +8,7 @@
 #include "loader/package/internal.h"
 
 #include "base/cleanup.h"
-#include "base/optional_library.h"
+#include "base/process/optional_library.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -7,7 +7,7 @@
 #include "loader/package/internal.h"
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "base/syscalls.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  */
 #include "loader/runner/internal.h"
 
-#include "base/name_distance.h"
+#include "base/text/name_distance.h"
 
 #include <stdlib.h>
 #include <string.h>

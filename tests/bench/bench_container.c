@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "runtime/kernel.h"
 
 enum { ROUNDS = 15, RUNS = 300000, MAX_THREADS = 8 };

@@ -6,7 +6,7 @@
  */
 #include "aoticache.h"
 #include "base/cleanup.h"
-#include "base/home.h"
+#include "base/process/home.h"
 #include "base/memory_file.h"
 
 #include <dlfcn.h>

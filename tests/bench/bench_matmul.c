@@ -6,7 +6,7 @@
  * Prints one JSON object per line (scripts/bench collects them).
  */
 #include "base/base.h"
-#include "base/home.h"
+#include "base/process/home.h"
 #include "runtime/shim/torch_abi.h"
 
 #include <dlfcn.h>

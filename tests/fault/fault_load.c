@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "eager/eager.h"
 #include "loader/loader.h"
 #include "loader/package/package.h"

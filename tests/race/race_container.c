@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "runtime/abi.h"
 
 #if defined(__SANITIZE_THREAD__)

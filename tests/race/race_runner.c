@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "loader/runner/runner.h"
 
 #include <limits.h>

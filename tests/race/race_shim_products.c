@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "runtime/shim/torch_abi.h"
 
 enum { THREADS = 8, SIZE = 64, ROUNDS = 20 };

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "runtime/shim/torch_abi.h"
 
 enum { THREADS = 4, ROUNDS = 20000 };

@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_TESTS_PATCHED_KERNEL_H
 #define AOTICACHE_TESTS_PATCHED_KERNEL_H
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "eager/holder/holder.h"
 #include "kernels/patched_order.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/home.h"
+#include "base/process/home.h"
 #include "runtime/shim/torch_abi.h"
 
 static inline void *shim_library(void)

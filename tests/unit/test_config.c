@@ -5,7 +5,7 @@
 
 #include <locale.h>
 
-#include "base/units.h"
+#include "base/text/units.h"
 #include "cache/config/config.h"
 #include "cache/config/internal.h"
 #include "cache/internal.h"

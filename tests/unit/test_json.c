@@ -1,8 +1,8 @@
 /*
- * base/json: texts as jansson's values and back. That a lack of memory is told from a text that is no JSON is tried by
+ * base/text/json: texts as jansson's values and back. That a lack of memory is told from a text that is no JSON is tried by
  * tests/fault/fault_store.c, with every allocation failing.
  */
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  */
 #include "loader_fixture.h"
 
-#include "base/home.h"
+#include "base/process/home.h"
 
 #include <sys/stat.h>
 

@@ -1,7 +1,7 @@
-/* base/name_distance: which operator a slip may stand for. */
+/* base/text/name_distance: which operator a slip may stand for. */
 #include <criterion/criterion.h>
 
-#include "base/name_distance.h"
+#include "base/text/name_distance.h"
 
 static bool is_near(const char *written, const char *known)
 {

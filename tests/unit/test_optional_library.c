@@ -1,9 +1,9 @@
 /*
- * base/optional_library: which of the names is opened, and what is said of a library that lacks functions.
+ * base/process/optional_library: which of the names is opened, and what is said of a library that lacks functions.
  */
 #include <criterion/criterion.h>
 
-#include "base/optional_library.h"
+#include "base/process/optional_library.h"
 
 static double (*cosine)(double);
 static double (*nothing)(double);

@@ -1,7 +1,7 @@
 /*
- * base/syscalls: the hook sees every call, and can make it fail. base/home: where the library's files are.
+ * base/syscalls: the hook sees every call, and can make it fail. base/process/home: where the library's files are.
  */
-#include "base/home.h"
+#include "base/process/home.h"
 #include "base/syscalls.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * tools/cli/exposition: metrics in Prometheus' text format, as the textfile collector of its node exporter reads them. Every
  * sample names the directory, so that a machine can have several caches.
  */
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 #include "tools/cli/cli.h"
 
 #include <stdint.h>

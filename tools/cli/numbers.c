@@ -2,9 +2,9 @@
  * tools/cli/numbers: numbers from the command line, and bytes, durations, ages and times as people read them.
  *
  * Reading is strict: the whole text must be the number, and it must fit. The program never sets a locale, so the decimal
- * point is a point. base/units reads sizes and ages.
+ * point is a point. base/text/units reads sizes and ages.
  */
-#include "base/units.h"
+#include "base/text/units.h"
 #include "tools/cli/cli.h"
 
 #include <ctype.h>

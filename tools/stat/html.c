@@ -5,7 +5,7 @@
  * of groups, the latencies by powers of two, and what the counters and latencies mean.
  */
 #include "base/cleanup.h"
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 #include "tools/stat/stat.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * that there is: a short page where the whole one is too high, and lines are cut at its edges. 'q' ends it.
  */
 #include "base/cleanup.h"
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 #include "tools/stat/stat.h"
 
 #include <errno.h>

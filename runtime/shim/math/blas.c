@@ -10,7 +10,7 @@
  */
 #include "runtime/shim/math/internal.h"
 
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -24,7 +24,7 @@ bool aoticache_shim_has_threads(void);
 
 /*
  * How many parts may run at once on this thread's behalf. 1 inside a parallel region, where other threads are at work
- * already, and in the child of a fork that the runtime's threads do not survive (base/openmp_fork.h).
+ * already, and in the child of a fork that the runtime's threads do not survive (base/process/openmp_fork.h).
  */
 int aoticache_shim_threads(void);
 

@@ -4,8 +4,8 @@
  */
 #include "runtime/shim/math/internal.h"
 
-#include "base/load_gate.h"
-#include "base/openmp_fork.h"
+#include "base/process/load_gate.h"
+#include "base/process/openmp_fork.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

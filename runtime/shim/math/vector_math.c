@@ -10,7 +10,7 @@
  * bits everywhere, 256 and 512 on x86-64, where a library that calls them needs AVX2 or AVX-512 itself.
  */
 #include "base/base.h"
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <math.h>

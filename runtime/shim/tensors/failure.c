@@ -8,7 +8,7 @@
  * function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a process
  * that runs only kernels written in C never loads a C++ runtime.
  */
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 #include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"
 

@@ -4,7 +4,7 @@
  */
 #include "runtime/shim/tensors/free_lists.h"
 
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

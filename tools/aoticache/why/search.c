@@ -6,7 +6,7 @@
  * manifest.
  */
 #include "base/cleanup.h"
-#include "base/name_distance.h"
+#include "base/text/name_distance.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/why/internal.h"
 

@@ -1,5 +1,5 @@
 /*
- * base/openmp_fork: GNU's OpenMP runtime (libgomp) and forks.
+ * base/process/openmp_fork: GNU's OpenMP runtime (libgomp) and forks.
  *
  * Private. The runtime keeps its threads for the next parallel region and knows nothing of a fork: the child's first
  * region waits for ever for threads that only its parent has. LLVM's and Intel's runtimes have fork handlers of their own.

@@ -1,12 +1,12 @@
 /*
- * base/json: see json.h for what it is for.
+ * base/text/json: see json.h for what it is for.
  *
  * What jansson 2.14 does where malloc(3) fails: mostly it gives up, perhaps with the message of an invalid token. But its
  * scanner drops a byte of a token whose buffer cannot grow and goes on, and its writer goes on without the name of a member.
  * malloc sets errno, and jansson sets it only at a number, to 0 or ERANGE. So errno tells of everything but the scanner's
  * buffer: that one is made to grow before anything else is read.
  */
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <errno.h>
 #include <stdio.h>

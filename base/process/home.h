@@ -1,5 +1,5 @@
 /*
- * base/home: where the files that belong to this library are: the shim, the compile worker, the C kernels, the headers.
+ * base/process/home: where the files that belong to this library are: the shim, the compile worker, the C kernels, the headers.
  *
  * Private. They lie in one tree (lib/, share/aoticache/, include/aoticache/) that is looked for in this order:
  * $AOTICACHE_HOME; the installation, wherever it was moved as a whole, that the file this code was loaded from belongs to

@@ -1,5 +1,5 @@
 /*
- * base/text_stream: a stream that gathers text in memory and says when memory was short. open_memstream() does not: glibc
+ * base/text/stream: a stream that gathers text in memory and says when memory was short. open_memstream() does not: glibc
  * loses what it has no memory for, and neither ferror() nor fclose() tells.
  *
  * Private.

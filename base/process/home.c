@@ -1,9 +1,9 @@
 /*
- * base/home: finds the files that belong to this library, in a build folder, in an installation of any layout (lib,
+ * base/process/home: finds the files that belong to this library, in a build folder, in an installation of any layout (lib,
  * lib64, lib/x86_64-linux-gnu), and in one that was moved as a whole.
  */
-#include "base/home.h"
-#include "base/load_gate.h"
+#include "base/process/home.h"
+#include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /*
- * base/name_distance: see name_distance.h.
+ * base/text/name_distance: see name_distance.h.
  */
-#include "base/name_distance.h"
+#include "base/text/name_distance.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * base/text_stream: a stream of the C library's, whose write function can fail.
+ * base/text/stream: a stream of the C library's, whose write function can fail.
  */
-#include "base/text_stream.h"
+#include "base/text/stream.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

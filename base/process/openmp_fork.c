@@ -1,7 +1,7 @@
 /*
- * base/openmp_fork: tells libgomp to end its threads before a fork; the header says why.
+ * base/process/openmp_fork: tells libgomp to end its threads before a fork; the header says why.
  */
-#include "base/openmp_fork.h"
+#include "base/process/openmp_fork.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

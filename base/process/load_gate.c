@@ -1,12 +1,12 @@
 /*
- * base/load_gate: see load_gate.h.
+ * base/process/load_gate: see load_gate.h.
  *
  * Loads do not exclude each other: a thread that is inside the dynamic linker for somebody else, in the constructor of a
  * plugin, may come in here, and must not wait for one that waits for the linker. For the same reason nobody waits
  * without a limit: a load lets a fork that is waiting go first, but not for long, and a fork goes on after some seconds,
  * as if nobody had guarded it.
  */
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 #include "base/threads.h"
 
 #include <errno.h>

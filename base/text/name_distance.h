@@ -1,5 +1,5 @@
 /*
- * base/name_distance: how far apart two names are, for "did you mean".
+ * base/text/name_distance: how far apart two names are, for "did you mean".
  *
  * Private to the library and its tools.
  */

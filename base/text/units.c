@@ -1,7 +1,7 @@
 /*
- * base/units: see units.h. Without strtod(), which takes the decimal point from the locale of the program.
+ * base/text/units: see units.h. Without strtod(), which takes the decimal point from the locale of the program.
  */
-#include "base/units.h"
+#include "base/text/units.h"
 
 #include <string.h>
 

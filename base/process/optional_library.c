@@ -1,14 +1,14 @@
 /*
- * base/optional_library: opens a library by one of its names and finds its functions.
+ * base/process/optional_library: opens a library by one of its names and finds its functions.
  */
-#include "base/optional_library.h"
+#include "base/process/optional_library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/load_gate.h"
+#include "base/process/load_gate.h"
 
 static bool bind_functions(void *library, const aoticache_library_function *functions, size_t count)
 {

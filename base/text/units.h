@@ -1,5 +1,5 @@
 /*
- * base/units: numbers with units as people write them in options and configuration files.
+ * base/text/units: numbers with units as people write them in options and configuration files.
  *
  * Not among the installed headers; exported for the tools. Strict: the whole text must be the number, and it must fit.
  * The decimal point is a point, whatever the locale of the program says. False where it is not so, and nothing is

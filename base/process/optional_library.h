@@ -1,5 +1,5 @@
 /*
- * base/optional_library: a library that is opened on first use, so that a process that does not need it does not load it, and a
+ * base/process/optional_library: a library that is opened on first use, so that a process that does not need it does not load it, and a
  * machine without it has everything else.
  *
  * Leaves to the caller what it says where the library is missing.

@@ -1,5 +1,5 @@
 /*
- * base/load_gate: keeps fork() out of what the dynamic linker does for us.
+ * base/process/load_gate: keeps fork() out of what the dynamic linker does for us.
  *
  * Private. The dynamic linker has a lock of its own (dlopen, dlclose, dlsym, dladdr, dl_iterate_phdr take it) which
  * glibc does not look after at a fork: a child whose parent had another thread in there finds it locked for ever. So who

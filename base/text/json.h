@@ -1,5 +1,5 @@
 /*
- * base/json: JSON text to jansson's values and back, with one thing that jansson does not tell reliably: that there was no
+ * base/text/json: JSON text to jansson's values and back, with one thing that jansson does not tell reliably: that there was no
  * memory for it. What is stored must not be taken for damaged, nor written with a part missing, because memory was short.
  *
  * Private.
