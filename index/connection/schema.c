@@ -196,6 +196,8 @@ static aoticache_status migrate(aoticache_index *index, aoticache_error *ret_err
 static aoticache_status refuse_read_only(const aoticache_index *index, const schema_version *schema,
                                          aoticache_error *ret_error)
 {
+    if (!index->read_only && aoticache_index_vfs_is_writable(index, "")) /* SQLite goes on with what it can open */
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: could not be opened for writing", index->path);
     if (schema->version != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "index %s: version %lld must be migrated to %d: open it once for writing", index->path,
