@@ -46,7 +46,8 @@ static bool is_usable(struct search *search, const aoticache_request *request, c
     else if (search->framework != NULL && strcmp(search->framework, framework) != 0)
         snprintf(search->other, sizeof search->other, "it was compiled by %.64s, not by %.64s", framework, search->framework);
     else if (search->device_type >= 0 && search->device_type != device.type)
-        snprintf(search->other, sizeof search->other, "it was compiled for %s", aoticache_device_type_name(device.type));
+        snprintf(search->other, sizeof search->other, "it was compiled for %s, not for %s",
+                 aoticache_device_type_name(device.type), aoticache_device_type_name(search->device_type));
     else
         return true;
     return false;

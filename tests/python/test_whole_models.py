@@ -393,6 +393,23 @@ print("expected", *(f"{value:.5g}" for value in linear(x).flatten().tolist()), "
     assert "no model is called small" in tool("model", "show", "small", status=3)
 
 
+def test_a_file_takes_a_model_elsewhere():
+    archive, other = os.path.join(FOLDER, "one.tar.zst"), os.path.join(FOLDER, "another")
+    home = {"HOME": os.path.join(FOLDER, "home"), "XDG_CONFIG_HOME": ""}
+    os.makedirs(home["HOME"], exist_ok=True)
+    run("""
+model = compiled(made(130), id="to-go", num_runners=2)
+model.to_file(sys.argv[1])
+refused(["export"], lambda: model.to_file("/nowhere/x.tar.zst"))
+refused(["cuda"], lambda: aoticache.load("to-go", device="cuda:0"))
+same(aoticache.load("to-go", device="cpu", num_runners=3), made(130))
+print("done")
+""", [archive], **home)
+    said = tool("import", archive, AOTICACHE_DIR=other, **home)  # the same user, whose key signed it
+    assert "imported 1 entry" in said, said
+    run('same(aoticache.load("to-go"), made(130)); print("done")', AOTICACHE_DIR=other, PATH="/nowhere")
+
+
 def sound(cache):
     """What a killed process left behind may lie there; nothing may be damaged or missing."""
     done = subprocess.run([TOOL, "verify", "--quiet"], env=environment(AOTICACHE_DIR=cache), capture_output=True, text=True)

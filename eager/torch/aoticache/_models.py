@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import platform
+import subprocess
 import threading
 import time
 import weakref
@@ -22,7 +23,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from . import _caches, _graph, _library, _model_inputs, _model_store, _session
+from . import _caches, _graph, _library, _model_inputs, _model_store, _session, _tools
 from ._errors import AoticacheError, SettingsError, warn_once
 from ._model_store import Artifact, Contents
 from ._operators import require_torch
@@ -98,6 +99,23 @@ class CompiledModel(PackagedModel):
                 whole, check_full_update=False, inactive=True, allow_h2d_copy=self.origin.device != "cpu"
             )
             self.swap_constants()
+
+    def to_file(self, path: str | os.PathLike[str]) -> None:
+        """
+        Writes the model into an archive, for `aoticache import` on another machine: library, weights and name, signed with
+        the user's key. Weights that were given to `load()` or `update_weights()` are not in it.
+
+        Raises AoticacheError: it is not stored, or the archive cannot be written.
+        """
+        if not self.origin.stored:
+            raise AoticacheError(f"{self._path}: it could not be stored, so there is nothing to write", "INVALID")
+        tool = _tools.find("aoticache")
+        if tool is None:
+            raise AoticacheError("the program aoticache is not there: install the tools", "UNSUPPORTED")
+        words = [tool, "export", os.fspath(path), "--key", self.origin.key, "--cache-dir", self._cache.directory, "--quiet"]
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace")
+        if done.returncode != 0:
+            raise AoticacheError(done.stderr.strip() or f"aoticache export ended with {done.returncode}", "IO")
 
     def _fit(self, tensors: Mapping[str, Any], needed: bool) -> dict[str, Any]:
         """Those of the tensors that are constants, with the strides that the library expects. Raises AoticacheError."""
@@ -246,6 +264,7 @@ def load(
     *,
     weights: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     num_runners: int = 1,
+    device: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """
@@ -254,6 +273,7 @@ def load(
     weights: take the place of stored ones of the same names: a .safetensors file, which is mapped and must stay as it
     is, or a mapping of names and tensors, which are used without a copy. A program that was stored without a name
     needs them.
+    num_runners: how many calls may run at once. device: "cuda:1"; None: the one that it was compiled for.
 
     Raises AoticacheError: NOT_FOUND names the models that there are.
 
@@ -264,6 +284,7 @@ def load(
     path = weights if isinstance(weights, (str, os.PathLike)) else None
     options = _model_options(torch, num_runners)
     options.weights = _library.encode(path)
+    options.device = _library.encode(device)
     options.partial_weights = isinstance(weights, Mapping)
     pointer, report = c_void_p(), _library.ModelReport()
     store.library.call(
