@@ -1,9 +1,12 @@
 """The key of an exported program: the same for the same program in another process, with other weights, after other
 exports; another for each single change; and a difference in words that names what changed."""
+import os
 import subprocess
 import sys
 
-from torch_scenarios import environment, main, play
+from torch_scenarios import TOP, environment, main, play
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 # A module whose every choice is an argument; `changes` makes one other choice.
 PROGRAM = '''
@@ -113,6 +116,39 @@ print("key", _graph.digest(texts[0]), "done")
         said = play(("\n" * int(more)) + text, [more], PYTHONHASHSEED=more)
         keys.add(said.split("key ")[1].split()[0])
     assert len(keys) == 1, keys
+
+
+def test_real_models_have_one_key_in_every_process():
+    """Those of docs/models.md whose packages are there; PYTHONPATH may have transformers and torchvision."""
+    text = """
+import sys
+import torch
+import models
+from aoticache import _graph
+try:
+    models.MODELS["ResNet-18"](torch)  # imports torchvision as it has to be, before transformers does
+except ImportError:
+    pass
+for number, name in enumerate(sorted(models.MODELS, reverse=sys.argv[1] == "1")):
+    torch.manual_seed(number + 100 * int(sys.argv[1]))
+    try:
+        module, inputs = models.MODELS[name](torch)
+    except ImportError as error:
+        print("absent", name.replace(" ", "-"), str(error).replace(" ", "-"))
+        continue
+    with torch.no_grad():
+        program = torch.export.export(module.eval(), inputs, strict=False)
+    print("key", name.replace(" ", "-"), _graph.digest(_graph.describe(program)))
+print("done")
+"""
+    found = []
+    for number in ("0", "1"):
+        said = play(text, [number], PYTHONHASHSEED=number, PYTHONPATH=os.pathsep.join(
+            [HERE, os.path.join(TOP, "eager", "torch"), os.environ.get("PYTHONPATH", "")]))
+        found.append(dict(line.split()[1:3] for line in said.splitlines() if line.startswith("key ")))
+    assert found[0] == found[1] and len(found[0]) >= 5, found  # other weights, another order, other hash seeds
+    assert len(set(found[0].values())) == len(found[0]), found
+    print(f"# {len(found[0])} models")
 
 
 def test_each_single_change_has_another_key_and_is_named():
