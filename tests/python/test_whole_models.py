@@ -261,10 +261,38 @@ print(model.origin.source, "done")
 """
     cache = os.path.join(FOLDER, "together")
     processes = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", text], env=environment(AOTICACHE_DIR=cache),
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(8)]
     said = [process.communicate(timeout=600)[0].split() for process in processes]
     assert all(words[-1:] == ["done"] for words in said), said
-    assert sorted(words[-2] for words in said) == ["compiled", "stored", "stored", "stored"], said
+    assert sorted(words[-2] for words in said) == ["compiled"] + 7 * ["stored"], said
+
+
+def test_many_processes_have_the_weights_in_memory_once():
+    cache, megabytes = os.path.join(FOLDER, "memory"), 32
+    said = run(f"""
+wide = torch.nn.Linear(2048, {megabytes * 128}).eval()
+x = torch.ones(1, 2048)
+aoticache.compile(wide, (x,), id="wide")
+print("sum", float(wide(x).double().sum()), "done")
+""", AOTICACHE_DIR=cache)
+    expected = float(said.split("sum ")[1].split()[0])
+    words = [sys.executable, os.path.join(TOP, "tests", "python", "model_memory.py"), cache, "wide", "2048"]
+    processes = [subprocess.Popen(words, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                 for _ in range(8)]
+    try:
+        for process in processes:
+            assert abs(float(process.stdout.readline()) - expected) < 0.01 * max(1.0, abs(expected))
+        total = 0
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            total += int(process.stdout.readline())
+    finally:
+        for process in processes:
+            process.stdin.close()
+            process.wait(60)
+    assert 0.9 < total / 1024 / megabytes < 1.1, total
+    print(f"# {total / 1024:.1f} MiB in 8 processes, of {megabytes} MiB of weights")
 
 
 def test_inputs_that_do_not_fit_are_refused_in_words():

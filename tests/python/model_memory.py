@@ -1,0 +1,33 @@
+"""A process without PyTorch that holds a stored model: loads and runs it, says what of its weights' memory is its own, and
+waits. usage: model_memory.py CACHE NAME FEATURES; it goes on with each line of standard input, and prints a number each time."""
+import ctypes
+import sys
+
+from package_host import Host
+
+
+def weights_kb():
+    """The proportional set size of the mapped files of weights: a page of eight processes counts an eighth in each."""
+    total, is_weights = 0, False
+    with open("/proc/self/smaps") as maps:
+        for line in maps:
+            if line.split(None, 1)[0][-1:] != ":":
+                is_weights = "/objects/" in line or "weights-" in line
+            elif is_weights and line.startswith("Pss:"):
+                total += int(line.split()[1])
+    return total
+
+
+def main():
+    directory, name, features = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    host, runner = Host(directory), ctypes.c_void_p()
+    host.call("aoticache_model_open", host.cache, name.encode(), None, ctypes.byref(runner), None)
+    data = (ctypes.c_float * features)(*([1.0] * features))
+    output = host.run(runner, ctypes.addressof(data), [1, features])
+    print(sum(output[0]), flush=True)
+    for _ in sys.stdin:
+        print(weights_kb(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
