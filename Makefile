@@ -110,7 +110,7 @@ KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 # Modules for remotes: each needs a library, and is not built where that is missing.
-REMOTES  := $(if $(shell pkg-config --exists libcurl && echo 1),http) $(if $(shell pkg-config --exists hiredis && echo 1),redis)
+REMOTES  := $(if $(shell pkg-config --exists libcurl && echo 1),http) $(if $(shell pkg-config --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
 DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
@@ -192,7 +192,8 @@ $(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 # Loaded when a remote of their kind is configured. They use what is in base/error.c alone, which is inside each.
 $(call objects,cache/remote/modules/http.c): OWN_CFLAGS += $(shell pkg-config --cflags libcurl 2>/dev/null)
 $(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell pkg-config --libs libcurl)
-$(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell pkg-config --libs hiredis)
+$(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell pkg-config --libs hiredis libssl libcrypto)
+$(BUILD)/lib/libaoticache_remote_redis.so: $(BUILD)/obj/cache/remote/modules/tls.o
 $(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/libaoticache_remote.map Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")

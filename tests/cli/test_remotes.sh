@@ -121,6 +121,14 @@ goes_and_comes() {
     is "$name: all kernels" "$(keys first)" "$(keys fourth)"
 }
 
+# A certificate for 127.0.0.1, signed by itself, once.
+make_certificate() {
+    [ ! -s "$work/tls.pem" ] || return 0
+    command -v openssl >/dev/null || return 1
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=cache.example -addext subjectAltName=IP:127.0.0.1 \
+        -keyout "$work/tls.key" -out "$work/tls.pem" 2>/dev/null
+}
+
 module_is_there() { [ -e "$BUILD/lib/libaoticache_remote_$1.so" ]; }
 
 if ! module_is_there redis; then
@@ -147,6 +155,25 @@ else
         echo wrong-horse >"$work/secret"
         try 'Redis: a wrong password' 1 at first push --all
         holds 'Redis: is not printed' [ -z "$(grep wrong-horse "$out" "$err")" ]
+        redis-cli -s "$redis_socket" -a swordfish --no-auth-warning config set requirepass '' >/dev/null
+        tls_port=$(free_port)
+        if make_certificate && [ "$(redis-cli -s "$redis_socket" config set tls-port "$tls_port" tls-cert-file "$work/tls.pem" \
+            tls-key-file "$work/tls.key" tls-ca-cert-file "$work/tls.pem" tls-auth-clients no)" = OK ]; then
+            redis-cli -s "$redis_socket" flushall >/dev/null
+            AOTICACHE_REMOTE="rediss://127.0.0.1:$tls_port unsigned=allow"
+            try 'Redis, TLS: a certificate that nobody knows' 1 at first push --all
+            says 'Redis, TLS: is refused' "the server's certificate is not believed: self.signed certificate"
+            AOTICACHE_REMOTE="rediss://localhost:$tls_port unsigned=allow ca-file=$work/tls.pem"
+            try 'Redis, TLS: another name than the certificate has' 1 at first push --all
+            says 'Redis, TLS: is refused, too' 'not believed: hostname mismatch'
+            AOTICACHE_REMOTE="rediss://127.0.0.1:$redis_port unsigned=allow ca-file=$work/tls.pem timeout=1s"
+            try 'Redis, TLS: a server without it' 1 at first push --all
+            AOTICACHE_REMOTE="redis://127.0.0.1:$tls_port unsigned=allow timeout=1s"
+            try 'Redis, TLS: a server that wants it' 1 at first push --all
+            goes_and_comes 'Redis, by TLS' "rediss://127.0.0.1:$tls_port/2 ca-file=$work/tls.pem"
+        else
+            skip 'Redis by TLS' 'there is no openssl, or redis-server was built without TLS'
+        fi
     else
         skip 'Redis' 'there is no redis-server'
     fi
@@ -165,9 +192,7 @@ fi
 # With TLS, and with what a server asks of those who write: a token, or a user and a password.
 only_known='set $known 0; if ($http_authorization = "Bearer swordfish") { set $known 1; }'
 only_known+=' if ($http_authorization = "Basic YW5uOnN3b3JkZmlzaA==") { set $known 1; } if ($known = 0) { return 401; }'
-if command -v openssl >/dev/null &&
-    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
-        -keyout "$work/tls.key" -out "$work/tls.pem" 2>/dev/null &&
+if make_certificate &&
     start_nginx "$(example docs/remotes.md nginx |
         sed -e "s|listen 8080;|listen 8080 ssl; ssl_certificate $work/tls.pem; ssl_certificate_key $work/tls.key;|" \
             -e "s|location / {|$only_known location / {|")"; then

@@ -1,12 +1,13 @@
 /*
  * cache/remote/modules/redis: remotes on a Redis server (or one that speaks its protocol: Valkey, KeyDB), by TCP or a
- * Unix socket.
+ * Unix socket, with TLS or without.
  *
  * hiredis connects, writes commands and reads answers. The bytes go through here, because hiredis's own loop has a time
  * limit for each read but none for an answer, no limit of its size, and raises SIGPIPE. Conditions and leases are
  * scripts, which a server runs one at a time.
  */
 #include "cache/remote/module.h"
+#include "cache/remote/modules/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,10 @@ typedef struct redis_connection {
     int port;              /* 0: a Unix socket */
     unsigned database;
     char *user, *secret;
+    char *ca_file; /* NULL: the system's authorities */
+    bool has_tls;
+    tls_session *tls; /* of the present connection; NULL: it has none */
+    int64_t deadline; /* of what is under way on it */
     uint32_t connect_timeout_ms;
 } redis_connection;
 
@@ -53,7 +58,7 @@ static bool read_number(const char *text, unsigned long most, unsigned long *ret
 static aoticache_status bad_url(aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "the URL is not redis://HOST[:PORT][/DATABASE] or unix:/PATH[?db=DATABASE]");
+                               "the URL is not redis[s]://HOST[:PORT][/DATABASE] or unix:/PATH[?db=DATABASE]");
 }
 
 static aoticache_status read_socket_url(redis_connection *connection, const char *path, aoticache_error *ret_error)
@@ -71,14 +76,12 @@ static aoticache_status read_socket_url(redis_connection *connection, const char
 static aoticache_status read_url(redis_connection *connection, const char *url, aoticache_error *ret_error)
 {
     unsigned long port = 6379, database = 0;
-    if (strncmp(url, "rediss:", 7) == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "this module has no TLS: use https, a Unix socket, or redis:// through a TLS tunnel");
     if (strncmp(url, "unix:", 5) == 0)
         return read_socket_url(connection, url + 5, ret_error);
-    if (strncmp(url, "redis://", 8) != 0)
+    connection->has_tls = strncmp(url, "rediss://", 9) == 0;
+    if (!connection->has_tls && strncmp(url, "redis://", 8) != 0)
         return bad_url(ret_error);
-    char *host = strdup(url + 8);
+    char *host = strdup(strchr(url, '/') + 2);
     if (host == NULL)
         return AOTICACHE_NO_MEMORY;
     connection->host = host;
@@ -121,11 +124,12 @@ static aoticache_status wait_for(redis_connection *connection, short events, int
     }
 }
 
-static aoticache_status send_all(redis_connection *connection, const char *bytes, size_t size, int64_t deadline,
-                                 aoticache_error *ret_error)
+/* The functions below are those of a tls_transport: `user` is the connection. */
+static aoticache_status send_plain(void *user, const char *bytes, size_t size, aoticache_error *ret_error)
 {
+    redis_connection *connection = user;
     while (size > 0) {
-        aoticache_status status = wait_for(connection, POLLOUT, deadline, ret_error);
+        aoticache_status status = wait_for(connection, POLLOUT, connection->deadline, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         ssize_t sent = send(connection->context->fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -137,6 +141,31 @@ static aoticache_status send_all(redis_connection *connection, const char *bytes
     return AOTICACHE_OK;
 }
 
+static aoticache_status receive_plain(void *user, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error)
+{
+    redis_connection *connection = user;
+    for (;;) {
+        aoticache_status status = wait_for(connection, POLLIN, connection->deadline, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        ssize_t got = recv(connection->context->fd, bytes, size, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot receive");
+        *ret_size = (size_t)got;
+        return AOTICACHE_OK;
+    }
+}
+
+static aoticache_status send_all(redis_connection *connection, const char *bytes, size_t size, int64_t deadline,
+                                 aoticache_error *ret_error)
+{
+    connection->deadline = deadline;
+    return connection->tls != NULL ? tls_send(connection->tls, bytes, size, ret_error)
+                                   : send_plain(connection, bytes, size, ret_error);
+}
+
 /* An answer is one text, number or error: an array would let a server make hiredis take memory that no byte came for. */
 static aoticache_status receive(redis_connection *connection, uint64_t max_bytes, int64_t deadline, redisReply **ret_reply,
                                 aoticache_error *ret_error)
@@ -144,22 +173,22 @@ static aoticache_status receive(redis_connection *connection, uint64_t max_bytes
     char piece[PIECE_BYTES];
     uint64_t have = 0;
     void *reply = NULL;
+    connection->deadline = deadline;
     while (reply == NULL) {
-        aoticache_status status = wait_for(connection, POLLIN, deadline, ret_error);
+        size_t got = 0;
+        aoticache_status status = connection->tls != NULL
+                                      ? tls_receive(connection->tls, piece, sizeof piece, &got, ret_error)
+                                      : receive_plain(connection, piece, sizeof piece, &got, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        ssize_t got = recv(connection->context->fd, piece, sizeof piece, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
-            continue;
-        if (got <= 0)
-            return got == 0 ? aoticache_error_set(ret_error, AOTICACHE_IO, "the server closed the connection")
-                            : aoticache_error_set_errno(ret_error, errno, "cannot receive");
+        if (got == 0)
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "the server closed the connection");
         if (have == 0 && strchr("+-:$", piece[0]) == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
-        have += (uint64_t)got;
+        have += got;
         if (have > max_bytes + 1024)
             return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer has more bytes than are allowed");
-        if (redisReaderFeed(connection->context->reader, piece, (size_t)got) != REDIS_OK ||
+        if (redisReaderFeed(connection->context->reader, piece, got) != REDIS_OK ||
             redisReaderGetReply(connection->context->reader, &reply) != REDIS_OK)
             return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
     }
@@ -169,6 +198,8 @@ static aoticache_status receive(redis_connection *connection, uint64_t max_bytes
 
 static void disconnect(redis_connection *connection)
 {
+    tls_free(connection->tls);
+    connection->tls = NULL;
     if (connection->context != NULL)
         redisFree(connection->context);
     connection->context = NULL;
@@ -262,6 +293,16 @@ static aoticache_status connect_to(redis_connection *connection, int64_t deadlin
         return AOTICACHE_IO;
     }
     fcntl(connection->context->fd, F_SETFD, FD_CLOEXEC);
+    if (connection->has_tls) {
+        const tls_transport transport = {.user = connection, .send = send_plain, .receive = receive_plain};
+        connection->deadline = deadline;
+        aoticache_status status =
+            tls_connect(connection->host, connection->ca_file, &transport, &connection->tls, ret_error);
+        if (status != AOTICACHE_OK) {
+            disconnect(connection);
+            return status;
+        }
+    }
     return greet(connection, deadline, ret_error);
 }
 
@@ -274,6 +315,7 @@ static void close_connection(void *opaque)
     free(connection->host);
     free(connection->user);
     free(connection->secret);
+    free(connection->ca_file);
     free(connection);
 }
 
@@ -286,6 +328,7 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     connection->connect_timeout_ms = settings->connect_timeout_ms;
     aoticache_status status = read_url(connection, settings->url, ret_error);
     if (status == AOTICACHE_OK && ((settings->user != NULL && (connection->user = strdup(settings->user)) == NULL) ||
+                                   (settings->ca_file != NULL && (connection->ca_file = strdup(settings->ca_file)) == NULL) ||
                                    (settings->secret != NULL && (connection->secret = strdup(settings->secret)) == NULL)))
         status = AOTICACHE_NO_MEMORY;
     if (status == AOTICACHE_NO_MEMORY)

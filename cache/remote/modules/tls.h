@@ -1,0 +1,31 @@
+/*
+ * cache/remote/modules/tls: TLS over a connection whose bytes the caller sends and receives, with its own deadlines and
+ * without signals. The server's certificate must be valid, by the system's authorities or those of a file, and of its name.
+ *
+ * Private to the module redis.
+ */
+#ifndef AOTICACHE_CACHE_REMOTE_MODULES_TLS_H
+#define AOTICACHE_CACHE_REMOTE_MODULES_TLS_H
+
+#include "base/base.h"
+
+/* The connection below. Each returns OK or what ends the exchange. */
+typedef struct tls_transport {
+    void *user;
+    aoticache_status (*send)(void *user, const char *bytes, size_t size, aoticache_error *ret_error); /* all of them */
+    /* Waits for bytes, and gives some. *ret_size 0: the other side has closed. */
+    aoticache_status (*receive)(void *user, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error);
+} tls_transport;
+
+typedef struct tls_session tls_session;
+
+/* host: the name or address that the certificate must have. ca_file: NULL: the system's authorities. */
+aoticache_status tls_connect(const char *host, const char *ca_file, const tls_transport *transport,
+                             tls_session **ret_session, aoticache_error *ret_error);
+/* Frees without a word to the server. NULL is allowed. */
+void tls_free(tls_session *session);
+aoticache_status tls_send(tls_session *session, const char *bytes, size_t size, aoticache_error *ret_error);
+/* Waits, and gives some bytes, never none. */
+aoticache_status tls_receive(tls_session *session, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error);
+
+#endif
