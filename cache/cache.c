@@ -58,6 +58,7 @@ void aoticache_cache_close(aoticache_cache *cache)
     if (cache == NULL)
         return;
     int saved = errno;
+    aoticache_tier_finish(cache);
     aoticache_cache_flush_last(cache);
     for (aoticache_open_index *opened = atomic_load(&cache->current); opened != NULL;) {
         aoticache_open_index *older = opened->older;
@@ -72,6 +73,17 @@ void aoticache_cache_close(aoticache_cache *cache)
     pthread_mutex_destroy(&cache->index_mutex);
     free(cache);
     errno = saved;
+}
+
+void aoticache_cache_at_exit(aoticache_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    aoticache_tier_finish(cache);
+    aoticache_cache_flush_last(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    if (index != NULL && !cache->directory->read_only)
+        aoticache_index_at_exit(index);
 }
 
 const char *aoticache_cache_directory(const aoticache_cache *cache)

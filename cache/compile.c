@@ -268,9 +268,9 @@ static aoticache_status compile_for_all(struct job *job, aoticache_artifact **re
     }
     status = run_hook(job, ret_artifact, ret_error);
     if (status == AOTICACHE_OK && (*ret_artifact)->is_stored)
-        aoticache_tier_send(job->cache, &job->target.key, &(*ret_artifact)->digest);
-    aoticache_tier_lease_release(lease);
-    aoticache_tier_send_rest(job->cache); /* nobody waits for these */
+        aoticache_tier_publish(job->cache, &job->target.key, &(*ret_artifact)->digest, lease);
+    else
+        aoticache_tier_lease_release(lease);
     return status;
 }
 

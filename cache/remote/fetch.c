@@ -57,7 +57,10 @@ static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remot
     aoticache_status status = aoticache_unpacker_create(fd, memory, bytes, &unpacker, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_remote_get(remote, name, aoticache_zstd_bound(bytes), aoticache_unpacker_take, unpacker, NULL, ret_error);
+    if (remote->config.is_bazel && aoticache_unpacker_take_plain(unpacker, "", 0)) /* an empty object brings nothing */
+        status = aoticache_remote_get(remote, name, bytes, aoticache_unpacker_take_plain, unpacker, NULL, ret_error);
+    else
+        status = aoticache_remote_get(remote, name, aoticache_zstd_bound(bytes), aoticache_unpacker_take, unpacker, NULL, ret_error);
     const aoticache_status finished = aoticache_unpacker_finish(unpacker, &detail);
     const bool has_refused = aoticache_unpacker_has_refused(unpacker); /* before the end, so the request was stopped */
     aoticache_unpacker_free(unpacker);

@@ -3,7 +3,8 @@
  *
  * Private. settings.c reads the text of the setting, server.c owns a remote: its module, its connection, its limits and
  * whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
- * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for.
+ * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for, sender.c is what goes
+ * out after it.
  */
 #ifndef AOTICACHE_CACHE_REMOTE_INTERNAL_H
 #define AOTICACHE_CACHE_REMOTE_INTERNAL_H
@@ -18,7 +19,9 @@
 typedef struct aoticache_remote_config {
     char *url, *module, *user, *ca_file, *namespace_;
     char *secret_file, *secret_variable;
+    char *client_certificate, *client_key;
     bool reads, writes, allow_unsigned;
+    bool is_bazel; /* the layout (bazel.c) */
     uint32_t connect_timeout_ms, timeout_ms;
     uint64_t max_object; /* bytes, before compression */
 } aoticache_remote_config;
@@ -44,6 +47,8 @@ aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t exp
                                            aoticache_error *ret_error);
 /* An aoticache_remote_sink_fn. */
 bool aoticache_unpacker_take(void *unpacker, const void *bytes, size_t size);
+/* The same of bytes that are no frame, but the object itself. */
+bool aoticache_unpacker_take_plain(void *unpacker, const void *bytes, size_t size);
 /* OK: one whole frame with exactly `expected` bytes came, and nothing after it. CORRUPT, IO (the file cannot be written). */
 aoticache_status aoticache_unpacker_finish(const aoticache_unpacker *unpacker, aoticache_error *ret_error);
 /* Whether what came was found to be wrong before its end. */
@@ -51,20 +56,40 @@ bool aoticache_unpacker_has_refused(const aoticache_unpacker *unpacker);
 /* NULL is allowed. */
 void aoticache_unpacker_free(aoticache_unpacker *unpacker);
 
+/* ---- bazel.c ---- */
+
+/* What a name is called there. space: the namespace, or NULL. */
+aoticache_status aoticache_bazel_name(const char *space, const char *name, char *ret_name, size_t size,
+                                      aoticache_error *ret_error);
+/* A text as an ActionResult, by free(). */
+aoticache_status aoticache_bazel_wrap(const char *text, size_t size, char **ret_bytes, size_t *ret_size,
+                                      aoticache_error *ret_error);
+/* Where in an ActionResult the text is. OK, CORRUPT. */
+aoticache_status aoticache_bazel_unwrap(const char *bytes, size_t size, size_t *ret_at, size_t *ret_size,
+                                        aoticache_error *ret_error);
+
 /* ---- server.c ---- */
 
 #define AOTICACHE_REMOTE_NAME_BYTES 384
 #define AOTICACHE_REMOTE_MISSES 256
+#define AOTICACHE_REMOTE_CONNECTIONS 4
+
+struct aoticache_remote_connection {
+    void *opened; /* NULL: not opened yet */
+    bool is_used; /* by one request, whose thread alone touches it */
+};
 
 typedef struct aoticache_remote {
     aoticache_remote_config config;
     const aoticache_logger *logger;
-    const aoticache_remote_module *module; /* NULL: not loaded yet */
-    void *connection;
-    pid_t pid;             /* whose connection it is: the child of a fork makes its own */
-    pthread_mutex_t mutex; /* of all above, during one request */
+    aoticache_remote_module module; /* all zero: not loaded yet */
+    struct aoticache_remote_connection connections[AOTICACHE_REMOTE_CONNECTIONS];
+    pid_t pid;             /* whose connections they are: the child of a fork makes its own */
+    pthread_mutex_t mutex; /* of the module and the connections */
+    pthread_cond_t is_free; /* a connection is */
     _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
     _Atomic uint32_t failures;       /* one after the other */
+    _Atomic bool lacks_leases;       /* it was asked */
     _Atomic bool serves_misses;      /* then the log says when it begins to rest; who asks by hand gets errors */
     struct {
         _Atomic uint64_t key;      /* the first bytes of one */
@@ -73,9 +98,15 @@ typedef struct aoticache_remote {
     } misses[AOTICACHE_REMOTE_MISSES];
 } aoticache_remote;
 
+typedef struct aoticache_sender aoticache_sender;
+
 typedef struct aoticache_remotes {
     aoticache_remote *items;
     size_t count;
+    aoticache_sender *sender; /* NULL: none was needed yet */
+    bool is_finished;         /* and none will be */
+    pthread_mutex_t mutex;    /* of these two */
+    _Atomic bool is_abandoned; /* nothing more is sent */
 } aoticache_remotes;
 
 /* logger: must outlive them. NULL is given for a text without remotes. */
@@ -101,12 +132,31 @@ aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *
                                           aoticache_error *ret_error);
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
                                           aoticache_error *ret_error);
-/* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside. */
+
+/* Who waits for a lease to be given back. */
+typedef struct aoticache_remote_ear {
+    aoticache_remote *remote;
+    void *opened; /* a connection for this alone; NULL: nobody listens */
+    char name[AOTICACHE_REMOTE_NAME_BYTES + 80];
+} aoticache_remote_ear;
+/* From now on wait() learns of it. OK; UNSUPPORTED: this kind of server does not tell; else why not. *ret_ear is for
+ * stop_listening() in any case. */
+aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name, aoticache_remote_ear *ret_ear);
+/* OK: it was given back. NOT_FOUND: not within so long. Else the connection is of no use any more. */
+aoticache_status aoticache_remote_wait(aoticache_remote_ear *ear, uint32_t ms);
+void aoticache_remote_stop_listening(aoticache_remote_ear *ear);
+
+/* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside, or is no ActionResult where it must
+ * be one. */
 aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes, char **ret_text,
                                            size_t *ret_size, char *ret_version, aoticache_error *ret_error);
+aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char *name, const char *text, size_t size,
+                                           const char *condition, aoticache_error *ret_error);
 
 /* Whether to ask it at all: not while it rests after failures. Requests are made all the same where somebody wants them. */
 bool aoticache_remote_is_awake(const aoticache_remote *remote);
+/* The same for a miss. From then on the log says when the remote begins to rest. */
+bool aoticache_remote_may_ask(aoticache_remote *remote);
 /* What it was found to have for a key a short time ago. */
 typedef enum aoticache_remote_sight {
     AOTICACHE_REMOTE_NOT_SEEN, /* it was not asked, or had what was wanted */
@@ -244,9 +294,14 @@ typedef struct aoticache_tier_lease aoticache_tier_lease;
 bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease);
 /* NULL is allowed. */
 void aoticache_tier_lease_release(aoticache_tier_lease *lease);
-/* Sends an entry that was just stored to all remotes that are written to. */
-void aoticache_tier_send(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact);
-/* Sends some that could not be sent before, if there are any. */
-void aoticache_tier_send_rest(aoticache_cache *cache);
+
+/* ---- sender.c ---- */
+
+/* An entry that was just stored goes to all remotes that are written to, soon; then the lease, which may be NULL, is given
+ * back. */
+void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                            aoticache_tier_lease *lease);
+/* Waits a few seconds for what is still to be sent. The rest stays noted. From then on nothing goes by itself. */
+void aoticache_tier_finish(aoticache_cache *cache);
 
 #endif

@@ -33,13 +33,15 @@ typedef struct aoticache_remote_settings {
     const char *secret; /* password, token or secret key; NULL: none */
     const char *ca_file; /* certificates to believe; NULL: the system's */
     uint32_t connect_timeout_ms;
+    const char *client_certificate; /* what the client shows of itself, and its secret key: PEM files; NULL: nothing */
+    const char *client_key;
 } aoticache_remote_settings;
 
 /* Takes the next bytes of an answer. false: stop, the bytes are not wanted. */
 typedef bool (*aoticache_remote_sink_fn)(void *user, const void *bytes, size_t size);
 
 typedef struct aoticache_remote_module {
-    uint32_t bytes;      /* sizeof this struct */
+    uint32_t bytes;      /* sizeof this struct: later versions only add to its end */
     uint32_t abi;       /* AOTICACHE_REMOTE_MODULE_ABI */
     bool is_conditional; /* the condition of put() holds whatever other machines do meanwhile */
 
@@ -66,13 +68,20 @@ typedef struct aoticache_remote_module {
 
     /*
      * A lease with the name `name`, for ttl_ms: taken if nobody has it, made longer if `token` has it. NULL: this kind of
-     * server has no leases. Returns: OK, LOCKED (another token has it), IO, DENIED.
+     * server has no leases. Returns: OK, LOCKED (another token has it), UNSUPPORTED (this server has none), IO, DENIED.
      */
     aoticache_status (*acquire)(void *connection, const char *name, const char *token, uint32_t ttl_ms, uint32_t timeout_ms,
                                 aoticache_error *ret_error);
     /* Gives the lease back if `token` has it. Returns: OK, IO, DENIED. */
     aoticache_status (*release)(void *connection, const char *name, const char *token, uint32_t timeout_ms,
                                 aoticache_error *ret_error);
+
+    /*
+     * Waits until the lease `name` is given back, on a connection that is used for nothing else. The first call begins to
+     * listen, and does not wait. NULL: the server cannot tell; then the library asks again and again.
+     * Returns: OK (it was given back since the last call), NOT_FOUND (not within timeout_ms), IO, DENIED.
+     */
+    aoticache_status (*wait)(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error);
 } aoticache_remote_module;
 
 /* What a module exports. Static storage. */

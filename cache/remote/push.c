@@ -174,8 +174,8 @@ static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, 
         return status;
     if (size > AOTICACHE_LIST_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: the list %s is full", remote->config.url, name);
-    status = aoticache_remote_put(remote, name, text, size, exists && version[0] == '\0' ? NULL : version, ret_error);
-    *ret_done = status == AOTICACHE_OK && remote->module->is_conditional; /* elsewhere the next try looks */
+    status = aoticache_remote_put_text(remote, name, text, size, exists && version[0] == '\0' ? NULL : version, ret_error);
+    *ret_done = status == AOTICACHE_OK && remote->module.is_conditional; /* elsewhere the next try looks */
     return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status;
 }
 

@@ -30,15 +30,19 @@ AOTICACHE_API aoticache_status aoticache_remotes_check(const char *remotes, aoti
 /* How a remote answers. */
 typedef struct aoticache_remote_state {
     const char *url;
-    bool reads, writes, has_leases, allow_unsigned;
+    bool reads, writes, allow_unsigned;
     aoticache_status status; /* of one small request; OK also where it has nothing yet */
     const char *message;     /* of a failure; else "" */
     uint64_t answer_ns;      /* how long it took */
+    aoticache_status write_status; /* of storing `probe` there, and reading it; OK where nothing is to be written */
+    const char *write_message;
+    aoticache_status lease_status; /* OK: one machine compiles for all; UNSUPPORTED: each machine compiles */
+    const char *lease_message;     /* why not; "" where nobody asked */
 } aoticache_remote_state;
 
 /* Return false to stop. What it points to is valid during the call. */
 typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_state *state);
-/* Asks each remote of a text once, one after the other. Returns: OK, INVALID, NO_MEMORY. */
+/* Asks each remote of a text, one after the other; one that is written to gets a file `probe`. Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, aoticache_remote_state_fn callback, void *user,
                                                      aoticache_error *ret_error);
 

@@ -23,15 +23,18 @@ static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_dig
     char name[AOTICACHE_REMOTE_NAME_BYTES];
     cleanup_free void *packed = NULL;
     size_t packed_size = 0;
+    aoticache_status status = AOTICACHE_OK;
     aoticache_remote_object_name(digest, name);
-    aoticache_status status = aoticache_zstd_compress(bytes, size, &packed, &packed_size, ret_error);
+    if (!remote->config.is_bazel)
+        status = aoticache_zstd_compress(bytes, size, &packed, &packed_size, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_remote_put(remote, name, packed, packed_size, NULL, ret_error);
+        status = aoticache_remote_put(remote, name, packed != NULL ? packed : bytes, packed != NULL ? packed_size : size, NULL,
+                                      ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report->objects++;
     report->bytes += size;
-    report->archive_bytes += packed_size;
+    report->archive_bytes += packed != NULL ? packed_size : size;
     return AOTICACHE_OK;
 }
 
@@ -41,6 +44,8 @@ static aoticache_status has_object(aoticache_remote *remote, const aoticache_dig
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES];
     *ret_has = false;
+    if (sending->poll != NULL && !sending->poll(sending->user))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped");
     if (sending->replaces)
         return AOTICACHE_OK;
     aoticache_remote_object_name(digest, name);
@@ -114,7 +119,7 @@ static aoticache_status write_record(aoticache_remote *remote, const char *name,
     aoticache_status status = aoticache_record_format(record, &text, &size, ret_error);
     if (status == AOTICACHE_OK && size > AOTICACHE_RECORD_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the record of its key would have %zu bytes", size);
-    return status == AOTICACHE_OK ? aoticache_remote_put(remote, name, text, size, condition, ret_error) : status;
+    return status == AOTICACHE_OK ? aoticache_remote_put_text(remote, name, text, size, condition, ret_error) : status;
 }
 
 /* One try. *ret_done: the entry is in the record that lies there. */
@@ -131,7 +136,7 @@ static aoticache_status try_record(aoticache_remote *remote, const aoticache_key
     *ret_done = status == AOTICACHE_OK && !has_changed;
     if (status == AOTICACHE_OK && has_changed) {
         status = write_record(remote, name, &record, exists && version[0] == '\0' ? NULL : version, ret_error);
-        *ret_done = status == AOTICACHE_OK && remote->module->is_conditional;
+        *ret_done = status == AOTICACHE_OK && remote->module.is_conditional;
     }
     aoticache_record_clear(&record);
     if (status != AOTICACHE_OK || *ret_done)

@@ -1,5 +1,8 @@
 /*
- * cache/remote/server: one remote: its module, its connection, how long a request may take, and whether it is asked at all.
+ * cache/remote/server: one remote: its module, its connections, how long a request may take, and whether it is asked at all.
+ *
+ * Requests of several threads go by several connections, up to CONNECTIONS, so that a large object on its way out keeps no
+ * lookup waiting.
  *
  * A remote that fails rests: a second, then twice as long each time, at most five minutes. One line in the log says when
  * that begins and one when it answers again. So a server that is gone costs one timeout now and then, not one for each miss.
@@ -25,6 +28,7 @@
 #define LONGEST_REST_NS (300 * FIRST_REST_NS)
 #define ABSENT_NS (10 * FIRST_REST_NS)
 #define MS_FOR_A_MIB 1000
+#define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* what modules of the first version have */
 
 /* ---- all remotes of a cache ---- */
 
@@ -44,10 +48,13 @@ aoticache_status aoticache_remotes_create(const char *text, const aoticache_logg
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
     }
     remotes->count = count;
+    pthread_mutex_init(&remotes->mutex, NULL);
     for (size_t i = 0; i < count; i++) {
         remotes->items[i].config = configs[i];
         remotes->items[i].logger = logger;
+        remotes->items[i].pid = getpid();
         pthread_mutex_init(&remotes->items[i].mutex, NULL);
+        pthread_cond_init(&remotes->items[i].is_free, NULL);
     }
     free(configs); /* what they point to belongs to the remotes now */
     *ret_remotes = remotes;
@@ -60,19 +67,31 @@ void aoticache_remotes_free(aoticache_remotes *remotes)
         return;
     for (size_t i = 0; i < remotes->count; i++) {
         aoticache_remote *remote = &remotes->items[i];
-        if (remote->connection != NULL && remote->pid == getpid())
-            remote->module->close(remote->connection);
+        for (size_t k = 0; k < AOTICACHE_REMOTE_CONNECTIONS && remote->pid == getpid(); k++)
+            if (remote->connections[k].opened != NULL)
+                remote->module.close(remote->connections[k].opened);
+        pthread_cond_destroy(&remote->is_free);
         pthread_mutex_destroy(&remote->mutex);
         aoticache_remote_config_clear(&remote->config);
     }
+    pthread_mutex_destroy(&remotes->mutex);
     free(remotes->items);
     free(remotes);
 }
 
 void aoticache_remotes_reset_after_fork(aoticache_remotes *remotes)
 {
-    for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
-        pthread_mutex_init(&remotes->items[i].mutex, NULL);
+    if (remotes == NULL)
+        return;
+    remotes->sender = NULL; /* its thread is not here; what it was to send, the parent sends */
+    pthread_mutex_init(&remotes->mutex, NULL);
+    for (size_t i = 0; i < remotes->count; i++) {
+        aoticache_remote *remote = &remotes->items[i];
+        pthread_mutex_init(&remote->mutex, NULL);
+        pthread_cond_init(&remote->is_free, NULL);
+        memset(remote->connections, 0, sizeof remote->connections); /* they are the parent's */
+        remote->pid = getpid();
+    }
 }
 
 /* ---- secrets ---- */
@@ -125,6 +144,12 @@ bool aoticache_remote_is_awake(const aoticache_remote *remote)
     return aoticache_monotonic_ns() >= atomic_load(&remote->rests_until_ns);
 }
 
+bool aoticache_remote_may_ask(aoticache_remote *remote)
+{
+    atomic_store(&remote->serves_misses, true);
+    return aoticache_remote_is_awake(remote);
+}
+
 /* What a request led to. */
 static void note(aoticache_remote *remote, aoticache_status status, const char *message)
 {
@@ -172,23 +197,18 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
     aoticache_load_gate_leave(); /* a module stays loaded */
     memcpy(&function, &symbol, sizeof function);
     const aoticache_remote_module *module = function != NULL ? function() : NULL;
-    if (module == NULL || module->abi != AOTICACHE_REMOTE_MODULE_ABI || module->bytes < sizeof *module)
+    if (module == NULL || module->abi != AOTICACHE_REMOTE_MODULE_ABI || module->bytes < FIRST_MODULE_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the module %s cannot be used: %s", path,
                                    function == NULL ? problem : "it was made for another version");
-    remote->module = module;
+    memcpy(&remote->module, module, module->bytes < sizeof *module ? module->bytes : sizeof *module);
     return AOTICACHE_OK;
 }
 
-static aoticache_status open_connection(aoticache_remote *remote, aoticache_error *ret_error)
+static aoticache_status open_connection(aoticache_remote *remote, void **ret_opened, aoticache_error *ret_error)
 {
     char secret[MAX_SECRET_BYTES + 1];
     bool has_secret = false;
-    aoticache_status status = remote->module == NULL ? load_module(remote, ret_error) : AOTICACHE_OK;
-    if (status == AOTICACHE_OK && remote->connection != NULL && remote->pid == getpid())
-        return AOTICACHE_OK;
-    remote->connection = NULL; /* the parent's, if there is one */
-    if (status == AOTICACHE_OK)
-        status = read_secret(&remote->config, secret, &has_secret, ret_error);
+    aoticache_status status = read_secret(&remote->config, secret, &has_secret, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const aoticache_remote_settings settings = {.bytes = sizeof settings,
@@ -196,47 +216,96 @@ static aoticache_status open_connection(aoticache_remote *remote, aoticache_erro
                                                 .user = remote->config.user,
                                                 .secret = has_secret ? secret : NULL,
                                                 .ca_file = remote->config.ca_file,
+                                                .client_certificate = remote->config.client_certificate,
+                                                .client_key = remote->config.client_key,
                                                 .connect_timeout_ms = remote->config.connect_timeout_ms};
-    status = remote->module->open(&settings, &remote->connection, ret_error);
+    status = remote->module.open(&settings, ret_opened, ret_error);
     explicit_bzero(secret, sizeof secret);
     if (status != AOTICACHE_OK)
-        remote->connection = NULL;
-    remote->pid = getpid();
+        *ret_opened = NULL;
     return status;
 }
 
-/* Locks the remote and connects it. On failure it is unlocked, and the message names the remote. */
-static aoticache_status begin(aoticache_remote *remote, const char *name, char ret_name[AOTICACHE_REMOTE_NAME_BYTES + 80],
-                              aoticache_error *ret_error)
+/* With the mutex: one that nobody uses, an open one if there is one; NULL where all are in use. */
+static struct aoticache_remote_connection *find_free(aoticache_remote *remote)
 {
-    aoticache_error detail = {.message = ""};
-    const char *space = remote->config.namespace_;
-    snprintf(ret_name, AOTICACHE_REMOTE_NAME_BYTES + 80, "%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
-    pthread_mutex_lock(&remote->mutex);
-    aoticache_status status = open_connection(remote, &detail);
-    if (status == AOTICACHE_OK)
-        return status;
-    pthread_mutex_unlock(&remote->mutex);
-    note(remote, status, detail.message);
-    return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, detail.message);
+    struct aoticache_remote_connection *found = NULL;
+    for (size_t i = 0; i < AOTICACHE_REMOTE_CONNECTIONS; i++) {
+        struct aoticache_remote_connection *one = &remote->connections[i];
+        if (!one->is_used && (found == NULL || (found->opened == NULL && one->opened != NULL)))
+            found = one;
+    }
+    return found;
 }
 
-static aoticache_status end(aoticache_remote *remote, aoticache_status status, const aoticache_error *detail,
-                            aoticache_error *ret_error)
+/* Loads the module and takes a connection, which end() gives back. */
+static aoticache_status take_connection(aoticache_remote *remote, struct aoticache_remote_connection **ret_connection,
+                                        aoticache_error *ret_error)
 {
+    struct aoticache_remote_connection *free_one = NULL;
+    pthread_mutex_lock(&remote->mutex);
+    aoticache_status status = remote->module.open == NULL ? load_module(remote, ret_error) : AOTICACHE_OK;
+    while (status == AOTICACHE_OK && (free_one = find_free(remote)) == NULL)
+        pthread_cond_wait(&remote->is_free, &remote->mutex); /* each request has a limit of time */
+    if (status == AOTICACHE_OK)
+        free_one->is_used = true;
     pthread_mutex_unlock(&remote->mutex);
-    note(remote, status, detail->message);
+    *ret_connection = free_one;
+    return status;
+}
+
+static void give_connection_back(aoticache_remote *remote, struct aoticache_remote_connection *connection)
+{
+    pthread_mutex_lock(&remote->mutex);
+    connection->is_used = false;
+    pthread_cond_signal(&remote->is_free);
+    pthread_mutex_unlock(&remote->mutex);
+}
+
+/* One request, from begin() to end(). */
+struct request {
+    aoticache_remote *remote;
+    struct aoticache_remote_connection *connection;
+    char name[AOTICACHE_REMOTE_NAME_BYTES + 80]; /* with the namespace */
+    aoticache_error detail;
+};
+
+/* Takes a connection. On failure there is nothing to end, and the message names the remote. */
+static aoticache_status begin(struct request *request, aoticache_remote *remote, const char *name, aoticache_error *ret_error)
+{
+    const char *space = remote->config.namespace_;
+    *request = (struct request){.remote = remote};
+    snprintf(request->name, sizeof request->name, "%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
+    if (remote->config.is_bazel &&
+        aoticache_bazel_name(space, name, request->name, sizeof request->name, ret_error) != AOTICACHE_OK)
+        return AOTICACHE_NO_MEMORY;
+    aoticache_status status = take_connection(remote, &request->connection, &request->detail);
+    if (status == AOTICACHE_OK && request->connection->opened == NULL) {
+        status = open_connection(remote, &request->connection->opened, &request->detail);
+        if (status != AOTICACHE_OK)
+            give_connection_back(remote, request->connection);
+    }
+    if (status == AOTICACHE_OK)
+        return status;
+    note(remote, status, request->detail.message);
+    return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, request->detail.message);
+}
+
+static aoticache_status end(struct request *request, aoticache_status status, aoticache_error *ret_error)
+{
+    give_connection_back(request->remote, request->connection);
+    note(request->remote, status, request->detail.message);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return status;
-    return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, detail->message);
+    return aoticache_error_set(ret_error, status, "remote %s: %s", request->remote->config.url, request->detail.message);
 }
 
 aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error)
 {
-    char full[AOTICACHE_REMOTE_NAME_BYTES + 80];
-    aoticache_status status = begin(remote, "", full, ret_error);
+    struct request request;
+    aoticache_status status = begin(&request, remote, "", ret_error);
     if (status == AOTICACHE_OK)
-        pthread_mutex_unlock(&remote->mutex);
+        give_connection_back(remote, request.connection);
     return status;
 }
 
@@ -266,75 +335,110 @@ aoticache_status aoticache_remote_get(aoticache_remote *remote, const char *name
                                       aoticache_remote_sink_fn sink, void *user, char *ret_version,
                                       aoticache_error *ret_error)
 {
-    char full[AOTICACHE_REMOTE_NAME_BYTES + 80];
+    struct request request;
     struct tap tap = {.sink = sink, .user = user};
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = begin(remote, name, full, ret_error);
+    aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = remote->module->get(remote->connection, full, max_bytes, time_for(remote, max_bytes), take_through, &tap,
-                                 ret_version, &detail);
+    status = remote->module.get(request.connection->opened, request.name, max_bytes, time_for(remote, max_bytes),
+                                take_through, &tap, ret_version, &request.detail);
     if (!tap.is_stopped)
-        return end(remote, status, &detail, ret_error);
-    pthread_mutex_unlock(&remote->mutex);
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: %s was not wanted to its end", remote->config.url, full);
+        return end(&request, status, ret_error);
+    give_connection_back(remote, request.connection);
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: %s was not wanted to its end", remote->config.url,
+                               request.name);
 }
 
 aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name, const void *bytes, size_t size,
                                       const char *condition, aoticache_error *ret_error)
 {
-    char full[AOTICACHE_REMOTE_NAME_BYTES + 80];
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = begin(remote, name, full, ret_error);
+    struct request request;
+    aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = remote->module->put(remote->connection, full, bytes, size, condition, time_for(remote, size), &detail);
-    return end(remote, status, &detail, ret_error);
+    status = remote->module.put(request.connection->opened, request.name, bytes, size, condition, time_for(remote, size),
+                                &request.detail);
+    return end(&request, status, ret_error);
 }
 
 aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *name, aoticache_error *ret_error)
 {
-    char full[AOTICACHE_REMOTE_NAME_BYTES + 80];
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = begin(remote, name, full, ret_error);
+    struct request request;
+    aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = remote->module->exists(remote->connection, full, time_for(remote, 0), &detail);
-    return end(remote, status, &detail, ret_error);
+    status = remote->module.exists(request.connection->opened, request.name, time_for(remote, 0), &request.detail);
+    return end(&request, status, ret_error);
 }
 
-static aoticache_status no_leases(const aoticache_remote *remote, aoticache_error *ret_error)
+/* ---- leases ---- */
+
+/* A server without leases does not fail: it is not left alone for that. */
+static aoticache_status end_without_leases(struct request *request, aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: this kind of server has no leases",
-                               remote->config.url);
+    give_connection_back(request->remote, request->connection);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: %s", request->remote->config.url,
+                               request->detail.message[0] != '\0' ? request->detail.message
+                                                                  : "this kind of server has no leases");
 }
 
 aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token, uint32_t ttl_ms,
                                           aoticache_error *ret_error)
 {
-    char full[AOTICACHE_REMOTE_NAME_BYTES + 80];
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = begin(remote, name, full, ret_error);
+    struct request request;
+    aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (remote->module->acquire == NULL)
-        return pthread_mutex_unlock(&remote->mutex), no_leases(remote, ret_error);
-    status = remote->module->acquire(remote->connection, full, token, ttl_ms, time_for(remote, 0), &detail);
-    return end(remote, status, &detail, ret_error);
+    if (remote->module.acquire == NULL || remote->config.is_bazel)
+        return end_without_leases(&request, ret_error);
+    status = remote->module.acquire(request.connection->opened, request.name, token, ttl_ms, time_for(remote, 0),
+                                    &request.detail);
+    return status == AOTICACHE_UNSUPPORTED ? end_without_leases(&request, ret_error) : end(&request, status, ret_error);
 }
 
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
                                           aoticache_error *ret_error)
 {
-    char full[AOTICACHE_REMOTE_NAME_BYTES + 80];
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = begin(remote, name, full, ret_error);
+    struct request request;
+    aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (remote->module->release == NULL)
-        return pthread_mutex_unlock(&remote->mutex), no_leases(remote, ret_error);
-    status = remote->module->release(remote->connection, full, token, time_for(remote, 0), &detail);
-    return end(remote, status, &detail, ret_error);
+    if (remote->module.release == NULL)
+        return end_without_leases(&request, ret_error);
+    status = remote->module.release(request.connection->opened, request.name, token, time_for(remote, 0), &request.detail);
+    return end(&request, status, ret_error);
+}
+
+aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name, aoticache_remote_ear *ret_ear)
+{
+    struct request request;
+    *ret_ear = (aoticache_remote_ear){.remote = remote};
+    aoticache_status status = begin(&request, remote, name, NULL);
+    if (status != AOTICACHE_OK)
+        return status;
+    give_connection_back(remote, request.connection); /* what listens has a connection of its own */
+    snprintf(ret_ear->name, sizeof ret_ear->name, "%s", request.name);
+    if (remote->module.wait == NULL)
+        return AOTICACHE_UNSUPPORTED;
+    status = open_connection(remote, &ret_ear->opened, NULL);
+    if (status == AOTICACHE_OK)
+        status = remote->module.wait(ret_ear->opened, ret_ear->name, time_for(remote, 0), NULL);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    aoticache_remote_stop_listening(ret_ear);
+    return status;
+}
+
+aoticache_status aoticache_remote_wait(aoticache_remote_ear *ear, uint32_t ms)
+{
+    return ear->remote->module.wait(ear->opened, ear->name, ms, NULL);
+}
+
+void aoticache_remote_stop_listening(aoticache_remote_ear *ear)
+{
+    if (ear->opened != NULL)
+        ear->remote->module.close(ear->opened);
+    ear->opened = NULL;
 }
 
 /* ---- small texts ---- */
@@ -363,17 +467,33 @@ static bool take_text(void *user, const void *bytes, size_t size)
     return true;
 }
 
+/* Takes a text out of its ActionResult. */
+static aoticache_status unwrap(struct text *text, aoticache_error *ret_error)
+{
+    size_t at = 0, size = 0;
+    aoticache_status status = aoticache_bazel_unwrap(text->bytes, text->size, &at, &size, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    memmove(text->bytes, text->bytes + at, size);
+    text->bytes[size] = '\0';
+    text->size = size;
+    return AOTICACHE_OK;
+}
+
 aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes, char **ret_text,
                                            size_t *ret_size, char *ret_version, aoticache_error *ret_error)
 {
     struct text text = {.bytes = NULL};
+    aoticache_error detail = {.message = "it has a zero byte"};
     aoticache_status status = aoticache_remote_get(remote, name, max_bytes, take_text, &text, ret_version, ret_error);
     if (status == AOTICACHE_OK && text.bytes == NULL && !take_text(&text, "", 0))
         text.is_out_of_memory = true;
     if (text.is_out_of_memory)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for what a remote answers");
-    if (status == AOTICACHE_OK && strlen(text.bytes) != text.size)
-        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s has a zero byte", remote->config.url, name);
+    if (status == AOTICACHE_OK && ((remote->config.is_bazel && unwrap(&text, &detail) != AOTICACHE_OK) ||
+                                   strlen(text.bytes) != text.size))
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s cannot be used: %s", remote->config.url,
+                                     name, detail.message);
     if (status != AOTICACHE_OK) {
         free(text.bytes);
         return status;
@@ -381,6 +501,19 @@ aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char 
     *ret_text = text.bytes;
     *ret_size = text.size;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char *name, const char *text, size_t size,
+                                           const char *condition, aoticache_error *ret_error)
+{
+    char *bytes = NULL;
+    if (!remote->config.is_bazel)
+        return aoticache_remote_put(remote, name, text, size, condition, ret_error);
+    aoticache_status status = aoticache_bazel_wrap(text, size, &bytes, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_remote_put(remote, name, bytes, size, condition, ret_error);
+    free(bytes);
+    return status;
 }
 
 /* ---- what is not there ---- */

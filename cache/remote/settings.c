@@ -150,9 +150,20 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
     if (IS("ca-file"))
         return value[0] == '/' ? take_copy(&config->ca_file, value, ret_error)
                                : bad_value(word, "an absolute path", ret_error);
+    if (IS("client-certificate"))
+        return value[0] == '/' ? take_copy(&config->client_certificate, value, ret_error)
+                               : bad_value(word, "an absolute path", ret_error);
+    if (IS("client-key"))
+        return value[0] == '/' ? take_copy(&config->client_key, value, ret_error)
+                               : bad_value(word, "an absolute path", ret_error);
     if (IS("module"))
         return value[0] == '/' ? take_copy(&config->module, value, ret_error)
                                : bad_value(word, "the absolute path of a module", ret_error);
+    if (IS("layout")) {
+        config->is_bazel = strcmp(value, "bazel") == 0;
+        return config->is_bazel || strcmp(value, "plain") == 0 ? AOTICACHE_OK
+                                                               : bad_value(word, "layout=plain or layout=bazel", ret_error);
+    }
     if (IS("unsigned")) {
         config->allow_unsigned = strcmp(value, "allow") == 0;
         return config->allow_unsigned || strcmp(value, "refuse") == 0
@@ -231,7 +242,8 @@ aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remo
 void aoticache_remote_config_clear(aoticache_remote_config *config)
 {
     char *const texts[] = {config->url,        config->module,      config->user,           config->ca_file,
-                           config->namespace_, config->secret_file, config->secret_variable};
+                           config->namespace_, config->secret_file, config->secret_variable,
+                           config->client_certificate, config->client_key};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
 }

@@ -1,40 +1,38 @@
 /*
- * cache/remote/tier: what a miss asks of the remotes (cache/compile.c): the entry; the right to compile it, for all machines;
- * and that others get what was compiled.
+ * cache/remote/tier: what a miss asks of the remotes (cache/compile.c): the entry, and the right to compile it, for all
+ * machines. That others get what was compiled is sender.c.
  *
  * A remote that rests is not asked, and a key that it did not have a short time ago is not asked for. Nothing here fails a
  * miss: where a remote does not help, the kernel is compiled.
  *
  * The lease of a key lies on the first remote that is written to and has leases, for LEASE_MS at a time. A thread makes it
- * longer while the compile runs. If its machine dies, the lease ends by itself, and one that waits takes it. If the compile
- * hangs, the others compile when they have waited as long as for a compile of their own machine.
+ * longer until the kernel was sent. If its machine dies, the lease ends by itself, and one that waits takes it. If the
+ * compile hangs, the others compile when they have waited as long as for a compile of their own machine.
+ *
+ * Who waits is told by the server when the lease is given back, where it can (Redis). It asks all the same, now and then:
+ * a message may be lost, an owner may be dead. Pauses are random by a quarter, so that machines do not ask in step.
  */
 #include "cache/remote/internal.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
-#include "base/cleanup.h"
+#include "base/threads.h"
 
 #define LEASE_MS 30000
 #define RENEW_MS 10000
-#define FIRST_PAUSE_MS 20
-#define LONGEST_PAUSE_MS 250
+#define TOLD_PAUSE_MS 1000 /* where the server tells */
+#define SHORTEST_PAUSE_MS 20
+#define LONGEST_PAUSE_MS 2000
+#define PAUSES_IN_A_WAIT 8 /* a pause is this part of the time that was waited already */
+#define SLICE_MS 100       /* after which is looked whether the program ends */
 #define TOKEN_BYTES 33
-#define SENT_AT_ONCE 8
 #define NS_PER_MS UINT64_C(1000000)
 
 /* ---- fetching ---- */
-
-static bool may_ask(aoticache_remote *remote)
-{
-    atomic_store(&remote->serves_misses, true);
-    return aoticache_remote_is_awake(remote);
-}
 
 static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const aoticache_lookup_target *target)
 {
@@ -78,7 +76,7 @@ static bool fetch(aoticache_cache *cache, const aoticache_lookup_target *target,
     bool is_found = false;
     for (size_t i = 0; cache->remotes != NULL && !is_found && i < cache->remotes->count; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
-        if (remote->config.reads && may_ask(remote) && aoticache_remote_look_back(remote, &target->key) <= least)
+        if (remote->config.reads && aoticache_remote_may_ask(remote) && aoticache_remote_look_back(remote, &target->key) <= least)
             is_found = fetch_from(cache, remote, target);
     }
     return is_found;
@@ -105,9 +103,7 @@ static void *renew(void *user)
     aoticache_tier_lease *lease = user;
     pthread_mutex_lock(&lease->mutex);
     while (!lease->is_over) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += RENEW_MS / 1000;
+        const struct timespec until = aoticache_deadline_after(RENEW_MS * NS_PER_MS);
         if (pthread_cond_timedwait(&lease->end, &lease->mutex, &until) == 0 || lease->is_over)
             continue;
         pthread_mutex_unlock(&lease->mutex); /* a request must not keep release() waiting for the mutex */
@@ -121,17 +117,9 @@ static void *renew(void *user)
 /* Where no thread can be started, the lease ends early, and another machine may compile too. */
 static void begin_renewing(aoticache_tier_lease *lease)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&lease->end, &attributes);
-    pthread_condattr_destroy(&attributes);
+    aoticache_condition_init(&lease->end);
     pthread_mutex_init(&lease->mutex, NULL);
-    sigset_t all, before;
-    sigfillset(&all); /* the host's signals are for the host's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    lease->has_thread = pthread_create(&lease->thread, NULL, renew, lease) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lease->has_thread = aoticache_threads_start(&lease->thread, 1, NULL, renew, lease) == 1;
 }
 
 static aoticache_tier_lease *make_lease(aoticache_remote *remote, const aoticache_key *key)
@@ -149,55 +137,131 @@ static aoticache_tier_lease *make_lease(aoticache_remote *remote, const aoticach
     return lease;
 }
 
-static aoticache_remote *remote_with_leases(aoticache_cache *cache)
+/* Whether the remote is one whose lease is asked for. */
+static bool may_have_leases(aoticache_remote *remote)
 {
-    for (size_t i = 0; cache->remotes != NULL && i < cache->remotes->count; i++) {
-        aoticache_remote *remote = &cache->remotes->items[i];
-        if (remote->config.reads && remote->config.writes && may_ask(remote) &&
-            aoticache_remote_prepare(remote, NULL) == AOTICACHE_OK && remote->module->acquire != NULL)
-            return remote;
-    }
-    return NULL;
+    return remote->config.reads && remote->config.writes && !remote->config.is_bazel && !atomic_load(&remote->lacks_leases) &&
+           aoticache_remote_may_ask(remote) && aoticache_remote_prepare(remote, NULL) == AOTICACHE_OK &&
+           remote->module.acquire != NULL;
 }
 
-static void pause_ms(uint32_t ms)
+static void note_lack(aoticache_remote *remote, const char *message)
 {
-    const struct timespec pause = {.tv_nsec = (long)ms * 1000000};
-    nanosleep(&pause, NULL);
+    if (!atomic_exchange(&remote->lacks_leases, true))
+        aoticache_log(remote->logger, AOTICACHE_LOG_INFO, "%s; where no other remote has leases, each machine compiles",
+                      message);
+}
+
+/* Asks for the lease of the first remote that has any. *ret_lease: NULL where none has. Returns what acquire does. */
+static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_key *key, aoticache_tier_lease **ret_lease)
+{
+    *ret_lease = NULL;
+    for (size_t i = 0; cache->remotes != NULL && i < cache->remotes->count; i++) {
+        aoticache_remote *remote = &cache->remotes->items[i];
+        aoticache_error detail = {.message = ""};
+        aoticache_tier_lease *lease = may_have_leases(remote) ? make_lease(remote, key) : NULL;
+        if (lease == NULL)
+            continue;
+        aoticache_status status = aoticache_remote_acquire(remote, lease->name, lease->token, LEASE_MS, &detail);
+        if (status == AOTICACHE_OK || status == AOTICACHE_LOCKED) {
+            *ret_lease = lease;
+            return status;
+        }
+        free(lease);
+        if (status != AOTICACHE_UNSUPPORTED)
+            return status;
+        note_lack(remote, detail.message);
+    }
+    return AOTICACHE_UNSUPPORTED;
+}
+
+/* One machine's wait for another's compile. */
+struct wait {
+    aoticache_tier_lease *lease;
+    aoticache_remote_ear ear;
+    uint64_t begun_ns, limit_ns; /* limit_ns: 0: none */
+    bool can_hear, has_tried_to;
+};
+
+static uint32_t pause_of(const struct wait *wait)
+{
+    const uint64_t now = aoticache_monotonic_ns();
+    uint64_t ms = (now - wait->begun_ns) / NS_PER_MS / PAUSES_IN_A_WAIT;
+    ms = ms < SHORTEST_PAUSE_MS ? SHORTEST_PAUSE_MS : ms > LONGEST_PAUSE_MS ? LONGEST_PAUSE_MS : ms;
+    if (wait->can_hear)
+        ms = TOLD_PAUSE_MS;
+    return (uint32_t)(ms * (96 + (now / 1000 ^ wait->lease->token[0] ^ wait->lease->token[1]) % 64) / 128);
+}
+
+static bool is_over(const struct wait *wait)
+{
+    return aoticache_compiles_are_cancelled() ||
+           (wait->limit_ns != 0 && aoticache_monotonic_ns() - wait->begun_ns >= wait->limit_ns);
+}
+
+/* Until the lease was given back, as far as the server tells, or for a while. True where the server told. */
+static bool wait_a_while(struct wait *wait)
+{
+    if (!wait->has_tried_to) { /* what is given back before somebody listens, the next question finds */
+        wait->has_tried_to = true;
+        wait->can_hear = aoticache_remote_listen(wait->lease->remote, wait->lease->name, &wait->ear) == AOTICACHE_OK;
+        if (wait->can_hear)
+            return false;
+    }
+    for (uint32_t left = pause_of(wait); left > 0 && !is_over(wait);) {
+        const uint32_t ms = left < SLICE_MS ? left : SLICE_MS;
+        left -= ms;
+        if (!wait->can_hear) {
+            nanosleep(&(struct timespec){.tv_nsec = (long)(ms * NS_PER_MS)}, NULL);
+            continue;
+        }
+        aoticache_status status = aoticache_remote_wait(&wait->ear, ms);
+        wait->can_hear = status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND;
+        if (status == AOTICACHE_OK)
+            return true;
+    }
+    return false;
+}
+
+/* Until the entry has come (true), or we have the lease, or nobody shall wait any more (then *wait->lease is no lease). */
+static bool wait_for_entry(aoticache_cache *cache, const aoticache_lookup_target *target, struct wait *wait,
+                           aoticache_status *ret_status)
+{
+    do {
+        const bool was_told = wait_a_while(wait);
+        if (was_told && fetch(cache, target, AOTICACHE_REMOTE_REFUSED)) {
+            *ret_status = AOTICACHE_LOCKED; /* it was not asked for: many machines are told at the same moment */
+            return true;
+        }
+        *ret_status = aoticache_remote_acquire(wait->lease->remote, wait->lease->name, wait->lease->token, LEASE_MS, NULL);
+        if (!was_told && fetch(cache, target, AOTICACHE_REMOTE_REFUSED))
+            return true;
+    } while (*ret_status == AOTICACHE_LOCKED && !is_over(wait));
+    return false;
 }
 
 bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease)
 {
-    const uint64_t begun = aoticache_monotonic_ns();
-    const uint64_t limit = cache->compile_timeout_ms * NS_PER_MS; /* 0: none */
-    aoticache_remote *remote = remote_with_leases(cache);
-    aoticache_tier_lease *lease = remote != NULL ? make_lease(remote, &target->key) : NULL;
+    struct wait wait = {.begun_ns = aoticache_monotonic_ns(), .limit_ns = cache->compile_timeout_ms * NS_PER_MS};
+    aoticache_status status = ask_for_lease(cache, &target->key, &wait.lease);
+    bool has_come = false;
     *ret_lease = NULL;
-    if (lease == NULL)
+    if (wait.lease == NULL)
         return false;
-    bool has_waited = false;
-    for (uint32_t ms = FIRST_PAUSE_MS;; ms = ms * 2 < LONGEST_PAUSE_MS ? ms * 2 : LONGEST_PAUSE_MS) {
-        aoticache_status status = aoticache_remote_acquire(remote, lease->name, lease->token, LEASE_MS, NULL);
-        /* Who had it may have stored the entry between our question and this moment. */
-        if ((has_waited || status == AOTICACHE_OK) &&
-            fetch(cache, target, has_waited ? AOTICACHE_REMOTE_REFUSED : AOTICACHE_REMOTE_NOTHING)) {
-            if (status == AOTICACHE_OK)
-                aoticache_remote_release(remote, lease->name, lease->token, NULL);
-            free(lease);
-            return true;
-        }
-        if (status == AOTICACHE_OK) {
-            begin_renewing(lease);
-            *ret_lease = lease;
-            return false;
-        }
-        if (status != AOTICACHE_LOCKED || (limit != 0 && aoticache_monotonic_ns() - begun >= limit)) {
-            free(lease);
-            return false;
-        }
-        has_waited = true;
-        pause_ms(ms);
+    if (status == AOTICACHE_OK) /* who had it may have stored the entry between our question and this moment */
+        has_come = fetch(cache, target, AOTICACHE_REMOTE_NOTHING);
+    else
+        has_come = wait_for_entry(cache, target, &wait, &status);
+    aoticache_remote_stop_listening(&wait.ear);
+    if (has_come && status == AOTICACHE_OK)
+        aoticache_remote_release(wait.lease->remote, wait.lease->name, wait.lease->token, NULL);
+    if (has_come || status != AOTICACHE_OK) {
+        free(wait.lease);
+        return has_come;
     }
+    begin_renewing(wait.lease);
+    *ret_lease = wait.lease;
+    return false;
 }
 
 void aoticache_tier_lease_release(aoticache_tier_lease *lease)
@@ -214,75 +278,4 @@ void aoticache_tier_lease_release(aoticache_tier_lease *lease)
     pthread_cond_destroy(&lease->end);
     pthread_mutex_destroy(&lease->mutex);
     free(lease);
-}
-
-/* ---- sending what was compiled ---- */
-
-/* OK; CORRUPT, UNSUPPORTED: it stays here for good; else what the remote's failure is. */
-static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                bool replaces)
-{
-    aoticache_transfer_report report = {.entries = 0};
-    aoticache_remote_sending sending = {.report = &report, .replaces = replaces};
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail);
-    const bool has_signers = status == AOTICACHE_OK;
-    if (has_signers)
-        status = aoticache_remote_send(cache, remote, artifact, &sending, &detail);
-    if (status == AOTICACHE_OK)
-        status = aoticache_remote_list_entry(cache, remote, artifact, &detail);
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_sent_bytes, report.archive_bytes);
-    if (status == AOTICACHE_OK)
-        return status;
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, 1);
-    /* A server that fails has been named once (server.c); a secret key that cannot be read, or a kernel that is too large, not. */
-    const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
-    aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
-                  "a kernel is not sent to %s: %s", remote->config.url, detail.message);
-    return status;
-}
-
-/* To all remotes that are written to; false where it is to be tried again. key: NULL: of one that was left before. */
-static bool send_to_all(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact)
-{
-    bool is_done = true;
-    for (size_t i = 0; i < cache->remotes->count; i++) {
-        aoticache_remote *remote = &cache->remotes->items[i];
-        if (!remote->config.writes)
-            continue;
-        const bool replaces = key != NULL && aoticache_remote_look_back(remote, key) == AOTICACHE_REMOTE_REFUSED;
-        aoticache_status status = may_ask(remote) ? send_to(cache, remote, artifact, replaces) : AOTICACHE_IO;
-        is_done = is_done && (status == AOTICACHE_OK || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED);
-    }
-    return is_done;
-}
-
-static bool is_written_to(const aoticache_remotes *remotes)
-{
-    for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
-        if (remotes->items[i].config.writes)
-            return true;
-    return false;
-}
-
-void aoticache_tier_send(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact)
-{
-    if (!is_written_to(cache->remotes))
-        return;
-    aoticache_unsent_note(cache, artifact);
-    if (send_to_all(cache, key, artifact))
-        aoticache_unsent_forget(cache, artifact);
-}
-
-void aoticache_tier_send_rest(aoticache_cache *cache)
-{
-    aoticache_digest rest[SENT_AT_ONCE];
-    if (!is_written_to(cache->remotes))
-        return;
-    const size_t count = aoticache_unsent_list(cache, rest, SENT_AT_ONCE);
-    for (size_t i = 0; i < count; i++) {
-        if (!send_to_all(cache, NULL, &rest[i]))
-            return; /* the remote is still not there */
-        aoticache_unsent_forget(cache, &rest[i]);
-    }
 }

@@ -134,7 +134,7 @@ aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t exp
 static bool write_piece(aoticache_unpacker *unpacker, size_t size)
 {
     if (size > unpacker->expected - unpacker->written) {
-        unpacker->problem = "it unpacks to more bytes than were announced";
+        unpacker->problem = "it has more bytes than were announced";
         return false;
     }
     if (unpacker->fd < 0)
@@ -168,6 +168,20 @@ bool aoticache_unpacker_take(void *opaque, const void *bytes, size_t size)
         if (!write_piece(unpacker, out.at))
             return false;
     }
+    return true;
+}
+
+bool aoticache_unpacker_take_plain(void *opaque, const void *bytes, size_t size)
+{
+    aoticache_unpacker *unpacker = opaque;
+    for (size_t at = 0; at < size;) {
+        const size_t piece = size - at < sizeof unpacker->piece ? size - at : sizeof unpacker->piece;
+        memcpy(unpacker->piece, (const uint8_t *)bytes + at, piece);
+        if (!write_piece(unpacker, piece))
+            return false;
+        at += piece;
+    }
+    unpacker->is_whole = unpacker->written == unpacker->expected;
     return true;
 }
 

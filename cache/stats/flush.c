@@ -121,16 +121,6 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     return flush_waiting(cache, UINT32_MAX, ret_error);
 }
 
-void aoticache_cache_at_exit(aoticache_cache *cache)
-{
-    if (cache == NULL)
-        return;
-    aoticache_cache_flush_last(cache);
-    aoticache_index *index = aoticache_cache_index(cache);
-    if (index != NULL && !cache->directory->read_only)
-        aoticache_index_at_exit(index);
-}
-
 void aoticache_cache_flush_last(aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};

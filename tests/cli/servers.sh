@@ -1,4 +1,5 @@
 # Servers for the tests of remotes, on the loopback: started here, and stopped at the end of the script. Sourced after lib.sh.
+# A server is started by its program, not by the function `python3` (lib.sh): a shell between would be killed in its place.
 servers=()
 
 stop_servers() {
@@ -51,22 +52,31 @@ start_nginx() {
     until_it test -s "$work/nginx/pid"
 }
 
-# start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`. PYTHONPATH may name it.
+# start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`.
 start_s3() {
-    local port
-    python3 -c 'import moto.server' 2>/dev/null || return 1
+    local port python=$BUILD/venv/bin/python
+    "$python" -c 'import moto.server' 2>/dev/null || python=$interpreter
+    "$python" -c 'import moto.server' 2>/dev/null || return 1
     port=$(free_port)
-    python3 -m moto.server -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
+    "$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
     servers+=($!)
     s3_endpoint=http://127.0.0.1:$port
     until_it python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1] + "/kernels", method="PUT"))' "$s3_endpoint"
+}
+
+# start_storing MODE: a web server of the tests that honours conditions, or one for Bazel; $storing_url
+start_storing() {
+    "$interpreter" tests/cli/storing_server.py "$1" >"$work/storing-$1.port" 2>"$work/storing-$1.log" &
+    servers+=($!)
+    until_it test -s "$work/storing-$1.port" || return 1
+    storing_url=http://127.0.0.1:$(cat "$work/storing-$1.port")
 }
 
 # start_liar: a web server that serves $work/liar as $work/mood says; $liar_url
 start_liar() {
     mkdir -p "$work/liar"
     : >"$work/mood"
-    python3 tests/cli/hostile_server.py "$work/liar" "$work/mood" >"$work/liar.port" 2>"$work/liar.log" &
+    "$interpreter" tests/cli/hostile_server.py "$work/liar" "$work/mood" >"$work/liar.port" 2>"$work/liar.log" &
     servers+=($!)
     until_it test -s "$work/liar.port" || return 1
     liar_url=http://127.0.0.1:$(cat "$work/liar.port")

@@ -64,20 +64,70 @@ CC
 chmod +x "$work/slow-cc"
 export COMPILES=$work/compiles
 : >"$COMPILES"
-machines=()
-for i in 1 2 3 4; do
-    abs "fleet-$i" 5 --hook c --cc "$work/slow-cc" >"$work/fleet-$i.out" 2>"$work/fleet-$i.err" &
-    machines+=($!)
-done
-ended=0
-for i in "${machines[@]}"; do wait "$i" && ended=$((ended + 1)); done
-is 'all four have the kernel' 4 "$ended"
-is 'one has compiled it' 1 "$(cat "$work"/fleet-?.out | grep -c '"source": "compiled"')"
-is 'three have waited or fetched' 3 "$(cat "$work"/fleet-?.out | grep -cE '"source": "(waited|fetched)"')"
+# one_for_four NAME COMPILES REMOTE: four machines ask for one kernel at once
+one_for_four() {
+    local name=$1 machines=() ended=0 i
+    : >"$COMPILES"
+    rm -rf "$work"/fleet-?
+    for i in 1 2 3 4; do
+        AOTICACHE_REMOTE=$3 abs "fleet-$i" 5 --hook c --cc "$work/slow-cc" >"$work/fleet-$i.out" 2>"$work/fleet-$i.err" &
+        machines+=($!)
+    done
+    for i in "${machines[@]}"; do wait "$i" && ended=$((ended + 1)); done
+    is "$name: all four have the kernel" 4 "$ended"
+    is "$name: so many have compiled it" "$2" "$(cat "$work"/fleet-?.out | grep -c '"source": "compiled"')"
+    is "$name: so many compilers ran" "$2" "$(wc -l <"$COMPILES")"
+    is "$name: the others have waited or fetched" $((4 - $2)) "$(cat "$work"/fleet-?.out | grep -cE '"source": "(waited|fetched)"')"
+}
+one_for_four 'Redis' 1 "$AOTICACHE_REMOTE"
+holds 'Redis: nobody listens any more' [ -z "$(redis pubsub channels)" ]
+if [ ! -e "$BUILD/lib/libaoticache_remote_http.so" ]; then
+    skip 'a fleet by HTTP' 'the module for HTTP is not built: no libcurl4-openssl-dev'
+else
+    start_storing conditions
+    one_for_four 'a web server that honours conditions' 1 "$storing_url"
+    run env AOTICACHE_REMOTE="$storing_url" aoticache doctor
+    prints 'doctor knows that it has leases' "$storing_url answers in .*; read and written, one compile for all machines"
+    lease=$storing_url/lease/$(field key "$work/fleet-1.out")
+    holds 'nobody has the lease any more' [ -z "$(python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())' "$lease")" ]
+    if start_s3; then
+        export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
+        one_for_four 'S3' 1 "s3://kernels/team?endpoint=$s3_endpoint timeout=5s"
+        unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+    else
+        skip 'a fleet by S3' 'there is no moto (pip install "moto[s3,server]")'
+    fi
+    if start_nginx "$(example docs/remotes.md nginx)"; then
+        : >"$COMPILES"
+        rm -rf "$work/fleet-1"
+        AOTICACHE_REMOTE="$nginx_url" try 'nginx ignores conditions' 0 abs fleet-1 5 --hook c --verbose
+        member 'so the machine compiles' source compiled
+        run env AOTICACHE_REMOTE="$nginx_url" aoticache doctor
+        prints 'doctor says so' "$nginx_url answers in .*; read and written, one compile for each machine: the server ignores"
+        rm -rf "$work/fleet-2"
+        AOTICACHE_REMOTE="$nginx_url" try 'what one has compiled' 0 abs fleet-2 5 --hook c --cc "$work/no-cc"
+        member 'others fetch' source fetched
+    else
+        skip 'a fleet by nginx' 'there is no nginx'
+    fi
+fi
+one_for_four 'Redis again: its kernels are there' 0 "$AOTICACHE_REMOTE"
+
+# Who waits is told when the lease is given back.
+key=$(field key "$work/fleet-1.out")
+redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
+redis set "aoticache/lease/$key" somebody >/dev/null
+rm -rf "$work/fleet-1"
+abs fleet-1 5 --hook c >"$work/fleet-1.out" 2>"$work/fleet-1.err" &
+waiter=$!
+listens() { [ "$(redis pubsub numsub "aoticache/lease/$key" | tail -n 1)" = 1 ]; }
+holds 'who waits listens' until_it listens
+redis eval "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[1], '')" 1 "aoticache/lease/$key" >/dev/null
+wait "$waiter"
+is 'and goes on' '"source": "compiled"' "$(grep -o '"source": "[a-z]*"' "$work/fleet-1.out")"
 
 # ---- machines that die, servers that go ----
 
-key=$(field key "$work/fleet-1.out")
 redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
 redis set "aoticache/lease/$key" somebody PX 1500 >/dev/null # as a machine that died while it compiled leaves it
 rm -rf "$work/fleet-1"
@@ -134,7 +184,7 @@ try 'the cache is sound' 0 at fleet-4 aoticache verify
 
 # A server that accepts and never answers: the request ends at its limit.
 port=$(free_port)
-python3 -c 'import socket, sys, time; s = socket.create_server(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)' "$port" &
+"$interpreter" -c 'import socket, sys, time; s = socket.create_server(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)' "$port" &
 servers+=($!)
 until_it python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()' "$port"
 begun=$SECONDS

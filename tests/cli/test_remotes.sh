@@ -29,6 +29,9 @@ redis://host secret-file=relative|an absolute path
 redis://host unsigned=yes|unsigned=allow or unsigned=refuse
 redis://host password=hunter2|nothing named 'password'
 redis://host max-object=1T|at most 16G
+http://host layout=maven|layout=plain or layout=bazel
+https://host client-certificate=mine.pem|an absolute path
+https://host client-key=mine.key|an absolute path
 CASES
 echo 'remote = redis://host password=hunter2 redis://u:hunter2@host' >"$work/settings"
 run aoticache config --check "$work/settings"
@@ -171,6 +174,14 @@ else
             AOTICACHE_REMOTE="redis://127.0.0.1:$tls_port unsigned=allow timeout=1s"
             try 'Redis, TLS: a server that wants it' 1 at first push --all
             goes_and_comes 'Redis, by TLS' "rediss://127.0.0.1:$tls_port/2 ca-file=$work/tls.pem"
+            redis-cli -s "$redis_socket" config set tls-auth-clients yes >/dev/null
+            AOTICACHE_REMOTE="rediss://127.0.0.1:$tls_port unsigned=allow ca-file=$work/tls.pem timeout=1s"
+            try 'Redis, TLS: without the certificate that it wants' 1 at first push --all
+            AOTICACHE_REMOTE+=" client-certificate=$work/tls.pem client-key=$work/tls.key"
+            try 'Redis, TLS: with it' 0 at first push --all
+            AOTICACHE_REMOTE="rediss://127.0.0.1:$tls_port ca-file=$work/tls.pem client-certificate=$work/none.pem"
+            try 'Redis, TLS: a certificate that is not there' 1 at first push --all
+            says 'Redis, TLS: is named' "the client's certificate in $work/none.pem"
         else
             skip 'Redis by TLS' 'there is no openssl, or redis-server was built without TLS'
         fi
@@ -216,6 +227,17 @@ if make_certificate &&
 else
     skip 'TLS' 'there is no openssl, or no nginx'
 fi
+if make_certificate &&
+    start_nginx "$(example docs/remotes.md nginx |
+        sed -e "s|listen 8080;|listen 8080 ssl; ssl_certificate $work/tls.pem; ssl_certificate_key $work/tls.key;|" \
+            -e "s|location / {|ssl_client_certificate $work/tls.pem; ssl_verify_client on; location / {|")"; then
+    AOTICACHE_REMOTE="${nginx_url/http:/https:} unsigned=allow ca-file=$work/tls.pem"
+    try 'TLS: without the certificate that the server wants' 1 at first push --all
+    says 'TLS: it says so' 'HTTP status 400'
+    AOTICACHE_REMOTE+=" client-certificate=$work/tls.pem client-key=$work/tls.key"
+    try 'TLS: with it' 0 at first push --all
+    prints 'TLS: everything went there, too' '^sent 3 entries'
+fi
 
 if start_s3; then
     export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
@@ -226,6 +248,16 @@ if start_s3; then
     says 'S3: what to do' 'set user= and secret-file='
 else
     skip 'S3' 'there is no moto (pip install "moto[s3,server]")'
+fi
+
+# A server for Bazel takes nothing but what Bazel would store, and gives no lease.
+example docs/remotes.md bazel >"$work/settings" # docs/remotes.md bazel
+try 'Bazel: the settings of the page are sound' 0 aoticache config --check "$work/settings"
+if start_storing bazel; then
+    AOTICACHE_REMOTE="$storing_url unsigned=allow"
+    try 'Bazel: the usual layout' 1 at first push --all
+    says 'Bazel: is refused by the server' 'HTTP status 400'
+    goes_and_comes 'Bazel' "$storing_url/any/path layout=bazel"
 fi
 
 # ---- a server that lies ----
@@ -270,7 +302,7 @@ lies 'bomb ac/' 1 '(a record: |has a zero byte)'
 lies 'endless keys/' 1 'more bytes than are allowed'
 if [ -s "$work/liar/bomb" ]; then
     holds 'the bomb is small' [ "$(stat -c %s "$work/liar/bomb")" -lt 1024 ]
-    lies bomb 1 'refused: object .*unpacks to more bytes than were announced'
+    lies bomb 1 'refused: object .*it has more bytes than were announced'
     lies other 1 'refused: object .*(do not hash to its name|unpacks to 15 bytes)'
 else
     skip 'a bomb' 'there is no zstd'

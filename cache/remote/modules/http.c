@@ -4,6 +4,10 @@
  *
  * One easy handle is one connection. Redirections are not followed: a cache has no need to lead elsewhere, and credentials
  * would go with them.
+ *
+ * A lease is a small file that is written only if nobody else wrote it meanwhile (If-None-Match, If-Match). Many servers
+ * ignore these conditions, so that is tried first; such a server has no leases. How old a lease is, the server's own clock
+ * says (Date, Last-Modified).
  */
 #include "cache/remote/module.h"
 
@@ -22,7 +26,9 @@ typedef struct http_connection {
     char *sigv4;     /* for S3, or NULL */
     char *session;   /* "x-amz-security-token: ...", or NULL */
     char *ca_file;
+    char *client_certificate, *client_key; /* or NULL */
     uint32_t connect_timeout_ms;
+    enum { NOT_TRIED, HONOURED, IGNORED } conditions;
 } http_connection;
 
 /* One answer. */
@@ -33,6 +39,7 @@ struct answer {
     uint64_t left; /* bytes that may still come */
     bool is_too_large, is_stopped;
     char *version; /* NULL: not wanted */
+    time_t date, modified; /* by the server's clock; -1: it does not say */
 };
 
 /* ---- opening ---- */
@@ -49,6 +56,8 @@ static void close_connection(void *opaque)
     free(connection->sigv4);
     free(connection->session);
     free(connection->ca_file);
+    free(connection->client_certificate);
+    free(connection->client_key);
     free(connection);
 }
 
@@ -137,6 +146,19 @@ static bool read_secrets(http_connection *connection, const aoticache_remote_set
     return user != NULL ? join(&connection->userpwd, user, ":", secret) : join(&connection->bearer, secret, "", "");
 }
 
+static bool copy(char **place, const char *text)
+{
+    *place = text != NULL ? strdup(text) : NULL;
+    return text == NULL || *place != NULL;
+}
+
+static bool copy_files(http_connection *connection, const aoticache_remote_settings *settings)
+{
+    return copy(&connection->ca_file, settings->ca_file) &&
+           copy(&connection->client_certificate, settings->client_certificate) &&
+           copy(&connection->client_key, settings->client_key);
+}
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static CURLcode global;
 
@@ -156,8 +178,7 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     }
     connection->connect_timeout_ms = settings->connect_timeout_ms;
     aoticache_status status = read_url(connection, settings->url, ret_error);
-    if (status == AOTICACHE_OK && (!read_secrets(connection, settings) ||
-                                   (settings->ca_file != NULL && (connection->ca_file = strdup(settings->ca_file)) == NULL)))
+    if (status == AOTICACHE_OK && (!read_secrets(connection, settings) || !copy_files(connection, settings)))
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     if (status == AOTICACHE_OK && connection->sigv4 != NULL && connection->userpwd == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_DENIED,
@@ -192,21 +213,44 @@ static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
     return size;
 }
 
-static size_t take_header(char *line, size_t unit, size_t count, void *user)
+/* The value of a header line, without spaces around it; NULL: it is another header. */
+static const char *header_value(const char *line, size_t size, const char *name, size_t *ret_length)
 {
-    struct answer *answer = user;
-    const size_t size = unit * count;
-    if (answer->version == NULL || size < 6 || strncasecmp(line, "etag:", 5) != 0)
-        return size;
-    size_t begin = 5, end = size;
+    size_t begin = strlen(name), end = size;
+    if (size < begin || strncasecmp(line, name, begin) != 0)
+        return NULL;
     while (begin < end && line[begin] == ' ')
         begin++;
     while (end > begin && (unsigned char)line[end - 1] <= ' ')
         end--;
-    if (end - begin < AOTICACHE_REMOTE_VERSION_BYTES) {
-        memcpy(answer->version, line + begin, end - begin);
-        answer->version[end - begin] = '\0';
+    *ret_length = end - begin;
+    return line + begin;
+}
+
+static void take_date(const char *line, size_t size, const char *name, time_t *date)
+{
+    char text[64];
+    size_t length = 0;
+    const char *value = header_value(line, size, name, &length);
+    if (value == NULL || length >= sizeof text)
+        return;
+    memcpy(text, value, length);
+    text[length] = '\0';
+    *date = curl_getdate(text, NULL);
+}
+
+static size_t take_header(char *line, size_t unit, size_t count, void *user)
+{
+    struct answer *answer = user;
+    const size_t size = unit * count;
+    size_t length = 0;
+    const char *version = answer->version != NULL ? header_value(line, size, "etag:", &length) : NULL;
+    if (version != NULL && length < AOTICACHE_REMOTE_VERSION_BYTES) {
+        memcpy(answer->version, version, length);
+        answer->version[length] = '\0';
     }
+    take_date(line, size, "date:", &answer->date);
+    take_date(line, size, "last-modified:", &answer->modified);
     return size;
 }
 
@@ -254,6 +298,8 @@ static void set_options(http_connection *connection, struct answer *answer, cons
     curl_easy_setopt(curl, CURLOPT_CAINFO, connection->ca_file); /* NULL: as libcurl was built */
     if (connection->ca_file == NULL)
         curl_easy_setopt(curl, CURLOPT_SSL_OPTIONS, 0L);
+    curl_easy_setopt(curl, CURLOPT_SSLCERT, connection->client_certificate);
+    curl_easy_setopt(curl, CURLOPT_SSLKEY, connection->client_key);
     if (connection->sigv4 != NULL)
         curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, connection->sigv4);
     if (connection->userpwd != NULL)
@@ -341,6 +387,113 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
     return request(connection, "HEAD", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
 }
 
+/* ---- leases ---- */
+
+#define PROBE "lease/probe" /* what is written to find out whether conditions are honoured */
+#define LEASE_BYTES 128     /* "TOKEN MILLISECONDS"; an empty file: nobody has it */
+
+/* Whether a PUT under this condition is refused, as it must be. */
+static aoticache_status is_refused(http_connection *connection, const char *condition, uint32_t timeout_ms,
+                                   bool *ret_refused, aoticache_error *ret_error)
+{
+    aoticache_status status = put(connection, PROBE, "probe", 5, condition, timeout_ms, ret_error);
+    *ret_refused = status == AOTICACHE_LOCKED;
+    return *ret_refused ? AOTICACHE_OK : status;
+}
+
+/* Once for each connection. UNSUPPORTED: the server ignores conditions. */
+static aoticache_status try_conditions(http_connection *connection, uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    if (connection->conditions == NOT_TRIED) {
+        bool is_new_refused = false, is_other_refused = false;
+        status = is_refused(connection, "", timeout_ms, &is_new_refused, ret_error);
+        if (status == AOTICACHE_OK && !is_new_refused) /* it was not there. Now it is */
+            status = is_refused(connection, "", timeout_ms, &is_new_refused, ret_error);
+        if (status == AOTICACHE_OK && is_new_refused)
+            status = is_refused(connection, "\"another version\"", timeout_ms, &is_other_refused, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        connection->conditions = is_new_refused && is_other_refused ? HONOURED : IGNORED;
+    }
+    return connection->conditions == HONOURED
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                     "the server ignores If-None-Match and If-Match of a PUT, so it has no leases");
+}
+
+/* What is known of a lease. */
+struct lease {
+    char text[LEASE_BYTES];
+    size_t size;
+    char version[AOTICACHE_REMOTE_VERSION_BYTES]; /* "": there is none */
+    bool has_expired;
+};
+
+static bool take_lease(void *user, const void *bytes, size_t size)
+{
+    struct lease *lease = user;
+    if (size >= sizeof lease->text - lease->size)
+        return false;
+    memcpy(lease->text + lease->size, bytes, size);
+    lease->size += size;
+    lease->text[lease->size] = '\0';
+    return true;
+}
+
+static aoticache_status read_lease(http_connection *connection, const char *name, uint32_t timeout_ms,
+                                   struct lease *ret_lease, aoticache_error *ret_error)
+{
+    *ret_lease = (struct lease){.size = 0};
+    struct answer answer = {.sink = take_lease, .user = ret_lease, .left = SMALL_ANSWER, .version = ret_lease->version};
+    answer.date = answer.modified = -1;
+    aoticache_status status = request(connection, "GET", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
+    const char *space = strchr(ret_lease->text, ' ');
+    const unsigned long ms = space != NULL ? strtoul(space, NULL, 10) : 0;
+    /* These clocks have whole seconds. Without them a lease ends only when its owner says so, or with the others' patience. */
+    ret_lease->has_expired = answer.date >= 0 && answer.modified >= 0 &&
+                             difftime(answer.date, answer.modified) > (double)ms / 1000 + 1;
+    if (answer.is_stopped) /* what lies there is no lease: it may be replaced */
+        status = AOTICACHE_OK;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+static bool is_of(const struct lease *lease, const char *token)
+{
+    const size_t length = strlen(token);
+    return strncmp(lease->text, token, length) == 0 && lease->text[length] == ' ';
+}
+
+static aoticache_status acquire(void *opaque, const char *name, const char *token, uint32_t ttl_ms, uint32_t timeout_ms,
+                                aoticache_error *ret_error)
+{
+    http_connection *connection = opaque;
+    struct lease lease;
+    char text[LEASE_BYTES];
+    aoticache_status status = try_conditions(connection, timeout_ms, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_lease(connection, name, timeout_ms, &lease, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (lease.size > 0 && !is_of(&lease, token) && !lease.has_expired)
+        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "another machine has it");
+    const int length = snprintf(text, sizeof text, "%s %u\n", token, ttl_ms);
+    if (length < 0 || (size_t)length >= sizeof text)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the token is too long");
+    return put(connection, name, text, (size_t)length, lease.version, timeout_ms, ret_error);
+}
+
+static aoticache_status release(void *opaque, const char *name, const char *token, uint32_t timeout_ms,
+                                aoticache_error *ret_error)
+{
+    struct lease lease;
+    aoticache_status status = read_lease(opaque, name, timeout_ms, &lease, ret_error);
+    if (status != AOTICACHE_OK || !is_of(&lease, token))
+        return status;
+    status = put(opaque, name, "", 0, lease.version, timeout_ms, ret_error);
+    return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status; /* another has it by now */
+}
+
 const aoticache_remote_module *aoticache_remote_module_1(void)
 {
     static const aoticache_remote_module module = {.bytes = sizeof module,
@@ -350,6 +503,8 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
                                                    .close = close_connection,
                                                    .get = get,
                                                    .put = put,
-                                                   .exists = exists};
+                                                   .exists = exists,
+                                                   .acquire = acquire,
+                                                   .release = release};
     return &module;
 }

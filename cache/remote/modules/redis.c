@@ -29,10 +29,11 @@ typedef struct redis_connection {
     int port;              /* 0: a Unix socket */
     unsigned database;
     char *user, *secret;
-    char *ca_file; /* NULL: the system's authorities */
+    tls_files files;
     bool has_tls;
     tls_session *tls; /* of the present connection; NULL: it has none */
     int64_t deadline; /* of what is under way on it */
+    bool listens;     /* it has subscribed, and is good for nothing else */
     uint32_t connect_timeout_ms;
 } redis_connection;
 
@@ -166,6 +167,16 @@ static aoticache_status send_all(redis_connection *connection, const char *bytes
                                    : send_plain(connection, bytes, size, ret_error);
 }
 
+static aoticache_status receive_some(redis_connection *connection, char *bytes, size_t size, size_t *ret_size,
+                                     aoticache_error *ret_error)
+{
+    aoticache_status status = connection->tls != NULL ? tls_receive(connection->tls, bytes, size, ret_size, ret_error)
+                                                      : receive_plain(connection, bytes, size, ret_size, ret_error);
+    return status == AOTICACHE_OK && *ret_size == 0
+               ? aoticache_error_set(ret_error, AOTICACHE_IO, "the server closed the connection")
+               : status;
+}
+
 /* An answer is one text, number or error: an array would let a server make hiredis take memory that no byte came for. */
 static aoticache_status receive(redis_connection *connection, uint64_t max_bytes, int64_t deadline, redisReply **ret_reply,
                                 aoticache_error *ret_error)
@@ -176,13 +187,9 @@ static aoticache_status receive(redis_connection *connection, uint64_t max_bytes
     connection->deadline = deadline;
     while (reply == NULL) {
         size_t got = 0;
-        aoticache_status status = connection->tls != NULL
-                                      ? tls_receive(connection->tls, piece, sizeof piece, &got, ret_error)
-                                      : receive_plain(connection, piece, sizeof piece, &got, ret_error);
+        aoticache_status status = receive_some(connection, piece, sizeof piece, &got, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        if (got == 0)
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "the server closed the connection");
         if (have == 0 && strchr("+-:$", piece[0]) == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
         have += got;
@@ -203,6 +210,7 @@ static void disconnect(redis_connection *connection)
     if (connection->context != NULL)
         redisFree(connection->context);
     connection->context = NULL;
+    connection->listens = false;
 }
 
 static aoticache_status judge_error(const redisReply *reply, aoticache_error *ret_error)
@@ -297,7 +305,7 @@ static aoticache_status connect_to(redis_connection *connection, int64_t deadlin
         const tls_transport transport = {.user = connection, .send = send_plain, .receive = receive_plain};
         connection->deadline = deadline;
         aoticache_status status =
-            tls_connect(connection->host, connection->ca_file, &transport, &connection->tls, ret_error);
+            tls_connect(connection->host, &connection->files, &transport, &connection->tls, ret_error);
         if (status != AOTICACHE_OK) {
             disconnect(connection);
             return status;
@@ -315,8 +323,16 @@ static void close_connection(void *opaque)
     free(connection->host);
     free(connection->user);
     free(connection->secret);
-    free(connection->ca_file);
+    free(connection->files.authorities);
+    free(connection->files.certificate);
+    free(connection->files.key);
     free(connection);
+}
+
+static bool copy(char **place, const char *text)
+{
+    *place = text != NULL ? strdup(text) : NULL;
+    return text == NULL || *place != NULL;
 }
 
 static aoticache_status open_connection(const aoticache_remote_settings *settings, void **ret_connection,
@@ -327,9 +343,10 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     connection->connect_timeout_ms = settings->connect_timeout_ms;
     aoticache_status status = read_url(connection, settings->url, ret_error);
-    if (status == AOTICACHE_OK && ((settings->user != NULL && (connection->user = strdup(settings->user)) == NULL) ||
-                                   (settings->ca_file != NULL && (connection->ca_file = strdup(settings->ca_file)) == NULL) ||
-                                   (settings->secret != NULL && (connection->secret = strdup(settings->secret)) == NULL)))
+    if (status == AOTICACHE_OK && !(copy(&connection->user, settings->user) && copy(&connection->secret, settings->secret) &&
+                                    copy(&connection->files.authorities, settings->ca_file) &&
+                                    copy(&connection->files.certificate, settings->client_certificate) &&
+                                    copy(&connection->files.key, settings->client_key)))
         status = AOTICACHE_NO_MEMORY;
     if (status == AOTICACHE_NO_MEMORY)
         aoticache_error_set(ret_error, status, "out of memory");
@@ -459,8 +476,67 @@ static aoticache_status acquire(void *connection, const char *name, const char *
 static aoticache_status release(void *connection, const char *name, const char *token, uint32_t timeout_ms,
                                 aoticache_error *ret_error)
 {
-    static const char script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1";
+    /* A user who may not publish gives the lease back all the same. */
+    static const char script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) "
+                                 "redis.pcall('PUBLISH', KEYS[1], '') end return 1";
     return yes_or(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
+}
+
+/* ---- waiting for a lease: release() publishes to the channel that has its name ---- */
+
+static aoticache_status subscribe(redis_connection *connection, const char *name, uint32_t timeout_ms,
+                                  aoticache_error *ret_error)
+{
+    char channel[512], answer[1024], *line = NULL;
+    size_t have = 0;
+    const int64_t deadline = now_ms() + timeout_ms;
+    const int length = snprintf(channel, sizeof channel, PREFIX "%s", name);
+    const char *words[] = {"SUBSCRIBE", channel};
+    const size_t sizes[] = {9, (size_t)length};
+    if (length < 0 || (size_t)length >= sizeof channel)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the name is too long");
+    aoticache_status status = connect_to(connection, deadline, ret_error);
+    const long long size = status == AOTICACHE_OK ? redisFormatCommandArgv(&line, 2, words, sizes) : -1;
+    if (status == AOTICACHE_OK)
+        status = size > 0 ? send_all(connection, line, (size_t)size, deadline, ret_error) : AOTICACHE_NO_MEMORY;
+    if (line != NULL)
+        redisFreeCommand(line);
+    /* An array of three: "subscribe", the channel, and how many channels there are: one. Else it is an error. */
+    while (status == AOTICACHE_OK && !(have > 4 && memcmp(answer + have - 4, ":1\r\n", 4) == 0)) {
+        size_t got = 0;
+        if (have == sizeof answer || (have > 0 && answer[0] != '*'))
+            status = aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server lets nobody subscribe");
+        else
+            status = receive_some(connection, answer + have, sizeof answer - have, &got, ret_error);
+        have += status == AOTICACHE_OK ? got : 0;
+    }
+    connection->listens = status == AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        disconnect(connection);
+    return status;
+}
+
+/* Whatever comes is a message of the channel. What it says does not matter: the library looks. */
+static aoticache_status wait_for_release(void *opaque, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    redis_connection *connection = opaque;
+    char message[PIECE_BYTES];
+    size_t got = 0;
+    if (!connection->listens) {
+        aoticache_status status = subscribe(connection, name, timeout_ms, ret_error);
+        return status == AOTICACHE_OK ? AOTICACHE_NOT_FOUND : status;
+    }
+    struct pollfd one = {.fd = connection->context->fd, .events = POLLIN};
+    int ready = poll(&one, 1, (int)timeout_ms);
+    if (ready == 0 || (ready < 0 && errno == EINTR))
+        return AOTICACHE_NOT_FOUND;
+    if (ready < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot wait for a message");
+    connection->deadline = now_ms() + connection->connect_timeout_ms;
+    aoticache_status status = receive_some(connection, message, sizeof message, &got, ret_error);
+    if (status != AOTICACHE_OK)
+        disconnect(connection);
+    return status;
 }
 
 const aoticache_remote_module *aoticache_remote_module_1(void)
@@ -474,6 +550,7 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
                                                    .put = put,
                                                    .exists = exists,
                                                    .acquire = acquire,
-                                                   .release = release};
+                                                   .release = release,
+                                                   .wait = wait_for_release};
     return &module;
 }

@@ -83,8 +83,17 @@ static bool set_name(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-static SSL_CTX *make_context(const char *ca_file, aoticache_error *ret_error)
+static bool show_certificate(SSL_CTX *context, const tls_files *files)
 {
+    if (files->certificate == NULL)
+        return true;
+    return SSL_CTX_use_certificate_chain_file(context, files->certificate) == 1 &&
+           SSL_CTX_use_PrivateKey_file(context, files->key != NULL ? files->key : files->certificate, SSL_FILETYPE_PEM) == 1;
+}
+
+static SSL_CTX *make_context(const tls_files *files, aoticache_error *ret_error)
+{
+    const char *ca_file = files->authorities;
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (context == NULL) {
         fail("cannot begin", ret_error);
@@ -95,11 +104,14 @@ static SSL_CTX *make_context(const char *ca_file, aoticache_error *ret_error)
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     const int has_roots = ca_file != NULL ? SSL_CTX_load_verify_locations(context, ca_file, NULL)
                                           : SSL_CTX_set_default_verify_paths(context);
-    if (has_roots == 1)
+    const bool has_own = show_certificate(context, files);
+    if (has_roots == 1 && has_own)
         return context;
     ERR_clear_error();
-    aoticache_error_set(ret_error, AOTICACHE_IO, "TLS: no certificates can be read in %s",
-                        ca_file != NULL ? ca_file : "the system's folder");
+    aoticache_error_set(ret_error, AOTICACHE_IO,
+                        has_own ? "TLS: no certificates can be read in %s"
+                                : "TLS: the client's certificate in %s, and its key, cannot be used",
+                        !has_own ? files->certificate : ca_file != NULL ? ca_file : "the system's folder");
     SSL_CTX_free(context);
     return NULL;
 }
@@ -127,7 +139,7 @@ static aoticache_status begin(tls_session *session, const char *host, aoticache_
     }
 }
 
-aoticache_status tls_connect(const char *host, const char *ca_file, const tls_transport *transport,
+aoticache_status tls_connect(const char *host, const tls_files *files, const tls_transport *transport,
                              tls_session **ret_session, aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
@@ -135,7 +147,7 @@ aoticache_status tls_connect(const char *host, const char *ca_file, const tls_tr
     if (session == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     session->transport = *transport;
-    session->context = make_context(ca_file, &detail);
+    session->context = make_context(files, &detail);
     aoticache_status status = session->context != NULL ? begin(session, host, &detail) : AOTICACHE_IO;
     if (status == AOTICACHE_OK) {
         *ret_session = session;

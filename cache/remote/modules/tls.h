@@ -19,8 +19,14 @@ typedef struct tls_transport {
 
 typedef struct tls_session tls_session;
 
-/* host: the name or address that the certificate must have. ca_file: NULL: the system's authorities. */
-aoticache_status tls_connect(const char *host, const char *ca_file, const tls_transport *transport,
+/* PEM files. */
+typedef struct tls_files {
+    char *authorities;       /* NULL: the system's */
+    char *certificate, *key; /* what the client shows of itself; NULL: nothing */
+} tls_files;
+
+/* host: the name or address that the certificate must have. */
+aoticache_status tls_connect(const char *host, const tls_files *files, const tls_transport *transport,
                              tls_session **ret_session, aoticache_error *ret_error);
 /* Frees without a word to the server. NULL is allowed. */
 void tls_free(tls_session *session);

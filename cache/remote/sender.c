@@ -1,0 +1,219 @@
+/*
+ * cache/remote/sender: what was compiled goes to the remotes, by a thread beside the program, so that no caller waits for a
+ * network.
+ *
+ * An entry that waits for the thread is noted in unsent/ (unsent.c), so what does not go before the process ends, a later
+ * process sends. The lease of the key is given back after its entry was sent: who waits for it elsewhere finds the entry. Of
+ * more than QUEUE entries the caller sends one itself.
+ */
+#include "cache/remote/internal.h"
+
+#include <stdlib.h>
+
+#include "base/threads.h"
+
+#define QUEUE 64
+#define SENT_AT_ONCE 8
+#define FINISH_NS UINT64_C(5000000000) /* how long the end of a cache or a process waits for the rest */
+
+struct parcel {
+    aoticache_key key;
+    aoticache_digest artifact;
+    aoticache_tier_lease *lease;
+};
+
+struct aoticache_sender {
+    aoticache_cache *cache;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* of all below */
+    pthread_cond_t change;
+    struct parcel queue[QUEUE];
+    size_t first, count;
+    bool is_sending, is_over;
+};
+
+/* ---- one entry ---- */
+
+static bool goes_on(void *user)
+{
+    return !atomic_load(&((aoticache_cache *)user)->remotes->is_abandoned);
+}
+
+/* OK; CORRUPT, UNSUPPORTED: it stays here for good; else what the remote's failure is. */
+static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
+                                bool replaces)
+{
+    aoticache_transfer_report report = {.entries = 0};
+    aoticache_remote_sending sending = {.report = &report, .replaces = replaces, .poll = goes_on, .user = cache};
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail);
+    const bool has_signers = status == AOTICACHE_OK;
+    if (has_signers)
+        status = aoticache_remote_send(cache, remote, artifact, &sending, &detail);
+    if (status == AOTICACHE_OK)
+        status = aoticache_remote_list_entry(cache, remote, artifact, &detail);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_sent_bytes, report.archive_bytes);
+    if (status == AOTICACHE_OK)
+        return status;
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, 1);
+    /* A server that fails has been named once (server.c); a secret key that cannot be read, or a kernel that is too large, not. */
+    const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
+    aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
+                  "a kernel is not sent to %s: %s", remote->config.url, detail.message);
+    return status;
+}
+
+/* To all remotes that are written to; false where it is to be tried again. key: NULL: of one that was left before. */
+static bool send_to_all(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact)
+{
+    bool is_done = true;
+    for (size_t i = 0; i < cache->remotes->count; i++) {
+        aoticache_remote *remote = &cache->remotes->items[i];
+        if (!remote->config.writes)
+            continue;
+        const bool replaces = key != NULL && aoticache_remote_look_back(remote, key) == AOTICACHE_REMOTE_REFUSED;
+        aoticache_status status = aoticache_remote_may_ask(remote) ? send_to(cache, remote, artifact, replaces) : AOTICACHE_IO;
+        is_done = is_done && (status == AOTICACHE_OK || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED);
+    }
+    return is_done;
+}
+
+static bool is_written_to(const aoticache_remotes *remotes)
+{
+    for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
+        if (remotes->items[i].config.writes)
+            return true;
+    return false;
+}
+
+static void send_parcel(aoticache_cache *cache, const struct parcel *parcel)
+{
+    if (send_to_all(cache, &parcel->key, &parcel->artifact))
+        aoticache_unsent_forget(cache, &parcel->artifact);
+    aoticache_tier_lease_release(parcel->lease);
+}
+
+/* Some that could not be sent before, if there are any. */
+static void send_rest(aoticache_cache *cache)
+{
+    aoticache_digest rest[SENT_AT_ONCE];
+    const size_t count = aoticache_unsent_list(cache, rest, SENT_AT_ONCE);
+    for (size_t i = 0; i < count && goes_on(cache); i++) {
+        if (!send_to_all(cache, NULL, &rest[i]))
+            return; /* the remote is still not there */
+        aoticache_unsent_forget(cache, &rest[i]);
+    }
+}
+
+/* ---- the thread ---- */
+
+static void *run(void *user)
+{
+    aoticache_sender *sender = user;
+    pthread_mutex_lock(&sender->mutex);
+    while (!sender->is_over || sender->count > 0) {
+        if (sender->count == 0) {
+            pthread_cond_wait(&sender->change, &sender->mutex);
+            continue;
+        }
+        const struct parcel parcel = sender->queue[sender->first];
+        sender->first = (sender->first + 1) % QUEUE;
+        const bool is_last = --sender->count == 0;
+        sender->is_sending = true;
+        pthread_mutex_unlock(&sender->mutex);
+        send_parcel(sender->cache, &parcel);
+        if (is_last)
+            send_rest(sender->cache);
+        pthread_mutex_lock(&sender->mutex);
+        sender->is_sending = false;
+        pthread_cond_broadcast(&sender->change);
+    }
+    pthread_mutex_unlock(&sender->mutex);
+    return NULL;
+}
+
+/* With the mutex of the remotes. NULL: no memory, or no thread. */
+static aoticache_sender *start(aoticache_cache *cache)
+{
+    aoticache_sender *sender = calloc(1, sizeof *sender);
+    if (sender == NULL)
+        return NULL;
+    sender->cache = cache;
+    pthread_mutex_init(&sender->mutex, NULL);
+    aoticache_condition_init(&sender->change);
+    if (aoticache_threads_start(&sender->thread, 1, NULL, run, sender) == 1)
+        return sender;
+    pthread_cond_destroy(&sender->change);
+    pthread_mutex_destroy(&sender->mutex);
+    free(sender);
+    return NULL;
+}
+
+/* False: the queue is full, or there is no thread. */
+static bool enqueue(aoticache_cache *cache, const struct parcel *parcel)
+{
+    pthread_mutex_lock(&cache->remotes->mutex);
+    if (cache->remotes->sender == NULL && !cache->remotes->is_finished)
+        cache->remotes->sender = start(cache);
+    aoticache_sender *sender = cache->remotes->sender;
+    bool has_room = false;
+    if (sender != NULL) {
+        pthread_mutex_lock(&sender->mutex);
+        has_room = sender->count < QUEUE && !sender->is_over;
+        if (has_room)
+            sender->queue[(sender->first + sender->count++) % QUEUE] = *parcel;
+        pthread_cond_broadcast(&sender->change);
+        pthread_mutex_unlock(&sender->mutex);
+    }
+    pthread_mutex_unlock(&cache->remotes->mutex);
+    return has_room;
+}
+
+void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                            aoticache_tier_lease *lease)
+{
+    const struct parcel parcel = {.key = *key, .artifact = *artifact, .lease = lease};
+    if (!is_written_to(cache->remotes)) {
+        aoticache_tier_lease_release(lease);
+        return;
+    }
+    aoticache_unsent_note(cache, artifact);
+    if (!enqueue(cache, &parcel))
+        send_parcel(cache, &parcel);
+}
+
+/* ---- the end ---- */
+
+static void wait_until_sent(aoticache_remotes *remotes, aoticache_sender *sender)
+{
+    const struct timespec until = aoticache_deadline_after(FINISH_NS);
+    pthread_mutex_lock(&sender->mutex);
+    sender->is_over = true;
+    pthread_cond_broadcast(&sender->change);
+    while (sender->count > 0 || sender->is_sending)
+        if (pthread_cond_timedwait(&sender->change, &sender->mutex, &until) != 0)
+            break;
+    atomic_store(&remotes->is_abandoned, true);
+    pthread_mutex_unlock(&sender->mutex);
+}
+
+void aoticache_tier_finish(aoticache_cache *cache)
+{
+    if (cache->remotes == NULL)
+        return;
+    aoticache_cache_enter(cache);
+    pthread_mutex_lock(&cache->remotes->mutex);
+    aoticache_sender *sender = cache->remotes->sender;
+    cache->remotes->is_finished = true;
+    pthread_mutex_unlock(&cache->remotes->mutex);
+    if (sender == NULL)
+        return;
+    wait_until_sent(cache->remotes, sender);
+    pthread_join(sender->thread, NULL);
+    pthread_mutex_lock(&cache->remotes->mutex);
+    cache->remotes->sender = NULL;
+    pthread_mutex_unlock(&cache->remotes->mutex);
+    pthread_cond_destroy(&sender->change);
+    pthread_mutex_destroy(&sender->mutex);
+    free(sender);
+}
