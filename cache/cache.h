@@ -289,6 +289,17 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(aoticache_
                                                                       aoticache_artifact **ret_artifact,
                                                                       aoticache_error *ret_error);
 
+/*
+ * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no
+ * network and no compiler. The request is one for exact shapes. Nothing is compiled, and no statistics count it as a hit.
+ *
+ * ret_fetched: may be NULL; false where it was here already.
+ * Returns: OK, NOT_FOUND (no remote has one that this machine may run, or none answers), INVALID, IO, DENIED (the directory
+ * cannot be written), LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticache_request *request,
+                                                        bool *ret_fetched, aoticache_error *ret_error);
+
 /* Forgets remembered failures: of this key, or all where key is NULL. */
 AOTICACHE_API aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,
                                                                aoticache_error *ret_error);

@@ -230,24 +230,59 @@ static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_a
  * On a miss of this directory, with the lease of the key, unless another process has it: then that one fetches or compiles,
  * and the usual way waits for it. NOT_FOUND where no remote has an entry for this machine.
  */
-static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
+                                           aoticache_error *ret_error)
 {
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
-    aoticache_find_report report;
     bool contended = false;
-    const uint64_t begun = aoticache_monotonic_ns();
     if (job->cache->remotes == NULL || job->cache->directory->read_only ||
         aoticache_lease_acquire(job->cache->directory, &job->target.key, 1, &lease, &contended, NULL) != AOTICACHE_OK)
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = AOTICACHE_NOT_FOUND;
     if (aoticache_tier_fetch(job->cache, &job->target))
-        status = find_or_miss(job, ret_artifact, &report, ret_error);
+        status = find_or_miss(job, ret_artifact, ret_report, ret_error);
     aoticache_lease_release(&lease);
+    return status;
+}
+
+static aoticache_status fetch_for_call(struct job *job, aoticache_artifact **ret_artifact)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_find_report report;
+    aoticache_status status = fetch_from_remotes(job, ret_artifact, &report, NULL);
     if (status == AOTICACHE_OK) {
         (*ret_artifact)->source = AOTICACHE_SOURCE_FETCHED;
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_hits_remote, 1);
         aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
     }
+    return status;
+}
+
+aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticache_request *request, bool *ret_fetched,
+                                          aoticache_error *ret_error)
+{
+    aoticache_find_report report;
+    aoticache_artifact *artifact = NULL;
+    bool is_fetched = false;
+    if (cache == NULL || request == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_prefetch: an argument is NULL");
+    aoticache_cache_enter(cache);
+    struct job job = {.cache = cache, .request = request};
+    aoticache_status status = aoticache_request_key(request, &job.target.key, ret_error);
+    if (status == AOTICACHE_OK && aoticache_request_is_dynamic(request))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the request is dynamic; one for exact shapes is wanted",
+                                     aoticache_request_op(request));
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_check_writable(cache, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_find(cache, &job.target, &artifact, &report, ret_error);
+    if (status == AOTICACHE_NOT_FOUND) {
+        status = fetch_from_remotes(&job, &artifact, &report, ret_error);
+        is_fetched = status == AOTICACHE_OK;
+    }
+    if (status == AOTICACHE_OK && ret_fetched != NULL)
+        *ret_fetched = is_fetched;
+    aoticache_artifact_unref(artifact);
     return status;
 }
 
@@ -355,7 +390,7 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
         return status;
     status = check_remembered_failure(job, ret_error);
     report.has_failed = status != AOTICACHE_OK;
-    if (status == AOTICACHE_OK && fetch_from_remotes(job, ret_artifact, NULL) == AOTICACHE_OK)
+    if (status == AOTICACHE_OK && fetch_for_call(job, ret_artifact) == AOTICACHE_OK)
         return AOTICACHE_OK;
     job->group.misses = 1;
     if (status != AOTICACHE_OK)

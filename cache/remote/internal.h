@@ -89,6 +89,7 @@ typedef struct aoticache_remote {
     pthread_cond_t is_free; /* a connection is */
     _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
     _Atomic uint32_t failures;       /* one after the other */
+    _Atomic uint32_t rests;          /* that began, and are not counted yet */
     _Atomic bool lacks_leases;       /* it was asked */
     _Atomic bool serves_misses;      /* then the log says when it begins to rest; who asks by hand gets errors */
     struct {
@@ -201,6 +202,8 @@ aoticache_status aoticache_record_parse(const char *text, size_t size, const aot
  * record is another than it was. NO_MEMORY. */
 aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_record_entry *entry, bool *ret_changed,
                                       aoticache_error *ret_error);
+/* Whether the entry has no signature, and would take the place of one that has some. */
+bool aoticache_record_prefers_signed(const aoticache_record *record, const aoticache_record_entry *entry);
 /* Canonical JSON, by free(). NO_MEMORY. */
 aoticache_status aoticache_record_format(const aoticache_record *record, char **ret_text, size_t *ret_size,
                                          aoticache_error *ret_error);
@@ -294,6 +297,10 @@ typedef struct aoticache_tier_lease aoticache_tier_lease;
 bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease);
 /* NULL is allowed. */
 void aoticache_tier_lease_release(aoticache_tier_lease *lease);
+
+/* Counts what a miss or a compile had to do with a remote: how long, whether it failed, and rests that began. */
+void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind, uint64_t begun_ns,
+                          bool has_failed);
 
 /* ---- sender.c ---- */
 

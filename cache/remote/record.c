@@ -318,6 +318,14 @@ aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_
     return AOTICACHE_OK;
 }
 
+bool aoticache_record_prefers_signed(const aoticache_record *record, const aoticache_record_entry *entry)
+{
+    for (size_t i = 0; entry->signatures[0] == '\0' && i < record->count; i++)
+        if (serves_the_same(&record->entries[i], entry) && record->entries[i].signatures[0] != '\0')
+            return true;
+    return false;
+}
+
 static json_t *format_signatures(const char *text)
 {
     json_t *list = json_array();

@@ -46,6 +46,29 @@ typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_sta
 AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, aoticache_remote_state_fn callback, void *user,
                                                      aoticache_error *ret_error);
 
+/* What a remote has for a key: one entry, or nothing. */
+typedef struct aoticache_remote_entry {
+    const char *url;
+    aoticache_status status; /* OK: there is this entry; NOT_FOUND: nothing is there; else the record cannot be read */
+    const char *message;     /* of a failure; else "" */
+    /* Of the entry, as its record says. Nothing of it was verified. */
+    aoticache_digest artifact;
+    aoticache_cpu_features requirements;
+    const char *guard;      /* "": an exact entry */
+    const char *signatures; /* texts name:base64, one on each line; "": none */
+    int64_t created_ns;     /* wall clock */
+} aoticache_remote_entry;
+
+/* Return false to stop. What it points to is valid during the call. */
+typedef bool (*aoticache_remote_entry_fn)(void *user, const aoticache_remote_entry *entry);
+/*
+ * Says what each remote of a text that is read has for a key; nothing is fetched or counted.
+ * Returns: OK, INVALID, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_remotes_look(const char *remotes, const aoticache_key *key,
+                                                      aoticache_remote_entry_fn callback, void *user,
+                                                      aoticache_error *ret_error);
+
 /*
  * Sends the entries that the options name to each remote that is written to, with their signatures: objects that are there
  * already are not sent again. An entry becomes visible there after its objects. Of the options `level`, `with_marks`,

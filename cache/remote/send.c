@@ -131,7 +131,7 @@ static aoticache_status try_record(aoticache_remote *remote, const aoticache_key
     bool exists = false, has_changed = false;
     aoticache_remote_record_name(key, name);
     aoticache_status status = read_current(remote, key, name, &record, version, &exists, ret_error);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK && !aoticache_record_prefers_signed(&record, entry))
         status = aoticache_record_put(&record, entry, &has_changed, ret_error);
     *ret_done = status == AOTICACHE_OK && !has_changed;
     if (status == AOTICACHE_OK && has_changed) {

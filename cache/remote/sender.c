@@ -46,6 +46,7 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     aoticache_transfer_report report = {.entries = 0};
     aoticache_remote_sending sending = {.report = &report, .replaces = replaces, .poll = goes_on, .user = cache};
     aoticache_error detail = {.message = ""};
+    const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status = aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail);
     const bool has_signers = status == AOTICACHE_OK;
     if (has_signers)
@@ -53,9 +54,9 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     if (status == AOTICACHE_OK)
         status = aoticache_remote_list_entry(cache, remote, artifact, &detail);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_sent_bytes, report.archive_bytes);
+    aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_send, begun, status != AOTICACHE_OK);
     if (status == AOTICACHE_OK)
         return status;
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, 1);
     /* A server that fails has been named once (server.c); a secret key that cannot be read, or a kernel that is too large, not. */
     const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
     aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,

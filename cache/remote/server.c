@@ -165,6 +165,8 @@ static void note(aoticache_remote *remote, aoticache_status status, const char *
     if (rest > LONGEST_REST_NS || status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_INVALID)
         rest = LONGEST_REST_NS;
     atomic_store(&remote->rests_until_ns, aoticache_monotonic_ns() + rest);
+    if (before == 0)
+        atomic_fetch_add(&remote->rests, 1);
     if (before == 0 && atomic_load(&remote->serves_misses))
         aoticache_log(remote->logger, AOTICACHE_LOG_WARNING,
                       "remote %s: %s; it is left alone for a while, and kernels are compiled here meanwhile",

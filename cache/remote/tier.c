@@ -32,6 +32,14 @@
 #define TOKEN_BYTES 33
 #define NS_PER_MS UINT64_C(1000000)
 
+void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind, uint64_t begun_ns,
+                          bool has_failed)
+{
+    aoticache_cache_note_latency(cache, kind, aoticache_monotonic_ns() - begun_ns);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, has_failed);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_rests, atomic_exchange(&remote->rests, 0));
+}
+
 /* ---- fetching ---- */
 
 static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const aoticache_lookup_target *target)
@@ -41,6 +49,7 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
     aoticache_error detail = {.message = ""};
     size_t brought = 0;
+    const uint64_t begun = aoticache_monotonic_ns();
     options.replace = true; /* nothing that is here serves this machine */
     options.allow_unsigned = remote->config.allow_unsigned;
     aoticache_status status = aoticache_intake_begin(&intake, cache, &options, &report, &detail);
@@ -58,13 +67,12 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
                                 : status == AOTICACHE_NOT_FOUND || status == AOTICACHE_OK
                                     ? AOTICACHE_REMOTE_NOTHING
                                     : AOTICACHE_REMOTE_NOT_SEEN);
-    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND) {
-        aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, 1);
-        /* When a server cannot be reached, that has been said once (server.c). */
+    const bool has_failed = status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND;
+    aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_fetch, begun, has_failed);
+    if (has_failed) /* when a server cannot be reached, that has been said once (server.c) */
         aoticache_log(&cache->directory->logger,
                       status == AOTICACHE_CORRUPT ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                       "a kernel is not fetched: %s", detail.message);
-    }
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_refused, report.refused);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_fetched_bytes, report.bytes);
     return report.entries > 0;

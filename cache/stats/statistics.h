@@ -57,7 +57,8 @@ extern "C" {
     X(fetched_bytes, "fetched_bytes", "bytes of objects that were fetched from remotes")                         \
     X(sent_bytes, "sent_bytes", "bytes of objects that were sent to remotes, compressed")                        \
     X(remote_errors, "remote_errors", "misses or compiles for which a remote failed")                            \
-    X(remote_refused, "remote_refused", "objects and entries from remotes that were refused")
+    X(remote_refused, "remote_refused", "objects and entries from remotes that were refused")                    \
+    X(remote_rests, "remote_rests", "times that a remote failed and was left alone from then on")
 
 typedef struct aoticache_counters {
 #define AOTICACHE_COUNTER_FIELD(member, name, text) uint64_t member;
@@ -76,7 +77,9 @@ AOTICACHE_API uint64_t aoticache_counters_misses_absent(const aoticache_counters
     X(load, "loading a library and creating its runner")                   \
     X(compile, "a compile that succeeds")                                  \
     X(lease_wait, "waiting for another's compile of the same key")         \
-    X(eviction_age, "since the last use of an entry that a collection removes")
+    X(eviction_age, "since the last use of an entry that a collection removes") \
+    X(fetch, "asking a remote for a key, with what it brings")             \
+    X(send, "sending an entry to a remote")
 
 typedef enum aoticache_latency_kind {
 #define AOTICACHE_LATENCY_ENUM(name, text) AOTICACHE_LATENCY_##name,

@@ -68,7 +68,7 @@ _aoticache_operands() { # COMMAND POSITION
     model) if [ "$2" -le 2 ]; then echo ls show run rm why compile; else _aoticache_models && echo files; fi ;;
     key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;
     copy | merge) echo folders ;;
-    add | warm | export | import | record) echo files ;;
+    add | warm | prefetch | export | import | record) echo files ;;
     esac
 }
 

@@ -119,7 +119,7 @@ function __aoticache_operands
             test (count $words) -le 2; and printf '%s\n' generate public trust distrust list sign verify; or __aoticache_keys
         case copy merge
             __fish_complete_directories (commandline -ct)
-        case add warm export import record
+        case add warm prefetch export import record
             __fish_complete_path (commandline -ct)
     end
 end

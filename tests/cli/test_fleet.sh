@@ -12,6 +12,7 @@ AOTICACHE_TRUSTED_KEYS=$(grep -o 'builder-1:[A-Za-z0-9+/=]*' "$work/generated" |
 export AOTICACHE_TRUSTED_KEYS AOTICACHE_SIGN_WITH=$work/secret-key AOTICACHE_REMOTE="unix:$redis_socket"
 at() { env AOTICACHE_DIR="$work/$1" "${@:2}"; }
 abs() { at "$1" aoticache run aten::abs --input "float32:$2=-2" "${@:3}" --json; } # MACHINE SIZE ARGUMENT...
+abs_why() { at "$1" aoticache why aten::abs --input "float32:$2" --hook c "${@:3}"; } # MACHINE SIZE ARGUMENT...
 counter() { at "$1" aoticache-stat --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"][sys.argv[1]])' "$2"; }
 redis() { redis-cli -s "$redis_socket" "$@"; }
 
@@ -53,6 +54,39 @@ says 'signs nothing, and nothing is sent' 'a kernel is not sent to unix:.*secret
 chmod 600 "$work/secret-key"
 AOTICACHE_REMOTE="$AOTICACHE_REMOTE max-object=1K" try 'a kernel that is too large for the remote' 0 abs keyless 12 --hook c
 says 'stays here' 'a kernel is not sent to unix:.*max-object of the remote allows 1024'
+
+# ---- what remotes have, and what a list names ----
+
+try 'why on a machine without a cache' 3 abs_why fresh 4
+prints 'asks the remote, too' 'remote +unix:.*redis.sock: one for .*, signed by builder-1$'
+abs fourth 97 --hook c >/dev/null 2>&1
+try 'why asks the remote' 3 abs_why fourth 4
+prints 'it is there' 'remote +unix:.*redis.sock: one for .*, made .* ago, signed by builder-1$'
+prints 'and what to do' 'nothing: the next request fetches it'
+try 'why as JSON' 3 abs_why fourth 4 --json
+member 'it fits' remotes.0.fits true
+member 'who signed it' remotes.0.signers builder-1
+try 'nothing is there of another' 3 abs_why fourth 99
+prints 'and that is said' 'remote +unix:.*redis.sock: nothing$'
+record=$(redis --scan --pattern 'aoticache/ac/*' | head -n 1)
+redis get "$record" >"$work/record"
+sed -E 's/("requirements" *: *")[0-9a-f]{32}/\1ffffffffffffffffffffffffffffffff/' "$work/record" | redis -x set "$record" >/dev/null
+try 'one for another processor' 3 abs_why fourth 4
+prints 'says what this one lacks' 'remote +unix:.*: one for .*; this CPU lacks '
+head -c -1 "$work/record" | redis -x set "$record" >/dev/null # without the end of line that redis-cli adds
+
+printf 'aten::abs(float32[4]) on cpu\naten::abs(float32[98]) on cpu\n' >"$work/list"
+try 'prefetch' 3 at fourth aoticache prefetch "$work/list" --hook c --cc "$work/no-cc"
+prints 'fetches what there is' '^0 there, 1 fetched, 1 missing, 0 failed, in '
+sed -i 2d "$work/list"
+try 'prefetch again' 0 at fourth aoticache prefetch "$work/list" --hook c --json
+member 'it is there' there 1
+is 'no hit is counted' 0 "$(counter fourth hits_remote)"
+try 'what was fetched runs' 0 abs fourth 4 --hook none
+member 'from the index' source index
+echo 'aten::abs(nonsense)' >"$work/list"
+try 'prefetch of a list that is wrong' 2 at fourth aoticache prefetch "$work/list" --hook c
+says 'names the line' 'list:1:'
 
 # ---- one compile for four machines ----
 
@@ -172,6 +206,10 @@ member 'the kernel is compiled' source compiled
 is 'one line says so' 1 "$(grep -c 'it is left alone for a while' "$err")"
 holds 'soon' [ $((SECONDS - begun)) -le 10 ]
 holds 'failures are counted' [ "$(counter fleet-4 remote_errors)" -ge 1 ]
+is 'and that it was left alone' 1 "$(counter fleet-4 remote_rests)"
+run at fleet-4 aoticache-stat
+prints 'aoticache-stat has it, too' '^  left alone after a failure +1 '
+prints 'and how long remotes took' '^  fetch from a remote +[1-9]'
 
 is 'what could not be sent is noted' 1 "$(ls "$work/fleet-4/unsent" | wc -l)"
 rm -f "$redis_socket"

@@ -17,7 +17,7 @@ static const aoticache_command *const commands[] = {
     &aoticache_command_tag,    &aoticache_command_why,     &aoticache_command_du,     &aoticache_command_export,
     &aoticache_command_import, &aoticache_command_merge,   &aoticache_command_copy,   &aoticache_command_config,
     &aoticache_command_key,
-    &aoticache_command_push,   &aoticache_command_pull,
+    &aoticache_command_push,   &aoticache_command_pull,    &aoticache_command_prefetch,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -52,5 +52,6 @@ extern const aoticache_command aoticache_command_copy;
 extern const aoticache_command aoticache_command_key;
 extern const aoticache_command aoticache_command_push;
 extern const aoticache_command aoticache_command_pull;
+extern const aoticache_command aoticache_command_prefetch;
 
 #endif

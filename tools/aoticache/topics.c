@@ -32,12 +32,13 @@ static const aoticache_topic topics[] = {
      "  aoticache export FILE            kernels into an archive, signed\n"
      "  aoticache import FILE            takes them in, if their signer is trusted\n"
      "  aoticache push, aoticache pull   the same over Redis, HTTP or S3 (remote)\n"
+     "  aoticache prefetch FILE          fetches what a list names, before a start\n"
      "  aoticache merge, aoticache copy  between cache directories\n"
      "  aoticache record, aoticache warm a list of what a program asks for, and its\n"
      "                                   compiles beforehand\n"
      "\n"
      "With the setting `remote` a miss fetches what another machine compiled. With\n"
-     "Redis, one machine compiles while the others wait.\n"},
+     "Redis or S3, one machine compiles while the others wait.\n"},
     {"trust", "Whose kernels run here",
      "A kernel is code. What comes from elsewhere runs only if a key that this\n"
      "machine trusts signed it (require_signatures, trusted_keys).\n"

@@ -61,6 +61,7 @@ static void expose_compiles(const metrics *of)
     aoticache_cli_exposition_single(of->to, "sent_bytes_total", "counter", "Bytes sent to remotes, compressed.", (double)counters->sent_bytes);
     aoticache_cli_exposition_single(of->to, "remote_errors_total", "counter", "Misses or compiles for which a remote failed.", (double)counters->remote_errors);
     aoticache_cli_exposition_single(of->to, "remote_refused_total", "counter", "Objects and entries from remotes that were refused.", (double)counters->remote_refused);
+    aoticache_cli_exposition_single(of->to, "remote_rests_total", "counter", "Times that a remote failed and was left alone from then on.", (double)counters->remote_rests);
     aoticache_cli_exposition_single(of->to, "calls_lost_total", "counter", "Calls left to the host's own kernel because it is faster.", (double)counters->calls_lost);
     aoticache_cli_exposition_single(of->to, "evicted_entries_total", "counter", "Entries removed by collections.", (double)counters->evicted);
     aoticache_cli_exposition_single(of->to, "evicted_bytes_total", "counter", "Bytes removed by collections.", (double)counters->evicted_bytes);

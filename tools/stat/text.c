@@ -71,12 +71,6 @@ static void print_lookups(const stat_view *view)
     print_count("  waited for another", counters->waits, "");
     print_count("  kernels judged", counters->judged, "");
     print_count("    slower than the host's", counters->judged_slower, "");
-    if (counters->sent_bytes + counters->fetched_bytes + counters->remote_errors + counters->remote_refused > 0) {
-        print_count("  bytes fetched from remotes", counters->fetched_bytes, "");
-        print_count("  bytes sent to remotes", counters->sent_bytes, "");
-        print_count("  failures of remotes", counters->remote_errors, "");
-        print_count("  refused from remotes", counters->remote_refused, "");
-    }
     print_count("  calls left to the host", counters->calls_lost, "");
 }
 
@@ -94,6 +88,19 @@ static void print_compiles(const stat_view *view)
     print_count("  could not be stored", counters->not_stored, "");
 }
 
+static void print_remotes(const stat_view *view)
+{
+    const aoticache_counters *counters = &view->statistics.counters;
+    if (counters->sent_bytes + counters->fetched_bytes + counters->remote_errors + counters->remote_refused == 0)
+        return;
+    print_heading(view->cli, "Remotes");
+    print_bytes("  fetched", counters->fetched_bytes, "");
+    print_bytes("  sent", counters->sent_bytes, "");
+    print_count("  refused", counters->remote_refused, "");
+    print_count("  failures", counters->remote_errors, "");
+    print_count("  left alone after a failure", counters->remote_rests, counters->remote_rests > 0 ? "aoticache doctor" : "");
+}
+
 static void print_store(const stat_view *view)
 {
     const aoticache_counters *counters = &view->statistics.counters;
@@ -107,7 +114,8 @@ static void print_store(const stat_view *view)
 
 static void print_latencies(const stat_view *view)
 {
-    static const char *const names[] = {"  lookup", "  load", "  compile", "  wait for a lease", "  age at eviction"};
+    static const char *const names[] = {"  lookup", "  load", "  compile", "  wait for a lease", "  age at eviction",
+                                        "  fetch from a remote", "  send to a remote"};
     static const aoticache_cli_column columns[] = {{.title = "Latencies"},
                                                    {.title = "count", .right = true},
                                                    {.title = "mean", .right = true},
@@ -137,6 +145,7 @@ void stat_print_text(const stat_view *view)
     print_contents(view);
     print_lookups(view);
     print_compiles(view);
+    print_remotes(view);
     print_store(view);
     print_latencies(view);
 }

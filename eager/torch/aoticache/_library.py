@@ -184,7 +184,7 @@ class Counters(Structure):
             "hits hits_dynamic hits_loaded hits_remote misses misses_requirement misses_guard misses_damaged "
             "misses_failed waits lease_waits lease_wait_ns compiles compiles_fallback compile_failures compile_ns saved_ns lookup_ns "
             "loads load_ns stored_bytes not_stored damaged refused_untrusted evicted evicted_bytes judged judged_slower "
-            "calls_lost fetched_bytes sent_bytes remote_errors remote_refused"
+            "calls_lost fetched_bytes sent_bytes remote_errors remote_refused remote_rests"
         ).split()
     ]
 
@@ -194,7 +194,7 @@ class Latency(Structure):
 
 
 class Latencies(Structure):
-    _fields_ = [(name, Latency) for name in ("lookup", "load", "compile", "lease_wait", "eviction_age")]
+    _fields_ = [(name, Latency) for name in ("lookup", "load", "compile", "lease_wait", "eviction_age", "fetch", "send")]
 
 
 class Statistics(Structure):

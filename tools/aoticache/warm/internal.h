@@ -15,7 +15,8 @@
     X(THERE, "there")       \
     X(COMPILED, "compiled") \
     X(WAITED, "waited") /* compiled by another process meanwhile */ \
-    X(MISSING, "missing") /* with --dry-run */ \
+    X(FETCHED, "fetched") /* from a remote, by prefetch */ \
+    X(MISSING, "missing") /* with --dry-run, or for prefetch */ \
     X(FAILED, "failed")     \
     X(UNSUPPORTED, "unsupported")
 
@@ -64,6 +65,7 @@ typedef struct aoticache_warm_work {
     aoticache_hook *hook;
     size_t jobs;    /* at once */
     bool dry_run;   /* look up only */
+    bool fetches;   /* ask remotes, compile nothing */
     bool retry;     /* forget failures that are remembered */
     bool fail_fast; /* begin nothing more when one has failed */
     /* Called in this thread for each that failed, as soon as that is known; with --verbose for all. */

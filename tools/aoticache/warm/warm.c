@@ -1,5 +1,6 @@
 /*
- * aoticache warm: compiles a list of operators and shapes into the cache, several at a time.
+ * aoticache warm and prefetch: compile a list of operators and shapes into the cache, or fetch them from the remotes, several
+ * at a time.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #define MOST_DEFAULT_JOBS 8 /* a compiler takes up to a gigabyte */
+#define DEFAULT_FETCHES 4   /* a remote has so many connections */
 
 struct warm {
     aoticache_kernel_options kernel; /* of the hook */
@@ -49,6 +51,15 @@ static const aoticache_cli_option warm_options[] = {
     {0},
 };
 
+static const aoticache_cli_option prefetch_options[] = {
+    {"jobs", 'j', "N", "fetch N at the same time; default 4",
+     AOTICACHE_CLI_INTEGER(struct warm, work.jobs, 1, 256, "a number from 1 to 256")},
+    {"hook", 0, "auto|worker|c|command:PROGRAM", "what would compile: its versions are part of the keys;\ndefault auto",
+     AOTICACHE_CLI_FUNCTION(struct warm, kernel, aoticache_hook_kind_read)},
+    AOTICACHE_CLI_TABLE(struct warm, kernel, aoticache_hook_option_table),
+    {0},
+};
+
 /* ---- what is needed for it ---- */
 
 static int read_lists(const aoticache_cli *cli, struct warm *warm)
@@ -59,8 +70,8 @@ static int read_lists(const aoticache_cli *cli, struct warm *warm)
             return result;
     }
     if (warm->list.wrong > 0) {
-        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was compiled", warm->list.wrong,
-                            warm->list.wrong == 1 ? "" : "s");
+        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was %s", warm->list.wrong,
+                            warm->list.wrong == 1 ? "" : "s", warm->work.fetches ? "fetched" : "compiled");
         return AOTICACHE_CLI_EXIT_USAGE;
     }
     aoticache_warm_remove_repeated(&warm->list);
@@ -163,6 +174,11 @@ static void print_summary(const aoticache_cli *cli, const struct warm *warm)
     }
     if (cli->quiet)
         return;
+    if (warm->work.fetches) {
+        printf("%zu there, %zu fetched, %zu missing, %zu failed, in %s\n", there, counts[AOTICACHE_WARM_FETCHED],
+               counts[AOTICACHE_WARM_MISSING], failed + unsupported, elapsed);
+        return;
+    }
     printf("%zu there, %zu compiled, %zu failed, %zu unsupported", there, counts[AOTICACHE_WARM_COMPILED], failed,
            unsupported);
     if (counts[AOTICACHE_WARM_PENDING] > 0)
@@ -209,9 +225,8 @@ static int warm_and_print(const aoticache_cli *cli, struct warm *warm)
     return print_results(cli, warm);
 }
 
-static int warm_command(aoticache_cli *cli)
+static int run_command(aoticache_cli *cli, struct warm warm)
 {
-    struct warm warm = {.work = {.jobs = default_jobs()}};
     aoticache_kernel_options_begin(&warm.kernel, cli);
     int result = aoticache_cli_parse(cli, &warm) ? warm_and_print(cli, &warm) : cli->exit_code;
     aoticache_warm_free(&warm.list);
@@ -220,6 +235,16 @@ static int warm_command(aoticache_cli *cli)
     aoticache_kernel_options_free(&warm.kernel);
     free(warm.paths.items);
     return result;
+}
+
+static int warm_command(aoticache_cli *cli)
+{
+    return run_command(cli, (struct warm){.work = {.jobs = default_jobs()}});
+}
+
+static int prefetch_command(aoticache_cli *cli)
+{
+    return run_command(cli, (struct warm){.work = {.jobs = DEFAULT_FETCHES, .fetches = true}});
 }
 
 const aoticache_command aoticache_command_warm = {
@@ -243,4 +268,23 @@ const aoticache_command aoticache_command_warm = {
                         .wanted = "a list is needed: a file, or - for the standard input"},
         },
     .run = warm_command,
+};
+
+const aoticache_command aoticache_command_prefetch = {
+    .word = "prefetch",
+    .program =
+        {
+            .name = "aoticache prefetch",
+            .help_hint = "aoticache help prefetch",
+            .usage = "FILE...|- [OPTION]...",
+            .summary = "Fetches a list of operators and shapes from the remotes, before a program starts.",
+            .details = "FILE is a list as for 'aoticache warm'. Nothing is compiled.\n\n"
+                       "The exit code is 0 if the cache has all kernels at the end, and 3 if no remote has some of them:\n"
+                       "these are compiled when they are needed. It is 1 if some could not be fetched, and 2 if a line\n"
+                       "is wrong.",
+            .options = prefetch_options,
+            .operand = {AOTICACHE_CLI_LIST(struct warm, paths),
+                        .wanted = "a list is needed: a file, or - for the standard input"},
+        },
+    .run = prefetch_command,
 };

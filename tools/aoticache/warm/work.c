@@ -83,6 +83,19 @@ static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item 
     aoticache_artifact_unref(artifact);
 }
 
+static void fetch_item(const aoticache_warm_work *what, aoticache_warm_item *item)
+{
+    aoticache_error error = {.message = ""};
+    bool is_fetched = false;
+    aoticache_status status = prepare(what, item, &error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_prefetch(what->cache, item->request, &is_fetched, &error);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+        item->result = status != AOTICACHE_OK ? AOTICACHE_WARM_MISSING : is_fetched ? AOTICACHE_WARM_FETCHED : AOTICACHE_WARM_THERE;
+    else
+        fail(item, status, &error);
+}
+
 /* ---- threads ---- */
 
 static aoticache_warm_item *next_item(struct work *work)
@@ -100,6 +113,8 @@ static void *work_through_list(void *argument)
     for (aoticache_warm_item *item; (item = next_item(work)) != NULL;) {
         if (work->what->dry_run)
             lookup_item(work->what, item);
+        else if (work->what->fetches)
+            fetch_item(work->what, item);
         else
             get_or_compile(work->what, item);
         pthread_mutex_lock(&work->lock);

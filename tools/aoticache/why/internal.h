@@ -71,6 +71,27 @@ size_t aoticache_near_operators(aoticache_cache *cache, const char *op, aoticach
                                 size_t limit, uint64_t *ret_all_entries);
 
 
+/* ---- what remotes have for the key (remotes.c) ---- */
+
+typedef struct aoticache_remote_finding {
+    char *url, *text, *signers;
+    aoticache_digest artifact; /* of an entry */
+    bool has_entry, fits;
+} aoticache_remote_finding;
+
+typedef struct aoticache_remote_findings {
+    aoticache_remote_finding *items;
+    size_t count;
+} aoticache_remote_findings;
+
+void aoticache_remote_findings_read(const aoticache_cli *cli, const aoticache_key *key,
+                                    aoticache_remote_findings *ret_findings);
+/* Whether the next request will fetch one, if its signature is believed. */
+bool aoticache_remote_findings_have_one(const aoticache_remote_findings *findings);
+void aoticache_remote_findings_print(const aoticache_cli *cli, const aoticache_remote_findings *findings);
+json_t *aoticache_remote_findings_to_json(const aoticache_remote_findings *findings);
+void aoticache_remote_findings_free(aoticache_remote_findings *findings);
+
 /* word, what it means. A hit has one of the first two. */
 #define AOTICACHE_WHY_REASON_LIST(X)                                               \
     X(stored, "it is stored for exactly this")                                     \
@@ -107,6 +128,7 @@ typedef struct aoticache_why {
     aoticache_near_operator operators[AOTICACHE_WHY_MAX_OPERATORS];
     size_t operator_count;
     uint64_t all_entries;
+    aoticache_remote_findings remotes; /* of a miss */
 } aoticache_why;
 
 bool aoticache_why_is_hit(const aoticache_why *why);

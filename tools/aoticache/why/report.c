@@ -149,6 +149,7 @@ static void print_json(const aoticache_why *why)
     aoticache_cli_json_set(object, "entries_of_operator", aoticache_cli_json_count(why->candidates.count));
     aoticache_cli_json_set(object, "nearest", nearest);
     aoticache_cli_json_set(object, "operators", operators_to_json(why));
+    aoticache_cli_json_set(object, "remotes", aoticache_remote_findings_to_json(&why->remotes));
     aoticache_cli_json_print(object);
 }
 
@@ -270,9 +271,12 @@ static void print_advice(const aoticache_why *why)
         [AOTICACHE_WHY_operator] = "the first call compiles it; 'aoticache compile' or 'warm' do it beforehand",
         [AOTICACHE_WHY_empty] = "is this the directory that the program uses? 'aoticache doctor' tells",
     };
-    if (advice[why->reason] == NULL || why->cli->quiet)
+    const char *words = aoticache_remote_findings_have_one(&why->remotes)
+                            ? "nothing: the next request fetches it, if a key that is trusted here signed it"
+                            : advice[why->reason];
+    if (words == NULL || why->cli->quiet)
         return;
-    cleanup_free char *text = aoticache_cli_text("%s", advice[why->reason]);
+    cleanup_free char *text = aoticache_cli_text("%s", words);
     char *rest = NULL;
     const char *name = "to do";
     printf("\n");
@@ -318,6 +322,7 @@ static void print_text(const aoticache_why *why)
     if (why->damage != NULL)
         aoticache_cli_print_field(why->cli, "damage", "%s", why->damage);
     print_failure(why);
+    aoticache_remote_findings_print(why->cli, &why->remotes);
     print_operators(why);
     print_candidates(why);
     print_advice(why);

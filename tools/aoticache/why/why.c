@@ -210,8 +210,13 @@ static int explain_miss(aoticache_cli *cli, struct question *question, aoticache
         result = set_environment(cli, question, why);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_report(cli, false, &why->cache);
+    const bool has_no_cache = result == AOTICACHE_CLI_EXIT_NOT_FOUND;
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = find_reason(why);
+    if ((has_no_cache || (result == AOTICACHE_CLI_EXIT_OK && !aoticache_why_is_hit(why))) && why->producer != NULL)
+        aoticache_remote_findings_read(cli, &why->key, &why->remotes);
+    if (has_no_cache && !cli->json)
+        aoticache_remote_findings_print(cli, &why->remotes);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     aoticache_why_print(why);
@@ -228,6 +233,7 @@ static void free_why(aoticache_why *why)
         free((void *)(uintptr_t)why->failure.message);
     }
     free(why->damage);
+    aoticache_remote_findings_free(&why->remotes);
     aoticache_candidates_free(&why->candidates);
     aoticache_request_free(why->asked);
     aoticache_cache_close(why->cache);
