@@ -14,12 +14,14 @@
  */
 #include "cache/remote/internal.h"
 
-#include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/threads.h"
 
 #define LEASE_MS 30000
@@ -28,6 +30,7 @@
 #define SHORTEST_PAUSE_MS 20
 #define LONGEST_PAUSE_MS 2000
 #define PAUSES_IN_A_WAIT 8 /* a pause is this part of the time that was waited already */
+#define GRACE_MS 5000      /* how long who waits already forgives a server that does not answer: it may be started anew */
 #define SLICE_MS 100       /* after which is looked whether the program ends */
 #define TOKEN_BYTES 33
 #define NS_PER_MS UINT64_C(1000000)
@@ -130,18 +133,45 @@ static void begin_renewing(aoticache_tier_lease *lease)
     lease->has_thread = aoticache_threads_start(&lease->thread, 1, NULL, renew, lease) == 1;
 }
 
-static aoticache_tier_lease *make_lease(aoticache_remote *remote, const aoticache_key *key)
+/*
+ * The token of a key is the same for all processes of a directory while the machine runs: where one was killed, the next one
+ * has its lease at once, and the lease of this directory (store/lease.h) keeps them apart. False: it cannot be told.
+ */
+static bool make_token(aoticache_cache *cache, const aoticache_key *key, char ret_token[TOKEN_BYTES])
 {
-    uint8_t random[(TOKEN_BYTES - 1) / 2];
+    struct {
+        int64_t boot;
+        uint64_t device, inode;
+        aoticache_key key;
+        char host[HOST_NAME_MAX + 1];
+    } named;
+    struct stat root;
+    aoticache_digest digest;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    memset(&named, 0, sizeof named);
+    named.boot = aoticache_boot_number();
+    if (named.boot == 0 || fstat(cache->directory->fd, &root) != 0 || gethostname(named.host, sizeof named.host - 1) != 0)
+        return false;
+    named.device = root.st_dev;
+    named.inode = root.st_ino;
+    named.key = *key;
+    if (aoticache_digest_of(&named, sizeof named, &digest) != AOTICACHE_OK)
+        return false;
+    aoticache_digest_to_hex(&digest, hex);
+    memcpy(ret_token, hex, TOKEN_BYTES - 1);
+    ret_token[TOKEN_BYTES - 1] = '\0';
+    return true;
+}
+
+static aoticache_tier_lease *make_lease(aoticache_cache *cache, aoticache_remote *remote, const aoticache_key *key)
+{
     aoticache_tier_lease *lease = calloc(1, sizeof *lease);
-    if (lease == NULL || getrandom(random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random) {
+    if (lease == NULL || !make_token(cache, key, lease->token)) {
         free(lease);
         return NULL;
     }
     lease->remote = remote;
     aoticache_remote_lease_name(key, lease->name);
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(lease->token + 2 * i, 3, "%02x", random[i]);
     return lease;
 }
 
@@ -167,7 +197,7 @@ static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_ke
     for (size_t i = 0; cache->remotes != NULL && i < cache->remotes->count; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
         aoticache_error detail = {.message = ""};
-        aoticache_tier_lease *lease = may_have_leases(remote) ? make_lease(remote, key) : NULL;
+        aoticache_tier_lease *lease = may_have_leases(remote) ? make_lease(cache, remote, key) : NULL;
         if (lease == NULL)
             continue;
         aoticache_status status = aoticache_remote_acquire(remote, lease->name, lease->token, LEASE_MS, &detail);
@@ -188,6 +218,7 @@ struct wait {
     aoticache_tier_lease *lease;
     aoticache_remote_ear ear;
     uint64_t begun_ns, limit_ns; /* limit_ns: 0: none */
+    uint64_t answered_ns;        /* when the server did so last */
     bool can_hear, has_tried_to;
 };
 
@@ -224,11 +255,24 @@ static bool wait_a_while(struct wait *wait)
             continue;
         }
         aoticache_status status = aoticache_remote_wait(&wait->ear, ms);
-        wait->can_hear = status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND;
         if (status == AOTICACHE_OK)
             return true;
+        if (status != AOTICACHE_NOT_FOUND) {
+            aoticache_remote_stop_listening(&wait->ear);
+            wait->can_hear = wait->has_tried_to = false;
+        }
     }
     return false;
+}
+
+/* Notes an answer to a question for the lease. Whether to wait on: another machine has it, or the server is gone for a
+ * moment. */
+static bool goes_on(struct wait *wait, aoticache_status status)
+{
+    const uint64_t now = aoticache_monotonic_ns();
+    if (status == AOTICACHE_OK || status == AOTICACHE_LOCKED)
+        wait->answered_ns = now;
+    return status != AOTICACHE_OK && now - wait->answered_ns < GRACE_MS * NS_PER_MS && !is_over(wait);
 }
 
 /* Until the entry has come (true), or we have the lease, or nobody shall wait any more (then *wait->lease is no lease). */
@@ -244,13 +288,14 @@ static bool wait_for_entry(aoticache_cache *cache, const aoticache_lookup_target
         *ret_status = aoticache_remote_acquire(wait->lease->remote, wait->lease->name, wait->lease->token, LEASE_MS, NULL);
         if (!was_told && fetch(cache, target, AOTICACHE_REMOTE_REFUSED))
             return true;
-    } while (*ret_status == AOTICACHE_LOCKED && !is_over(wait));
+    } while (goes_on(wait, *ret_status));
     return false;
 }
 
 bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease)
 {
-    struct wait wait = {.begun_ns = aoticache_monotonic_ns(), .limit_ns = cache->compile_timeout_ms * NS_PER_MS};
+    const uint64_t begun = aoticache_monotonic_ns();
+    struct wait wait = {.begun_ns = begun, .answered_ns = begun, .limit_ns = cache->compile_timeout_ms * NS_PER_MS};
     aoticache_status status = ask_for_lease(cache, &target->key, &wait.lease);
     bool has_come = false;
     *ret_lease = NULL;

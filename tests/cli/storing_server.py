@@ -1,5 +1,7 @@
 """A web server that stores what is PUT, in memory, for the tests of remotes. Prints its port; runs until it is killed.
 
+A number behind the mode is the port.
+
 storing_server.py conditions   honours If-None-Match and If-Match of a PUT, one request at a time, as S3 does
 storing_server.py bazel        as strict as bazel-remote: only cas/<digest>, whose bytes have that digest, and ac/<64 digits>,
                                whose bytes are an ActionResult; a namespace before them is ignored; it adds who wrote it
@@ -125,6 +127,6 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 mode = sys.argv[1]
 files: dict[str | None, tuple[bytes, float]] = {}
 lock = threading.Lock()
-server = Server(("127.0.0.1", 0), Handler)
+server = Server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0), Handler)
 print(server.server_address[1], flush=True)
 server.serve_forever()
