@@ -319,16 +319,22 @@ static uint32_t time_for(const aoticache_remote *remote, uint64_t bytes)
     return remote->config.timeout_ms + (uint32_t)(bytes >> 20) * MS_FOR_A_MIB;
 }
 
-/* Whether it was our sink that ended an answer: then the remote is not at fault. */
+/* Between a module and a sink: bounds what comes, whatever the module does, and knows whether it was the sink that ended an
+ * answer: then the remote is not at fault. */
 struct tap {
     aoticache_remote_sink_fn sink;
     void *user;
-    bool is_stopped;
+    uint64_t left; /* bytes that may still come */
+    bool is_stopped, is_over;
 };
 
 static bool take_through(void *user, const void *bytes, size_t size)
 {
     struct tap *tap = user;
+    tap->is_over = tap->is_over || size > tap->left;
+    if (tap->is_over)
+        return false;
+    tap->left -= size;
     tap->is_stopped = tap->is_stopped || !tap->sink(tap->user, bytes, size);
     return !tap->is_stopped;
 }
@@ -338,12 +344,15 @@ aoticache_status aoticache_remote_get(aoticache_remote *remote, const char *name
                                       aoticache_error *ret_error)
 {
     struct request request;
-    struct tap tap = {.sink = sink, .user = user};
+    struct tap tap = {.sink = sink, .user = user, .left = max_bytes};
     aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = remote->module.get(request.connection->opened, request.name, max_bytes, time_for(remote, max_bytes),
                                 take_through, &tap, ret_version, &request.detail);
+    if (tap.is_over)
+        status = aoticache_error_set(&request.detail, AOTICACHE_IO, "%s has more than %llu bytes", request.name,
+                                     (unsigned long long)max_bytes);
     if (!tap.is_stopped)
         return end(&request, status, ret_error);
     give_connection_back(remote, request.connection);

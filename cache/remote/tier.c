@@ -27,7 +27,7 @@
 #define LEASE_MS 30000
 #define RENEW_MS 10000
 #define TOLD_PAUSE_MS 1000 /* where the server tells */
-#define SHORTEST_PAUSE_MS 20
+#define SHORTEST_PAUSE_MS 500 /* docs/fleet.md: 300 machines that ask more often are more than S3 answers */
 #define LONGEST_PAUSE_MS 2000
 #define PAUSES_IN_A_WAIT 8 /* a pause is this part of the time that was waited already */
 #define GRACE_MS 5000      /* how long who waits already forgives a server that does not answer: it may be started anew */

@@ -66,9 +66,9 @@ prints 'and what to do' 'nothing: the next request fetches it'
 try 'why as JSON' 3 abs_why fourth 4 --json
 member 'it fits' remotes.0.fits true
 member 'who signed it' remotes.0.signers builder-1
+record=aoticache/ac/$(field key)
 try 'nothing is there of another' 3 abs_why fourth 99
 prints 'and that is said' 'remote +unix:.*redis.sock: nothing$'
-record=$(redis --scan --pattern 'aoticache/ac/*' | head -n 1)
 redis get "$record" >"$work/record"
 sed -E 's/("requirements" *: *")[0-9a-f]{32}/\1ffffffffffffffffffffffffffffffff/' "$work/record" | redis -x set "$record" >/dev/null
 try 'one for another processor' 3 abs_why fourth 4

@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
+
+#define FIRST_RETRY_MS 100
 
 typedef struct http_connection {
     CURL *curl;
@@ -40,6 +43,13 @@ struct answer {
     bool is_too_large, is_stopped;
     char *version; /* NULL: not wanted */
     time_t date, modified; /* by the server's clock; -1: it does not say */
+};
+
+/* What is sent. */
+struct body {
+    const void *bytes;
+    size_t size;
+    struct curl_slist *headers;
 };
 
 /* ---- opening ---- */
@@ -329,31 +339,81 @@ static aoticache_status judge(const struct answer *answer, CURLcode result, long
     return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with HTTP status %ld", code);
 }
 
-/* body: NULL for GET and HEAD. */
-static aoticache_status request(http_connection *connection, const char *method, const char *name, const void *body,
-                                size_t size, const char *condition, uint32_t timeout_ms, struct answer *answer,
-                                aoticache_error *ret_error)
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/*
+ * A server that has too much to do (S3 answers 503 where a prefix is asked too often) is asked again after 100 ms, then after
+ * twice as long each time, as far as there is time. Random by a half, so that machines do not come back together. False: no
+ * time is left.
+ */
+static bool wait_for_next_try(unsigned tries, int64_t deadline)
+{
+    int64_t ms = FIRST_RETRY_MS << tries;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    ms = ms / 2 + ms * (now.tv_nsec / 1000 % 1024) / 1024;
+    if (now_ms() + ms >= deadline)
+        return false;
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+    return true;
+}
+
+static CURLcode perform(http_connection *connection, struct answer *answer, const char *url, uint32_t timeout_ms,
+                        void (*set_method)(CURL *curl, const struct body *body), const struct body *body, long *ret_code)
+{
+    const int64_t deadline = now_ms() + timeout_ms;
+    CURLcode result = CURLE_OK;
+    for (unsigned tries = 0;; tries++) {
+        const int64_t left = deadline - now_ms();
+        set_options(connection, answer, url, left > 1 ? (uint32_t)left : 1);
+        curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, body->headers);
+        set_method(connection->curl, body);
+        result = curl_easy_perform(connection->curl);
+        curl_easy_getinfo(connection->curl, CURLINFO_RESPONSE_CODE, ret_code);
+        if (result != CURLE_OK || (*ret_code != 503 && *ret_code != 429) || !wait_for_next_try(tries, deadline))
+            return result;
+    }
+}
+
+static void set_put(CURL *curl, const struct body *body)
+{
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->size);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body->bytes);
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, "PUT");
+}
+
+static void set_get(CURL *curl, const struct body *body)
+{
+    (void)body;
+    curl_easy_setopt(curl, CURLOPT_NOBODY, 0L);
+}
+
+static void set_head(CURL *curl, const struct body *body)
+{
+    (void)body;
+    curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
+}
+
+static aoticache_status request(http_connection *connection, void (*set_method)(CURL *curl, const struct body *body),
+                                const char *name, struct body body, const char *condition, uint32_t timeout_ms,
+                                struct answer *answer, aoticache_error *ret_error)
 {
     char *url = NULL;
     long code = 0;
     bool is_ok = false;
     if (!join(&url, connection->base, "/", name))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    struct curl_slist *headers = make_headers(connection, condition, &is_ok);
+    body.headers = make_headers(connection, condition, &is_ok);
     answer->curl = connection->curl;
-    set_options(connection, answer, url, timeout_ms);
-    curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, headers);
-    if (body != NULL) {
-        curl_easy_setopt(connection->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
-        curl_easy_setopt(connection->curl, CURLOPT_POSTFIELDS, body);
-        curl_easy_setopt(connection->curl, CURLOPT_CUSTOMREQUEST, method);
-    } else {
-        curl_easy_setopt(connection->curl, CURLOPT_NOBODY, strcmp(method, "HEAD") == 0 ? 1L : 0L);
-    }
-    CURLcode result = is_ok ? curl_easy_perform(connection->curl) : CURLE_OUT_OF_MEMORY;
-    curl_easy_getinfo(connection->curl, CURLINFO_RESPONSE_CODE, &code);
+    CURLcode result =
+        is_ok ? perform(connection, answer, url, timeout_ms, set_method, &body, &code) : CURLE_OUT_OF_MEMORY;
     curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, NULL);
-    curl_slist_free_all(headers);
+    curl_slist_free_all(body.headers);
     free(url);
     return judge(answer, result, code, ret_error);
 }
@@ -368,14 +428,15 @@ static aoticache_status get(void *connection, const char *name, uint64_t max_byt
     struct answer answer = {.sink = sink, .user = user, .left = max_bytes, .version = ret_version};
     if (ret_version != NULL)
         ret_version[0] = '\0';
-    return request(connection, "GET", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
+    return request(connection, set_get, name, (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
 }
 
 static aoticache_status put(void *connection, const char *name, const void *bytes, size_t size, const char *condition,
                             uint32_t timeout_ms, aoticache_error *ret_error)
 {
     struct answer answer = {.left = SMALL_ANSWER};
-    aoticache_status status = request(connection, "PUT", name, bytes, size, condition, timeout_ms, &answer, ret_error);
+    const struct body body = {.bytes = bytes, .size = size};
+    aoticache_status status = request(connection, set_put, name, body, condition, timeout_ms, &answer, ret_error);
     return status == AOTICACHE_NOT_FOUND
                ? aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers a PUT with HTTP status 404")
                : status;
@@ -384,7 +445,7 @@ static aoticache_status put(void *connection, const char *name, const void *byte
 static aoticache_status exists(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
 {
     struct answer answer = {.left = SMALL_ANSWER};
-    return request(connection, "HEAD", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
+    return request(connection, set_head, name, (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
 }
 
 /* ---- leases ---- */
@@ -447,7 +508,7 @@ static aoticache_status read_lease(http_connection *connection, const char *name
     *ret_lease = (struct lease){.size = 0};
     struct answer answer = {.sink = take_lease, .user = ret_lease, .left = SMALL_ANSWER, .version = ret_lease->version};
     answer.date = answer.modified = -1;
-    aoticache_status status = request(connection, "GET", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
+    aoticache_status status = request(connection, set_get, name, (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
     const char *space = strchr(ret_lease->text, ' ');
     const unsigned long ms = space != NULL ? strtoul(space, NULL, 10) : 0;
     /* These clocks have whole seconds. Without them a lease ends only when its owner says so, or with the others' patience. */

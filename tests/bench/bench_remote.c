@@ -1,0 +1,709 @@
+/*
+ * Benchmarks of remotes on the loopback: many kernels from Redis and nginx, the first one on a machine that has none,
+ * and the check of a signature. The servers are started here, on free ports; where one is not installed, its lines
+ * are missing.
+ *
+ * Both sides take turns in the same run, in fresh processes, and fetch the same frames of zstd from the same server:
+ * - Ours is a pull into a new cache: lists, records, manifests and libraries are fetched, signatures checked, objects
+ *   unpacked, hashed, stored under their digests and made durable, and an index is written.
+ * - The peer of nginx is one curl for all objects (manifests, too) over one connection, then zstd -d, sync -f and
+ *   sha256sum.
+ * - The peer of Redis is a bare loop of GETs on a socket, which is less than hiredis does, that unpacks in memory by
+ *   libzstd and writes each file; then sync -f and sha256sum.
+ * - The peer of one kernel is a bare socket with the same requests (record, manifest, library), whose answers are
+ *   dropped. The goal is for the difference. The first kernel of a process pays for loading the module and libzstd;
+ *   the next one does not.
+ *
+ * The libraries are pieces of this program's own code, each made unique, so that they compress as libraries do.
+ * Prints one JSON object per line (scripts/bench collects them). BENCH_REMOTE_ENTRIES (256), BENCH_REMOTE_BYTES
+ * (360000), BENCH_REMOTE_ROUNDS (5).
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <netinet/tcp.h>
+#include <openssl/evp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/remote/remote.h"
+#include "cache/trust/trust.h"
+
+#define MOST_ROUNDS 64
+#define CHECKS 2000
+#define SETTINGS " connect-timeout=5s timeout=60s"
+
+static char root[512];
+static char *code; /* of this program */
+static size_t code_size;
+static size_t entries = 256, bytes = 360000, rounds = 5;
+static aoticache_secret_key *signer;
+static char trusted[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
+
+/* What is on a server: a manifest and a library of each entry. */
+struct kernel {
+    aoticache_key key;
+    char manifest[AOTICACHE_DIGEST_HEX_BYTES], library[AOTICACHE_DIGEST_HEX_BYTES];
+};
+static struct kernel *kernels;
+static size_t kernel_count;
+
+struct server {
+    const char *name;
+    bool is_http;
+    int port;
+    pid_t pid; /* 0: it is not there */
+    char url[128];
+};
+static struct server servers[2] = {{.name = "Redis"}, {.name = "nginx", .is_http = true}};
+
+static void stop_servers(void)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (servers[i].pid > 0) {
+            kill(servers[i].pid, SIGTERM);
+            waitpid(servers[i].pid, NULL, 0);
+        }
+}
+
+static pid_t owner; /* the process that started the servers */
+
+static void fail(const char *what, const char *detail)
+{
+    fprintf(stderr, "bench_remote: %s: %s\n", what, detail);
+    if (getpid() == owner)
+        stop_servers();
+    _exit(1);
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static void remove_folder(const char *name)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void AOTICACHE_PRINTF(2, 3) write_text(const char *name, const char *format, ...)
+{
+    char path[600];
+    va_list arguments;
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *file = fopen(path, "we");
+    if (file == NULL)
+        fail(path, strerror(errno));
+    va_start(arguments, format);
+    vfprintf(file, format, arguments);
+    va_end(arguments);
+    if (fclose(file) != 0)
+        fail(path, strerror(errno));
+}
+
+/* ---- servers ---- */
+
+static int connect_to(int port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        fail("a port", strerror(errno));
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+/* Whether it answers before ten seconds are over. */
+static bool comes_up(struct server *server)
+{
+    for (int i = 0; i < 200; i++) {
+        const int fd = connect_to(server->port);
+        if (fd >= 0) {
+            close(fd);
+            return true;
+        }
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) /* there is no such program */
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    server->pid = 0;
+    return false;
+}
+
+static void start(struct server *server, const char *script)
+{
+    char port[16];
+    snprintf(port, sizeof port, "%d", server->port);
+    server->pid = fork();
+    if (server->pid == 0) {
+        const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        dup2(null, 1);
+        dup2(null, 2);
+        if (chdir(root) == 0)
+            execl("/bin/sh", "sh", "-c", script, root, port, (char *)NULL);
+        _exit(127);
+    }
+    if (!comes_up(server))
+        fprintf(stderr, "bench_remote: %s is not there; it is left out\n", server->name);
+}
+
+static void start_servers(void)
+{
+    servers[0].port = free_port();
+    snprintf(servers[0].url, sizeof servers[0].url, "redis://127.0.0.1:%d", servers[0].port);
+    start(&servers[0], "exec redis-server --port \"$1\" --bind 127.0.0.1 --dir \"$0\" --save '' --appendonly no "
+                       "--daemonize no");
+    servers[1].port = free_port();
+    snprintf(servers[1].url, sizeof servers[1].url, "http://127.0.0.1:%d", servers[1].port);
+    write_text("nginx.conf",
+               "daemon off; master_process off; pid %s/nginx.pid; error_log %s/nginx.log; %s worker_processes 1;\n"
+               "events {} http { access_log off; client_body_temp_path %s/body; proxy_temp_path %s/proxy;\n"
+               "fastcgi_temp_path %s/fastcgi; uwsgi_temp_path %s/uwsgi; scgi_temp_path %s/scgi;\n"
+               "keepalive_requests 100000; sendfile on; tcp_nopush on;\n"
+               "server { listen 127.0.0.1:%d; root %s/data; client_max_body_size 1g;\n"
+               "location / { dav_methods PUT; create_full_put_path on; } } }\n",
+               root, root, geteuid() == 0 ? "user root;" : "", root, root, root, root, root, servers[1].port, root);
+    start(&servers[1], "mkdir -p data && PATH=$PATH:/usr/sbin && exec nginx -e \"$0/nginx.log\" -c \"$0/nginx.conf\"");
+}
+
+/* ---- a cache whose entries are on the servers ---- */
+
+static size_t setting(const char *name, size_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL && strtoul(text, NULL, 10) > 0 ? strtoul(text, NULL, 10) : otherwise;
+}
+
+static void read_code(void)
+{
+    FILE *file = fopen("/proc/self/exe", "rbe");
+    code = malloc(64u << 20);
+    if (file == NULL || code == NULL || (code_size = fread(code, 1, 64u << 20, file)) < 2 * bytes)
+        fail("/proc/self/exe", "cannot read it, or it is too small");
+    fclose(file);
+}
+
+static void write_library(const char *path, size_t number)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const size_t offset = number * 4096 % (code_size - bytes);
+    if (fd < 0 || write(fd, code + offset, bytes) != (ssize_t)bytes ||
+        pwrite(fd, &number, sizeof number, (off_t)(bytes / 2)) < 0)
+        fail(path, strerror(errno));
+    close(fd);
+}
+
+static aoticache_cache *open_cache(const char *name, const char *remote)
+{
+    char path[600];
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    options.directory = path;
+    options.max_bytes = UINT64_MAX;
+    options.key_directory = "";
+    options.trusted_keys = trusted;
+    options.remote = remote;
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail("open", error.message);
+    return cache;
+}
+
+static aoticache_request *request_of(size_t number)
+{
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+            AOTICACHE_OK ||
+        aoticache_request_add_int(request, NULL, (int64_t)number, &error) != AOTICACHE_OK)
+        fail("request", error.message);
+    return request;
+}
+
+static void put(aoticache_cache *cache, size_t number)
+{
+    char path[600];
+    aoticache_error error = {.message = ""};
+    aoticache_artifact *artifact = NULL;
+    snprintf(path, sizeof path, "%s/made.so", root);
+    write_library(path, number);
+    aoticache_file file = {.name = "library.so", .path = path};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &file;
+    product.file_count = 1;
+    aoticache_request *request = request_of(number);
+    if (aoticache_cache_put(cache, request, &product, &artifact, &error) != AOTICACHE_OK ||
+        aoticache_request_key(request, &kernels[number].key, &error) != AOTICACHE_OK)
+        fail("put", error.message);
+    aoticache_digest_to_hex(aoticache_artifact_digest(artifact), kernels[number].manifest);
+    aoticache_digest_to_hex(aoticache_artifact_library_digest(artifact), kernels[number].library);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+}
+
+static void make_source(void)
+{
+    aoticache_error error = {.message = ""};
+    const aoticache_status status = aoticache_secret_key_generate("bench", &signer, &error);
+    if (status == AOTICACHE_UNSUPPORTED) {
+        fprintf(stderr, "bench_remote: %s\n", error.message);
+        _exit(0); /* nothing to measure */
+    }
+    if (status != AOTICACHE_OK || (kernels = calloc(entries, sizeof *kernels)) == NULL)
+        fail("keys", error.message);
+    aoticache_public_key_format(aoticache_secret_key_public(signer), trusted);
+    aoticache_cache *cache = open_cache("source", "");
+    for (kernel_count = 0; kernel_count < entries; kernel_count++)
+        put(cache, kernel_count);
+    aoticache_cache_close(cache);
+}
+
+/* What sha256sum is to check of what a peer fetched, and the addresses for curl. */
+static void write_lists(void)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/sums", root);
+    FILE *sums = fopen(path, "we");
+    snprintf(path, sizeof path, "%s/urls", root);
+    FILE *urls = fopen(path, "we");
+    if (sums == NULL || urls == NULL)
+        fail(path, strerror(errno));
+    for (size_t i = 0; i < 2 * kernel_count; i++) {
+        const char *name = i % 2 == 0 ? kernels[i / 2].manifest : kernels[i / 2].library;
+        fprintf(sums, "%s  %s\n", name, name);
+        fprintf(urls, "url = \"%s/cas/%s\"\noutput = \"%s.zst\"\n", servers[1].url, name, name);
+    }
+    if (fclose(sums) != 0 || fclose(urls) != 0)
+        fail(path, strerror(errno));
+}
+
+/* ---- measuring in fresh processes ---- */
+
+struct times {
+    double first, second; /* seconds */
+};
+static struct times *shared;
+
+/* In a child, so that nothing is loaded yet. */
+static struct times in_child(void (*measure)(const struct server *), const struct server *server)
+{
+    int result = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        measure(server);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &result, 0) != child || !WIFEXITED(result) || WEXITSTATUS(result) != 0)
+        fail(server->name, "a process that measures failed");
+    return *shared;
+}
+
+/* Of this thread, so that the load of the machine does not count. */
+static uint64_t processor_ns(void)
+{
+    struct timespec now = {.tv_sec = 0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static double since(uint64_t begun)
+{
+    return (double)(aoticache_monotonic_ns() - begun) * 1e-9;
+}
+
+static void push(const struct server *server)
+{
+    char remote[200];
+    const aoticache_secret_key *const signers[] = {signer};
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    aoticache_transfer_report report;
+    aoticache_error error = {.message = ""};
+    options.signers = signers;
+    options.signer_count = 1;
+    snprintf(remote, sizeof remote, "%s" SETTINGS, server->url);
+    aoticache_cache *cache = open_cache("source", "");
+    if (aoticache_cache_push(cache, remote, &options, &report, &error) != AOTICACHE_OK || report.entries != entries)
+        fail("push", error.message);
+    aoticache_cache_close(cache);
+    shared->first = (double)report.archive_bytes / (double)report.bytes;
+}
+
+static void pull(const struct server *server)
+{
+    char remote[200];
+    aoticache_transfer_report report;
+    aoticache_error error = {.message = ""};
+    snprintf(remote, sizeof remote, "%s read-only" SETTINGS, server->url);
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_cache *cache = open_cache("target", remote);
+    if (aoticache_cache_pull(cache, NULL, NULL, &report, &error) != AOTICACHE_OK || report.entries != entries)
+        fail("pull", error.message);
+    aoticache_cache_close(cache);
+    shared->first = since(begun);
+}
+
+static aoticache_status must_not_compile(void *user, const aoticache_request *request, const char *directory,
+                                         aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+{
+    (void)user, (void)request, (void)directory, (void)deliver, (void)deliver_user;
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "it was not fetched");
+}
+
+static double get_one(aoticache_cache *cache, size_t number)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_request *request = request_of(number);
+    const uint64_t begun = aoticache_monotonic_ns();
+    if (aoticache_cache_get_or_compile(cache, request, must_not_compile, NULL, &artifact, &error) != AOTICACHE_OK ||
+        aoticache_artifact_source(artifact) != AOTICACHE_SOURCE_FETCHED)
+        fail("get", error.message);
+    const double seconds = since(begun);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    return seconds;
+}
+
+static void get_two(const struct server *server)
+{
+    char remote[200];
+    snprintf(remote, sizeof remote, "%s read-only" SETTINGS, server->url);
+    aoticache_cache *cache = open_cache("target", remote);
+    shared->first = get_one(cache, 0);
+    shared->second = get_one(cache, 1);
+    aoticache_cache_close(cache);
+}
+
+/* ---- the peers ---- */
+
+/* Reads until there are `wanted` bytes. */
+static size_t read_until(int fd, char *buffer, size_t have, size_t wanted, size_t space)
+{
+    while (have < wanted) {
+        const ssize_t got = read(fd, buffer + have, space - have);
+        if (got <= 0)
+            fail("a bare connection", got < 0 ? strerror(errno) : "it was closed");
+        have += (size_t)got;
+    }
+    return have;
+}
+
+/* One request on an open connection. *ret_body: in the buffer. Returns the size of the body. */
+static size_t ask(const struct server *server, int fd, const char *name, char *buffer, size_t space, char **ret_body)
+{
+    char request[300], *end = NULL, *length = NULL;
+    const size_t name_length = strlen("aoticache/") + strlen(name);
+    const int size = server->is_http
+                         ? snprintf(request, sizeof request, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", name)
+                         : snprintf(request, sizeof request, "*2\r\n$3\r\nGET\r\n$%zu\r\naoticache/%s\r\n",
+                                    name_length, name);
+    const char *ends = server->is_http ? "\r\n\r\n" : "\r\n";
+    size_t have = 0;
+    if (write(fd, request, (size_t)size) != size)
+        fail("a bare connection", strerror(errno));
+    do {
+        have = read_until(fd, buffer, have, have + 1, space - 1);
+        buffer[have] = '\0';
+    } while ((end = strstr(buffer, ends)) == NULL);
+    length = server->is_http ? strcasestr(buffer, "content-length:") : buffer;
+    const bool is_there = strncmp(buffer, "HTTP/1.1 200", 12) == 0 || (buffer[0] == '$' && buffer[1] != '-');
+    if (length == NULL || !is_there)
+        fail(name, "it is not on the server");
+    const size_t body = strtoul(length + (server->is_http ? strlen("content-length:") : 1), NULL, 10);
+    *ret_body = end + strlen(ends);
+    read_until(fd, buffer, have, (size_t)(*ret_body - buffer) + body + (server->is_http ? 0 : 2), space);
+    return body;
+}
+
+static void ask_for_kernel(const struct server *server, int fd, const struct kernel *kernel, char *buffer, size_t space)
+{
+    char name[100], hex[AOTICACHE_DIGEST_HEX_BYTES], *body;
+    aoticache_digest_to_hex(&kernel->key, hex);
+    snprintf(name, sizeof name, "ac/%s", hex);
+    ask(server, fd, name, buffer, space, &body);
+    snprintf(name, sizeof name, "cas/%s", kernel->manifest);
+    ask(server, fd, name, buffer, space, &body);
+    snprintf(name, sizeof name, "cas/%s", kernel->library);
+    ask(server, fd, name, buffer, space, &body);
+}
+
+/* The requests of get_two() alone, with the connection for the first. */
+static void ask_twice(const struct server *server)
+{
+    const size_t space = 2 * bytes + 65536;
+    char *buffer = malloc(space);
+    uint64_t begun = aoticache_monotonic_ns();
+    const int fd = connect_to(server->port);
+    if (fd < 0 || buffer == NULL)
+        fail(server->name, "no connection");
+    ask_for_kernel(server, fd, &kernels[0], buffer, space);
+    shared->first = since(begun);
+    begun = aoticache_monotonic_ns();
+    ask_for_kernel(server, fd, &kernels[1], buffer, space);
+    shared->second = since(begun);
+    close(fd);
+}
+
+static void write_file(const char *name, const void *from, size_t size)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/theirs/%s", root, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, from, size) != (ssize_t)size)
+        fail(path, strerror(errno));
+    close(fd);
+}
+
+static void run_script(const char *script)
+{
+    int result = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (chdir(root) == 0)
+            execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+        _exit(127);
+    }
+    if (child < 0 || waitpid(child, &result, 0) != child || !WIFEXITED(result) || WEXITSTATUS(result) != 0)
+        fail(script, "it failed");
+}
+
+static void fetch_by_loop(const struct server *server)
+{
+    const size_t space = 2 * bytes + 65536;
+    size_t (*decompress)(void *, size_t, const void *, size_t) = NULL;
+    const uint64_t begun = aoticache_monotonic_ns();
+    void *library = dlopen("libzstd.so.1", RTLD_NOW);
+    void *symbol = library != NULL ? dlsym(library, "ZSTD_decompress") : NULL;
+    memcpy(&decompress, &symbol, sizeof decompress);
+    char *buffer = malloc(space), *plain = malloc(space), *body = NULL, name[100];
+    const int fd = connect_to(server->port);
+    if (decompress == NULL || buffer == NULL || plain == NULL || fd < 0)
+        fail(server->name, "no libzstd, no memory or no connection");
+    run_script("mkdir theirs");
+    for (size_t i = 0; i < 2 * kernel_count; i++) {
+        const char *hex = i % 2 == 0 ? kernels[i / 2].manifest : kernels[i / 2].library;
+        snprintf(name, sizeof name, "cas/%s", hex);
+        const size_t packed = ask(server, fd, name, buffer, space, &body);
+        const size_t size = decompress(plain, space, body, packed);
+        if (size > space)
+            fail(name, "it cannot be unpacked");
+        write_file(hex, plain, size);
+    }
+    close(fd);
+    run_script("sync -f theirs && cd theirs && sha256sum --quiet -c ../sums");
+    shared->first = since(begun);
+}
+
+static void fetch_by_curl(const struct server *server)
+{
+    (void)server;
+    const uint64_t begun = aoticache_monotonic_ns();
+    run_script("mkdir theirs && cd theirs && curl -sf -K ../urls && zstd -dq --rm -- *.zst && sync -f . && "
+               "sha256sum --quiet -c ../sums");
+    shared->first = since(begun);
+}
+
+/* ---- comparing ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+static void compare_pulls(const struct server *server)
+{
+    double ours[MOST_ROUNDS], theirs[MOST_ROUNDS];
+    for (size_t i = 0; i < rounds; i++) {
+        remove_folder("target");
+        ours[i] = in_child(pull, server).first;
+        remove_folder("theirs");
+        theirs[i] = in_child(server->is_http ? fetch_by_curl : fetch_by_loop, server).first;
+    }
+    const double megabytes = (double)entries * (double)bytes * 1e-6;
+    const double value = median(ours, rounds), peer_value = median(theirs, rounds);
+    printf("{\"name\": \"pull from %s, %zu kernels of %zu kB\", \"value\": %.4g, \"unit\": \"MB/s\", \"peer\": \"%s\", "
+           "\"peer_value\": %.4g, \"ratio\": %.4f, \"target\": 1.3, \"target_is\": \"ratio\", \"met\": %s}\n",
+           server->name, entries, bytes / 1000, megabytes / value,
+           server->is_http ? "curl, zstd -d, sync, sha256sum" : "GETs, libzstd, sync, sha256sum",
+           megabytes / peer_value, value / peer_value, value / peer_value <= 1.3 ? "true" : "false");
+    fflush(stdout);
+}
+
+static void print_difference(const struct server *server, const char *what, double value, double peer_value)
+{
+    printf("{\"name\": \"%s, %s\", \"value\": %.4g, \"unit\": \"ms\", \"peer\": \"its requests alone\", "
+           "\"peer_value\": %.4g, \"ratio\": %.4f, \"target\": 10, \"target_is\": \"difference\", \"met\": %s}\n",
+           what, server->name, value * 1e3, peer_value * 1e3, value / peer_value,
+           (value - peer_value) * 1e3 <= 10 ? "true" : "false");
+    fflush(stdout);
+}
+
+/* What one durable write costs on this disk now: a kernel that is fetched alone waits for about nine of them. */
+static void tell_disk(void)
+{
+    double values[MOST_ROUNDS];
+    char path[600];
+    snprintf(path, sizeof path, "%s/probe", root);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    for (size_t i = 0; i < MOST_ROUNDS; i++) {
+        const uint64_t begun = aoticache_monotonic_ns();
+        if (fd < 0 || pwrite(fd, code, 4096, (off_t)(i * 4096)) != 4096 || fsync(fd) != 0)
+            fail(path, strerror(errno));
+        values[i] = since(begun);
+    }
+    close(fd);
+    fprintf(stderr, "bench_remote: an fsync of 4 KiB takes %.2f ms here\n", median(values, MOST_ROUNDS) * 1e3);
+}
+
+/* Single kernels: more rounds, since each is short. */
+static void compare_gets(const struct server *server)
+{
+    double values[4][MOST_ROUNDS];
+    const size_t count = 3 * rounds < MOST_ROUNDS ? 3 * rounds : MOST_ROUNDS;
+    tell_disk();
+    for (size_t i = 0; i < count; i++) {
+        remove_folder("target");
+        const struct times ours = in_child(get_two, server), theirs = in_child(ask_twice, server);
+        values[0][i] = ours.first;
+        values[1][i] = theirs.first;
+        values[2][i] = ours.second;
+        values[3][i] = theirs.second;
+    }
+    print_difference(server, "first kernel of a process, fetched", median(values[0], count), median(values[1], count));
+    print_difference(server, "next kernel, fetched", median(values[2], count), median(values[3], count));
+}
+
+/* ---- a signature ---- */
+
+/* libcrypto's check of a message of the size of a statement. Both are in processor time. */
+static double check_bare(const uint8_t *message, size_t size, const uint8_t *signature)
+{
+    EVP_PKEY *key = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, aoticache_secret_key_public(signer)->bytes, 32);
+    const uint64_t begun = processor_ns();
+    for (int i = 0; i < CHECKS; i++) {
+        EVP_MD_CTX *context = EVP_MD_CTX_new();
+        if (EVP_DigestVerifyInit(context, NULL, NULL, NULL, key) != 1 ||
+            EVP_DigestVerify(context, signature, 64, message, size) != 1)
+            fail("signature", "libcrypto does not find it right");
+        EVP_MD_CTX_free(context);
+    }
+    EVP_PKEY_free(key);
+    return (double)(processor_ns() - begun) * 1e-9 / CHECKS;
+}
+
+/* What decides for one entry: its statement, its signature, the lists of keys. */
+static double check_ours(aoticache_cache *cache, const aoticache_trust_claim *claim)
+{
+    aoticache_trust_verdict verdict;
+    aoticache_error error = {.message = ""};
+    const uint64_t begun = processor_ns();
+    for (int i = 0; i < CHECKS; i++)
+        if (aoticache_cache_decide(cache, claim, &verdict, &error) != AOTICACHE_OK ||
+            verdict.reason != AOTICACHE_TRUST_SIGNED)
+            fail("signature", error.message);
+    return (double)(processor_ns() - begun) * 1e-9 / CHECKS;
+}
+
+static void compare_signatures(void)
+{
+    double ours[MOST_ROUNDS], theirs[MOST_ROUNDS];
+    aoticache_statement statement = AOTICACHE_STATEMENT_INIT;
+    aoticache_trust_claim claim = AOTICACHE_TRUST_CLAIM_INIT;
+    aoticache_signature signature;
+    char text[AOTICACHE_SIGNATURE_TEXT_BYTES + 1];
+    uint8_t *message = NULL;
+    size_t size = 0;
+    statement.key = kernels[0].key;
+    statement.producer = "bench";
+    statement.created_ns = 1;
+    if (aoticache_statement_sign(&statement, signer, &signature, NULL) != AOTICACHE_OK ||
+        aoticache_statement_encode(&statement, &message, &size, NULL) != AOTICACHE_OK)
+        fail("signature", "it cannot be made");
+    aoticache_signature_format(&signature, text);
+    strcat(text, "\n");
+    claim.statement = &statement;
+    claim.signatures = text;
+    aoticache_cache *cache = open_cache("source", "");
+    for (size_t i = 0; i < rounds; i++) {
+        ours[i] = check_ours(cache, &claim);
+        theirs[i] = check_bare(message, size, signature.bytes);
+    }
+    aoticache_cache_close(cache);
+    free(message);
+    const double value = median(ours, rounds) * 1e6, peer_value = median(theirs, rounds) * 1e6;
+    printf("{\"name\": \"signature check of an entry\", \"value\": %.4g, \"unit\": \"us\", "
+           "\"peer\": \"libcrypto alone\", \"peer_value\": %.4g, \"ratio\": %.4f, \"target\": null, \"met\": null}\n",
+           value, peer_value, value / peer_value);
+    printf("{\"name\": \"signature check of an entry\", \"value\": %.4g, \"unit\": \"us\", \"peer\": \"the limit\", "
+           "\"peer_value\": 100, \"ratio\": %.4f, \"target\": 1, \"target_is\": \"ratio\", \"met\": %s}\n",
+           value, value / 100, value <= 100 ? "true" : "false");
+    fflush(stdout);
+}
+
+int main(void)
+{
+    const char *parent = getenv("TMPDIR");
+    entries = setting("BENCH_REMOTE_ENTRIES", entries);
+    bytes = setting("BENCH_REMOTE_BYTES", bytes);
+    rounds = setting("BENCH_REMOTE_ROUNDS", rounds);
+    rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds;
+    owner = getpid();
+    snprintf(root, sizeof root, "%s/aoticache-bench-XXXXXX", parent != NULL ? parent : "/tmp");
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (mkdtemp(root) == NULL || shared == MAP_FAILED)
+        fail("mkdtemp", strerror(errno));
+    read_code();
+    make_source();
+    start_servers();
+    write_lists();
+    for (size_t i = 0; i < 2; i++) {
+        if (servers[i].pid == 0)
+            continue;
+        in_child(push, &servers[i]);
+        fprintf(stderr, "bench_remote: %s has the kernels, at %.0f %% of their size\n", servers[i].name,
+                shared->first * 100);
+        compare_pulls(&servers[i]);
+        compare_gets(&servers[i]);
+    }
+    compare_signatures();
+    stop_servers();
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    aoticache_secret_key_free(signer);
+    return 0;
+}
