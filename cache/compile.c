@@ -235,12 +235,15 @@ static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact *
 {
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
     bool contended = false;
+    size_t from = 0;
     if (job->cache->remotes == NULL || job->cache->directory->read_only ||
         aoticache_lease_acquire(job->cache->directory, &job->target.key, 1, &lease, &contended, NULL) != AOTICACHE_OK)
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = AOTICACHE_NOT_FOUND;
-    if (aoticache_tier_fetch(job->cache, &job->target))
+    if (aoticache_tier_fetch(job->cache, &job->target, &from))
         status = find_or_miss(job, ret_artifact, ret_report, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_tier_spread(job->cache, &job->target.key, &(*ret_artifact)->digest, from);
     aoticache_lease_release(&lease);
     return status;
 }

@@ -287,8 +287,8 @@ size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artif
 
 /* ---- tier.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
 
-/* True where an entry for the target has come: look again. */
-bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target);
+/* True where an entry for the target has come: look again. *ret_from: the number of the remote. */
+bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target, size_t *ret_from);
 /*
  * The right to compile a key, among all machines. True where another machine compiled it while we waited, and its entry has
  * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
@@ -308,6 +308,9 @@ void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoti
  * back. */
 void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
                             aoticache_tier_lease *lease);
+/* An entry that came from remote `from` goes to those before it that are written to, with the signatures that it has: the
+ * nearer ones are asked first. */
+void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact, size_t from);
 /* Waits a few seconds for what is still to be sent. The rest stays noted. From then on nothing goes by itself. */
 void aoticache_tier_finish(aoticache_cache *cache);
 

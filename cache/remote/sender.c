@@ -20,6 +20,8 @@ struct parcel {
     aoticache_key key;
     aoticache_digest artifact;
     aoticache_tier_lease *lease;
+    size_t remotes; /* it goes to so many, from the first on */
+    bool is_ours;   /* made here: then it is signed, and noted until it has gone */
 };
 
 struct aoticache_sender {
@@ -41,13 +43,14 @@ static bool goes_on(void *user)
 
 /* OK; CORRUPT, UNSUPPORTED: it stays here for good; else what the remote's failure is. */
 static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                bool replaces)
+                                bool replaces, bool signs)
 {
     aoticache_transfer_report report = {.entries = 0};
     aoticache_remote_sending sending = {.report = &report, .replaces = replaces, .poll = goes_on, .user = cache};
     aoticache_error detail = {.message = ""};
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_status status = aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail);
+    aoticache_status status =
+        signs ? aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail) : AOTICACHE_OK;
     const bool has_signers = status == AOTICACHE_OK;
     if (has_signers)
         status = aoticache_remote_send(cache, remote, artifact, &sending, &detail);
@@ -64,24 +67,27 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     return status;
 }
 
-/* To all remotes that are written to; false where it is to be tried again. key: NULL: of one that was left before. */
-static bool send_to_all(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact)
+/* To the remotes that are written to; false where it is to be tried again. is_first: it was not tried before. */
+static bool send_everywhere(aoticache_cache *cache, const struct parcel *parcel, bool is_first)
 {
     bool is_done = true;
-    for (size_t i = 0; i < cache->remotes->count; i++) {
+    for (size_t i = 0; i < parcel->remotes; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
         if (!remote->config.writes)
             continue;
-        const bool replaces = key != NULL && aoticache_remote_look_back(remote, key) == AOTICACHE_REMOTE_REFUSED;
-        aoticache_status status = aoticache_remote_may_ask(remote) ? send_to(cache, remote, artifact, replaces) : AOTICACHE_IO;
+        const bool replaces = is_first && aoticache_remote_look_back(remote, &parcel->key) == AOTICACHE_REMOTE_REFUSED;
+        aoticache_status status = aoticache_remote_may_ask(remote)
+                                      ? send_to(cache, remote, &parcel->artifact, replaces, parcel->is_ours)
+                                      : AOTICACHE_IO;
         is_done = is_done && (status == AOTICACHE_OK || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED);
     }
     return is_done;
 }
 
-static bool is_written_to(const aoticache_remotes *remotes)
+/* Whether any of the first so many is. */
+static bool is_written_to(const aoticache_remotes *remotes, size_t count)
 {
-    for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
+    for (size_t i = 0; i < count; i++)
         if (remotes->items[i].config.writes)
             return true;
     return false;
@@ -89,7 +95,7 @@ static bool is_written_to(const aoticache_remotes *remotes)
 
 static void send_parcel(aoticache_cache *cache, const struct parcel *parcel)
 {
-    if (send_to_all(cache, &parcel->key, &parcel->artifact))
+    if (send_everywhere(cache, parcel, true) && parcel->is_ours)
         aoticache_unsent_forget(cache, &parcel->artifact);
     aoticache_tier_lease_release(parcel->lease);
 }
@@ -100,7 +106,8 @@ static void send_rest(aoticache_cache *cache)
     aoticache_digest rest[SENT_AT_ONCE];
     const size_t count = aoticache_unsent_list(cache, rest, SENT_AT_ONCE);
     for (size_t i = 0; i < count && goes_on(cache); i++) {
-        if (!send_to_all(cache, NULL, &rest[i]))
+        const struct parcel parcel = {.artifact = rest[i], .remotes = cache->remotes->count, .is_ours = true};
+        if (!send_everywhere(cache, &parcel, false))
             return; /* the remote is still not there */
         aoticache_unsent_forget(cache, &rest[i]);
     }
@@ -173,14 +180,22 @@ static bool enqueue(aoticache_cache *cache, const struct parcel *parcel)
 void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
                             aoticache_tier_lease *lease)
 {
-    const struct parcel parcel = {.key = *key, .artifact = *artifact, .lease = lease};
-    if (!is_written_to(cache->remotes)) {
+    const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
+    const struct parcel parcel = {.key = *key, .artifact = *artifact, .lease = lease, .remotes = count, .is_ours = true};
+    if (!is_written_to(cache->remotes, count)) {
         aoticache_tier_lease_release(lease);
         return;
     }
     aoticache_unsent_note(cache, artifact);
     if (!enqueue(cache, &parcel))
         send_parcel(cache, &parcel);
+}
+
+void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact, size_t from)
+{
+    const struct parcel parcel = {.key = *key, .artifact = *artifact, .remotes = from};
+    if (is_written_to(cache->remotes, from))
+        enqueue(cache, &parcel); /* where there is no space, the next machine fetches it from afar as well */
 }
 
 /* ---- the end ---- */

@@ -81,21 +81,29 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     return report.entries > 0;
 }
 
-/* least: what was seen a moment ago that is no reason not to ask again: nothing may have become something. */
-static bool fetch(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_remote_sight least)
+/* least: what was seen a moment ago that is no reason not to ask again: nothing may have become something. Returns which
+ * remote had it, or how many there are. */
+static size_t fetch_from_one(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_remote_sight least)
 {
-    bool is_found = false;
-    for (size_t i = 0; cache->remotes != NULL && !is_found && i < cache->remotes->count; i++) {
+    const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
+    for (size_t i = 0; i < count; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
-        if (remote->config.reads && aoticache_remote_may_ask(remote) && aoticache_remote_look_back(remote, &target->key) <= least)
-            is_found = fetch_from(cache, remote, target);
+        if (remote->config.reads && aoticache_remote_may_ask(remote) &&
+            aoticache_remote_look_back(remote, &target->key) <= least && fetch_from(cache, remote, target))
+            return i;
     }
-    return is_found;
+    return count;
 }
 
-bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target)
+static bool fetch(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_remote_sight least)
 {
-    return fetch(cache, target, AOTICACHE_REMOTE_NOT_SEEN);
+    return cache->remotes != NULL && fetch_from_one(cache, target, least) < cache->remotes->count;
+}
+
+bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target, size_t *ret_from)
+{
+    *ret_from = fetch_from_one(cache, target, AOTICACHE_REMOTE_NOT_SEEN);
+    return cache->remotes != NULL && *ret_from < cache->remotes->count;
 }
 
 /* ---- the lease ---- */

@@ -147,6 +147,18 @@ else
 fi
 one_for_four 'Redis again: its kernels are there' 0 "$AOTICACHE_REMOTE"
 
+# What comes from the far one of two remotes goes to the near one, with the signature that it has.
+redis -n 7 dbsize >/dev/null
+near="redis://127.0.0.1:$redis_port/7"
+AOTICACHE_SIGN_WITH= AOTICACHE_REMOTE="$near $AOTICACHE_REMOTE" try 'a kernel that only the far remote has' 0 \
+    abs between 5 --hook c --cc "$work/no-cc"
+member 'is fetched' source fetched
+AOTICACHE_REMOTE=$near try 'and then the near one has it' 0 abs nearby 5 --hook c --cc "$work/no-cc"
+member 'signed as before' source fetched
+rm -rf "$work/between"
+AOTICACHE_REMOTE="$near read-only $AOTICACHE_REMOTE" run abs between 6 --hook c
+is 'a near one that is read-only gets nothing' 1 "$(redis -n 7 --scan --pattern 'aoticache/ac/*' | wc -l)"
+
 # Who waits is told when the lease is given back.
 key=$(field key "$work/fleet-1.out")
 redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
