@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/fuzz_remote: no bytes that a server sends make the parsers of records and lists, the unpacker, or the reading of
- * settings crash, read outside of their memory, or take more than they may. A record that is understood prints as one that is
+ * tests/fuzz/fuzz_remote: no bytes that a server sends make the parsers of records, lists and ActionResults, the unpacker, or
+ * the reading of settings crash, read outside of their memory, or take more than they may. A record that is understood prints as one that is
  * understood alike.
  */
 #include "cache/remote/internal.h"
@@ -108,6 +108,28 @@ static void try_frame(const uint8_t *bytes, size_t size)
     aoticache_unpacker_free(unpacker);
 }
 
+/* What is read lies within the bytes, and what is written is read. */
+static void try_action_result(const char *text, size_t size)
+{
+    aoticache_error error = {.message = ""};
+    size_t at = 0, length = 0;
+    char *wrapped = NULL;
+    size_t wrapped_size = 0;
+    char *exact = malloc(size > 0 ? size : 1); /* so that reading behind its end is found */
+    if (exact == NULL)
+        return;
+    memcpy(exact, text, size);
+    if (aoticache_bazel_unwrap(exact, size, &at, &length, &error) == AOTICACHE_OK)
+        require(at <= size && length <= size - at);
+    else
+        check_refusal(&error);
+    require(aoticache_bazel_wrap(exact, size, &wrapped, &wrapped_size, NULL) == AOTICACHE_OK);
+    require(aoticache_bazel_unwrap(wrapped, wrapped_size, &at, &length, NULL) == AOTICACHE_OK);
+    require(length == size && memcmp(wrapped + at, exact, size) == 0);
+    free(exact);
+    free(wrapped);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     char *text = malloc(size + 1);
@@ -121,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     try_list(text, strlen(text));
     try_settings(text);
     try_frame(bytes, size);
+    try_action_result(text, size);
     free(text);
     return 0;
 }
