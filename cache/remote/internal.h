@@ -134,6 +134,10 @@ aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
                                           aoticache_error *ret_error);
 
+/* Between these two all requests of this thread together have the time of one: a lookup waits no longer. */
+void aoticache_remote_begin_fetch(const aoticache_remote *remote);
+void aoticache_remote_end_fetch(void);
+
 /* Who waits for a lease to be given back. */
 typedef struct aoticache_remote_ear {
     aoticache_remote *remote;

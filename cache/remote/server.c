@@ -28,6 +28,7 @@
 #define LONGEST_REST_NS (300 * FIRST_REST_NS)
 #define ABSENT_NS (10 * FIRST_REST_NS)
 #define MS_FOR_A_MIB 1000
+#define NS_PER_MS UINT64_C(1000000)
 #define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* what modules of the first version have */
 
 /* ---- all remotes of a cache ---- */
@@ -313,10 +314,28 @@ aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_er
 
 /* ---- requests ---- */
 
+/* What this thread fetches for a lookup, all its requests together, ends then; 0: each request has a limit of its own. */
+static _Thread_local uint64_t fetch_ends_ns;
+
+void aoticache_remote_begin_fetch(const aoticache_remote *remote)
+{
+    fetch_ends_ns = aoticache_monotonic_ns() + remote->config.timeout_ms * NS_PER_MS;
+}
+
+void aoticache_remote_end_fetch(void)
+{
+    fetch_ends_ns = 0;
+}
+
 /* A large object may take longer: a second for each MiB. */
 static uint32_t time_for(const aoticache_remote *remote, uint64_t bytes)
 {
-    return remote->config.timeout_ms + (uint32_t)(bytes >> 20) * MS_FOR_A_MIB;
+    const uint32_t more_ms = bytes > 0 ? (uint32_t)((bytes - 1) >> 20) * MS_FOR_A_MIB : 0;
+    if (fetch_ends_ns == 0)
+        return remote->config.timeout_ms + more_ms;
+    const uint64_t now = aoticache_monotonic_ns();
+    fetch_ends_ns += more_ms * NS_PER_MS;
+    return fetch_ends_ns > now + NS_PER_MS ? (uint32_t)((fetch_ends_ns - now) / NS_PER_MS) : 1;
 }
 
 /* Between a module and a sink: bounds what comes, whatever the module does, and knows whether it was the sink that ended an

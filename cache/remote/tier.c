@@ -58,8 +58,10 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     aoticache_status status = aoticache_intake_begin(&intake, cache, &options, &report, &detail);
     if (status == AOTICACHE_OK) {
         intake.is_foreign = true;
+        aoticache_remote_begin_fetch(remote);
         status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->accept, target->accept_user, &brought,
                                             &detail);
+        aoticache_remote_end_fetch();
     }
     if (status == AOTICACHE_OK)
         status = aoticache_intake_commit(&intake, &detail);

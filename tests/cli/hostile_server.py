@@ -83,6 +83,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(0.2)
 
+    def be_late(self, body: bytes) -> None:
+        time.sleep(0.8)
+        self.answer(200, body)
+
     def be_endless(self, body: bytes) -> None:
         self.send_response(200)
         self.end_headers()

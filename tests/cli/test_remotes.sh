@@ -316,6 +316,17 @@ try 'an entry under another key' 1 at victim pull --all
 says 'is refused' 'it answers another key than the one that was asked for'
 is 'the others came' 2 "$(at victim ls --json | grep -c '"key"')"
 
+# Each answer is in time, all together are not: the lookup does not wait for them. A pull does.
+rm -rf "$work/liar/ac" "$work/victim"
+at first push --all >/dev/null
+echo late >"$work/mood"
+try 'a server that is late with each object' 0 at victim run aten::abs --input float32:5=-2 --hook c --json
+member 'costs a compile' source compiled
+says 'and a line' 'it is left alone for a while'
+rm -rf "$work/victim"
+try 'but not a pull' 0 at victim pull --key "${key:0:16}"
+: >"$work/mood"
+
 # ---- a module of one's own (docs/remotes.md module) ----
 
 cp docs/examples/remote_directory.c "$work"
