@@ -110,15 +110,24 @@ static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, u
                                   : AOTICACHE_OK;
 }
 
+/* Whether a key with this first byte may be wanted. */
+static bool may_want(const aoticache_transfer_options *options, unsigned first_byte)
+{
+    char digits[3];
+    const char *prefix = options->key_prefix;
+    bool is_named = options->keys == NULL;
+    for (size_t i = 0; !is_named && i < options->key_count; i++)
+        is_named = options->keys[i].bytes[0] == first_byte;
+    snprintf(digits, sizeof digits, "%02x", first_byte);
+    return is_named && (prefix == NULL || strncasecmp(digits, prefix, strlen(prefix) < 2 ? strlen(prefix) : 2) == 0);
+}
+
 static aoticache_status read_lists(struct pull *pull, aoticache_remote *remote, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
-    char digits[3] = "";
-    const char *prefix = pull->options->key_prefix;
     pull->count = 0;
     for (unsigned first = 0; status == AOTICACHE_OK && first < LISTS; first++) {
-        snprintf(digits, sizeof digits, "%02x", first);
-        if (prefix != NULL && strncasecmp(digits, prefix, strlen(prefix) < 2 ? strlen(prefix) : 2) != 0)
+        if (!may_want(pull->options, first))
             continue;
         status = read_list(pull, remote, first, ret_error);
         if (status == AOTICACHE_OK && !aoticache_intake_poll(&pull->intake))

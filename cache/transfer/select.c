@@ -35,6 +35,11 @@ aoticache_status aoticache_transfer_options_read(const aoticache_transfer_option
     return status == AOTICACHE_OK ? check(ret_options, is_import, ret_error) : status;
 }
 
+static int compare_keys(const void *left, const void *right)
+{
+    return memcmp(left, right, sizeof(aoticache_key));
+}
+
 bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,
                               const aoticache_key *key)
 {
@@ -42,6 +47,9 @@ bool aoticache_transfer_names(const aoticache_transfer_options *options, const c
     if (options->op != NULL && fnmatch(options->op, op, 0) != 0)
         return false;
     if (options->device != NULL && strcmp(options->device, device) != 0)
+        return false;
+    if (options->keys != NULL &&
+        bsearch(key, options->keys, options->key_count, sizeof *options->keys, compare_keys) == NULL)
         return false;
     if (options->key_prefix == NULL)
         return true;
@@ -56,11 +64,6 @@ struct keys {
     size_t count, capacity;
     bool is_out_of_memory;
 };
-
-static int compare_keys(const void *left, const void *right)
-{
-    return memcmp(left, right, sizeof(aoticache_key));
-}
 
 static bool add_marked(void *user, const aoticache_pins *pins)
 {

@@ -55,6 +55,9 @@ typedef struct aoticache_transfer_options {
      * wants more of it calls aoticache_key_directory_trust(). NULL: no.
      */
     bool (*ask)(void *user, const aoticache_public_key *key);
+    /* Only these keys, in the order of memcmp(); of all others nothing goes. NULL: any. */
+    const aoticache_key *keys;
+    size_t key_count;
 } aoticache_transfer_options;
 
 #define AOTICACHE_TRANSFER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_transfer_options)

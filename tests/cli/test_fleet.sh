@@ -84,6 +84,13 @@ member 'it is there' there 1
 is 'no hit is counted' 0 "$(counter fourth hits_remote)"
 try 'what was fetched runs' 0 abs fourth 4 --hook none
 member 'from the index' source index
+try 'pull by a list' 0 at listed aoticache pull --list "$work/list" --hook c
+prints 'takes what it names' '^fetched 1 entry'
+AOTICACHE_REMOTE="redis://127.0.0.1:$redis_port/8" try 'push by a list' 0 at fourth aoticache push --list "$work/list" --hook c
+prints 'too' '^sent 1 entry'
+try 'no hook, no keys' 2 at listed aoticache pull --list "$work/list" --hook none
+try 'a list and all' 2 at listed aoticache pull --list "$work/list" --all
+try 'a list that is not there' 1 at listed aoticache pull --list "$work/nowhere" --hook c
 echo 'aten::abs(nonsense)' >"$work/list"
 try 'prefetch of a list that is wrong' 2 at fourth aoticache prefetch "$work/list" --hook c
 says 'names the line' 'list:1:'

@@ -8,6 +8,7 @@
 #define AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
 
 #include "aoticache.h"
+#include "tools/aoticache/arguments/arguments.h"
 #include "tools/cli/cli.h"
 
 typedef struct aoticache_command {
@@ -53,5 +54,11 @@ extern const aoticache_command aoticache_command_key;
 extern const aoticache_command aoticache_command_push;
 extern const aoticache_command aoticache_command_pull;
 extern const aoticache_command aoticache_command_prefetch;
+
+/* ---- warm/: lists of requests (docs/warm.md) ---- */
+
+/* The keys that files ask for, with the environment of a hook, in the order of memcmp(); by free(). Returns an exit code. */
+int aoticache_warm_keys(const aoticache_cli *cli, const aoticache_cli_list *paths, aoticache_kernel_options *hook,
+                        aoticache_key **ret_keys, size_t *ret_count);
 
 #endif

@@ -4,18 +4,33 @@
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/transfer/internal.h"
 
+#include <stdlib.h>
+
 #define TABLE(table_) {.kind = AOTICACHE_CLI_KIND_TABLE, .table = (table_)}
 
 typedef struct remote_command {
     aoticache_transfer_command transfer; /* first: the tables of options are made for it */
     const char *remote;
     bool is_all;
+    aoticache_cli_list lists;        /* files: only what they name */
+    aoticache_kernel_options kernel; /* whose environment is in the keys of a list */
+    aoticache_key *keys;
 } remote_command;
+
+/* Of what a list names. */
+#define LIST_OPTIONS                                                                                                     \
+    {"list", 0, "FILE", "only what this list names ('aoticache help warm'); may be repeated",                            \
+     AOTICACHE_CLI_LIST(remote_command, lists)},                                                                         \
+        {"hook", 0, "auto|worker|c|command:PROGRAM", "with --list: what compiles: its versions are part of the\nkeys; "  \
+         "default auto",                                                                                                 \
+         AOTICACHE_CLI_FUNCTION(remote_command, kernel, aoticache_hook_kind_read)},                                      \
+        AOTICACHE_CLI_TABLE(remote_command, kernel, aoticache_hook_option_table)
 
 static const aoticache_cli_option push_options[] = {
     {"all", 'a', NULL, "all kernels", AOTICACHE_CLI_SET(remote_command, is_all)},
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
+    LIST_OPTIONS,
     {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-write'",
      AOTICACHE_CLI_TEXT(remote_command, remote)},
     {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of the\n"
@@ -31,50 +46,67 @@ static const aoticache_cli_option pull_options[] = {
     {"all", 'a', NULL, "all kernels", AOTICACHE_CLI_SET(remote_command, is_all)},
     TABLE(aoticache_transfer_manifest_table),
     {"tag", 0, "TAG", "only keys that have this tag there", AOTICACHE_CLI_TEXT(remote_command, transfer.options.tag)},
+    LIST_OPTIONS,
     {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-only'",
      AOTICACHE_CLI_TEXT(remote_command, remote)},
     TABLE(aoticache_transfer_target_table),
     {0},
 };
 
-/* Everything is wanted only where somebody says so. */
+static void clear(remote_command *command)
+{
+    free(command->keys);
+    free(command->lists.items);
+    aoticache_kernel_options_free(&command->kernel);
+}
+
+/* Everything is wanted only where somebody says so. False: there is nothing to do. */
 static bool parse(remote_command *command, aoticache_cli *cli, const char *progress)
 {
     aoticache_transfer_command *transfer = &command->transfer;
     *command = (remote_command){.is_all = false};
+    aoticache_kernel_options_begin(&command->kernel, cli);
     if (!aoticache_transfer_parse(transfer, cli, progress))
         return false;
-    const aoticache_transfer_options *options = &transfer->options;
+    aoticache_transfer_options *options = &transfer->options;
     const bool is_some = options->op != NULL || options->device != NULL || options->key_prefix != NULL ||
-                         options->tag != NULL || options->used_since_ns != 0;
-    if (command->is_all != is_some)
+                         options->tag != NULL || options->used_since_ns != 0 || command->lists.count > 0;
+    if (command->is_all == is_some) {
+        cli->exit_code = aoticache_cli_usage_error(cli, is_some ? "--all cannot be combined with a choice"
+                                                                : "say which: --op, --device, --key, --tag or --list, or --all");
+        return false;
+    }
+    if (command->lists.count == 0)
         return true;
-    cli->exit_code = aoticache_cli_usage_error(cli, is_some ? "--all cannot be combined with a choice"
-                                                            : "say which: --op, --device, --key or --tag, or --all");
-    return false;
+    cli->exit_code = aoticache_warm_keys(cli, &command->lists, &command->kernel, &command->keys, &options->key_count);
+    options->keys = command->keys;
+    return cli->exit_code == AOTICACHE_CLI_EXIT_OK;
+}
+
+static int push(remote_command *command)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    int result = aoticache_transfer_open_source(&command->transfer, NULL, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    result = aoticache_transfer_open_signers(&command->transfer, cache);
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_catch_signals();
+        aoticache_status status =
+            aoticache_cache_push(cache, command->remote, &command->transfer.options, &command->transfer.report, &error);
+        result = aoticache_transfer_tell(&command->transfer, "sent", false, status, &error);
+    }
+    aoticache_transfer_free_signers(&command->transfer);
+    aoticache_cache_close(cache);
+    return result;
 }
 
 static int push_command(aoticache_cli *cli)
 {
     remote_command command;
-    aoticache_cache *cache = NULL;
-    aoticache_error error = {.message = ""};
-    if (!parse(&command, cli, "entries sent"))
-        return cli->exit_code;
-    int result = aoticache_transfer_open_source(&command.transfer, NULL, &cache);
-    if (result != AOTICACHE_CLI_EXIT_OK)
-        return result;
-    result = aoticache_transfer_open_signers(&command.transfer, cache);
-    if (result != AOTICACHE_CLI_EXIT_OK) {
-        aoticache_transfer_free_signers(&command.transfer);
-        aoticache_cache_close(cache);
-        return result;
-    }
-    aoticache_transfer_catch_signals();
-    aoticache_status status = aoticache_cache_push(cache, command.remote, &command.transfer.options, &command.transfer.report, &error);
-    result = aoticache_transfer_tell(&command.transfer, "sent", false, status, &error);
-    aoticache_transfer_free_signers(&command.transfer);
-    aoticache_cache_close(cache);
+    int result = parse(&command, cli, "entries sent") ? push(&command) : cli->exit_code;
+    clear(&command);
     aoticache_transfer_die_if_stopped();
     return result;
 }
@@ -95,21 +127,26 @@ const aoticache_command aoticache_command_push = {
     .run = push_command,
 };
 
-static int pull_command(aoticache_cli *cli)
+static int pull(remote_command *command)
 {
-    remote_command command;
     aoticache_cache *cache = NULL;
     aoticache_error error = {.message = ""};
-    if (!parse(&command, cli, "keys looked at"))
-        return cli->exit_code;
-    int result = aoticache_transfer_open_target(&command.transfer, NULL, &cache);
+    int result = aoticache_transfer_open_target(&command->transfer, NULL, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK) {
         aoticache_transfer_catch_signals();
         aoticache_status status =
-            aoticache_cache_pull(cache, command.remote, &command.transfer.options, &command.transfer.report, &error);
-        result = aoticache_transfer_tell(&command.transfer, "fetched", false, status, &error);
+            aoticache_cache_pull(cache, command->remote, &command->transfer.options, &command->transfer.report, &error);
+        result = aoticache_transfer_tell(&command->transfer, "fetched", false, status, &error);
     }
-    aoticache_transfer_close_target(&command.transfer, cache);
+    aoticache_transfer_close_target(&command->transfer, cache);
+    return result;
+}
+
+static int pull_command(aoticache_cli *cli)
+{
+    remote_command command;
+    int result = parse(&command, cli, "keys looked at") ? pull(&command) : cli->exit_code;
+    clear(&command);
     aoticache_transfer_die_if_stopped();
     return result;
 }

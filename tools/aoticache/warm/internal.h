@@ -57,7 +57,6 @@ bool aoticache_warm_line_is_request(const char *line);
 void aoticache_warm_remove_repeated(aoticache_warm_list *list);
 void aoticache_warm_free(aoticache_warm_list *list);
 
-
 typedef struct aoticache_warm_work {
     const aoticache_cli *cli;
     aoticache_warm_list *list;

@@ -62,20 +62,64 @@ static const aoticache_cli_option prefetch_options[] = {
 
 /* ---- what is needed for it ---- */
 
-static int read_lists(const aoticache_cli *cli, struct warm *warm)
+/* done: what was not, where a line is wrong. */
+static int read_lists(const aoticache_cli *cli, const aoticache_cli_list *paths, const char *done, aoticache_warm_list *list)
 {
-    for (size_t i = 0; i < warm->paths.count; i++) {
-        int result = aoticache_warm_read(cli, warm->paths.items[i], &warm->list);
+    for (size_t i = 0; i < paths->count; i++) {
+        int result = aoticache_warm_read(cli, paths->items[i], list);
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
     }
-    if (warm->list.wrong > 0) {
-        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was %s", warm->list.wrong,
-                            warm->list.wrong == 1 ? "" : "s", warm->work.fetches ? "fetched" : "compiled");
+    if (list->wrong > 0) {
+        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was %s", list->wrong, list->wrong == 1 ? "" : "s", done);
         return AOTICACHE_CLI_EXIT_USAGE;
     }
-    aoticache_warm_remove_repeated(&warm->list);
+    aoticache_warm_remove_repeated(list);
     return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    return memcmp(left, right, sizeof(aoticache_key));
+}
+
+static int make_keys(const aoticache_cli *cli, const aoticache_warm_list *list, aoticache_hook *hook, aoticache_key *ret_keys)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const aoticache_warm_item *item = &list->items[i];
+        aoticache_error error = {.message = ""};
+        aoticache_status status = aoticache_hook_set_environment(hook, item->request, &error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_request_key(item->request, &ret_keys[i], &error);
+        if (status != AOTICACHE_OK) {
+            aoticache_cli_error(cli, "%s:%zu: %s", item->file, item->line, error.message);
+            return AOTICACHE_CLI_EXIT_FAILURE;
+        }
+    }
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+int aoticache_warm_keys(const aoticache_cli *cli, const aoticache_cli_list *paths, aoticache_kernel_options *options,
+                        aoticache_key **ret_keys, size_t *ret_count)
+{
+    aoticache_warm_list list = {.count = 0};
+    aoticache_hook *hook = NULL;
+    aoticache_key *keys = NULL;
+    int result = read_lists(cli, paths, "moved", &list);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_kernel_choose_hook(options, cli, &hook);
+    if (result == AOTICACHE_CLI_EXIT_OK && hook == NULL)
+        result = aoticache_cli_usage_error(cli, "option --hook: the keys of a list have the versions of what compiles");
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        keys = aoticache_cli_allocate(list.count + 1, sizeof *keys);
+        result = make_keys(cli, &list, hook, keys);
+        qsort(keys, list.count, sizeof *keys, compare_keys);
+    }
+    *ret_keys = keys;
+    *ret_count = list.count;
+    aoticache_hook_free(hook);
+    aoticache_warm_free(&list);
+    return result;
 }
 
 /* As for `run` and `compile`. */
@@ -208,7 +252,7 @@ static int warm_and_print(const aoticache_cli *cli, struct warm *warm)
     if (strcmp(warm->kernel.hook, "none") == 0)
         return aoticache_cli_usage_error(cli, "option --hook: without a hook there is nothing to compile with");
     aoticache_interruption_prepare();
-    int result = read_lists(cli, warm);
+    int result = read_lists(cli, &warm->paths, warm->work.fetches ? "fetched" : "compiled", &warm->list);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = create_hook(cli, warm);
     if (result == AOTICACHE_CLI_EXIT_OK)
