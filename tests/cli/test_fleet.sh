@@ -45,6 +45,8 @@ is 'the refusal is counted' 1 "$(counter alone remote_refused)"
 
 run aoticache doctor
 prints 'doctor asks the remote' 'unix:.*redis.sock answers in .*; read and written, one compile for all machines'
+AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" run aoticache doctor
+prints 'and warns where nothing is signed' 'kernels go there without a signature, and others refuse them'
 AOTICACHE_REMOTE="$AOTICACHE_REMOTE unsigned=allow" run aoticache doctor
 prints 'and warns of what is unsigned' 'entries without a trusted signature come in'
 

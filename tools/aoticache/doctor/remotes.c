@@ -1,10 +1,12 @@
 /*
  * tools/aoticache/doctor/remotes: whether the remotes of the configuration answer, and what may come from them.
  */
+#include "base/cleanup.h"
 #include "tools/aoticache/doctor/internal.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What it is good for, in words. */
 static void describe(const aoticache_remote_state *state, char *ret_text, size_t size)
@@ -19,9 +21,15 @@ static void describe(const aoticache_remote_state *state, char *ret_text, size_t
              state->writes && state->reads && state->lease_status != AOTICACHE_OK ? why : "");
 }
 
+struct remotes {
+    aoticache_doctor *doctor;
+    bool has_key; /* what goes from here is signed */
+};
+
 static bool report_remote(void *user, const aoticache_remote_state *state)
 {
-    aoticache_doctor *doctor = user;
+    const struct remotes *remotes = user;
+    aoticache_doctor *doctor = remotes->doctor;
     char time[AOTICACHE_CLI_UNIT_BYTES], use[512];
     describe(state, use, sizeof use);
     if (state->status != AOTICACHE_OK)
@@ -36,10 +44,24 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
                                 "whoever may write there can run code here: sign, and take unsigned=allow away",
                                 "%s answers in %s; entries without a trusted signature come in", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time));
+    else if (state->writes && !remotes->has_key)
+        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
+                                "'aoticache key generate' makes a key; other machines trust it by 'aoticache key trust'",
+                                "%s answers in %s; kernels go there without a signature, and others refuse them", state->url,
+                                aoticache_cli_format_duration(state->answer_ns, time));
     else
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "remote", NULL, "%s answers in %s; %s", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time), use);
     return true;
+}
+
+/* Whether this user has a key of their own, or the configuration names one. Whether it can be read, keys.c says. */
+static bool has_key(const aoticache_config *config)
+{
+    const char *directory = aoticache_config_key_directory(config);
+    const char *others = aoticache_config_value(config, AOTICACHE_CONFIG_sign_with);
+    cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
+    return (others != NULL && others[0] != '\0') || (directory[0] != '\0' && access(path, F_OK) == 0);
 }
 
 void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
@@ -47,6 +69,7 @@ void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
     aoticache_config *config = NULL;
     if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
-    aoticache_remotes_ask(aoticache_config_value(config, AOTICACHE_CONFIG_remote), report_remote, doctor, NULL);
+    struct remotes remotes = {.doctor = doctor, .has_key = has_key(config)};
+    aoticache_remotes_ask(aoticache_config_value(config, AOTICACHE_CONFIG_remote), report_remote, &remotes, NULL);
     aoticache_config_free(config);
 }
