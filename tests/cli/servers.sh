@@ -54,7 +54,7 @@ start_nginx() {
 
 # start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`.
 start_s3() {
-    local port python=$BUILD/venv/bin/python
+    local port python=${VENV:-$BUILD/venv}/bin/python
     "$python" -c 'import moto.server' 2>/dev/null || python=$interpreter
     "$python" -c 'import moto.server' 2>/dev/null || return 1
     port=$(free_port)

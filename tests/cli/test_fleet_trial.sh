@@ -26,7 +26,7 @@ fi
 trial 'by a web server that honours conditions' --server web --kernels 8
 is 'one compile for each kernel there, too' '"compiles": 8' "$(compiled)"
 trial 'by a web server, with processes that are killed' --server web --kernels 12 --compile 2 --trouble kill
-if "$BUILD/venv/bin/python" -c 'import moto.server' 2>/dev/null || python3 -c 'import moto.server' 2>/dev/null; then
+if "${VENV:-$BUILD/venv}/bin/python" -c 'import moto.server' 2>/dev/null || python3 -c 'import moto.server' 2>/dev/null; then
     trial 'by S3' --server s3 --kernels 8
     is 'one compile for each kernel at last' '"compiles": 8' "$(compiled)"
 else

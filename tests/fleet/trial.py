@@ -30,6 +30,7 @@ import urllib.request
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD", TOP / "build")).resolve()
+VENV = os.environ.get("VENV", str(BUILD / "venv"))
 LEASE_SECONDS = 30  # cache/remote/tier.c
 JOBS = 2  # of each process
 SLOW_COMPILER = """#!/bin/sh
@@ -75,8 +76,8 @@ class Server:
             command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
                        "--save", "", "--appendonly", "yes", "--appendfsync", "no"]
         elif self.kind == "s3":
-            python = next((one for one in (str(BUILD / "venv/bin/python"), sys.executable)
-                           if subprocess.run([one, "-c", "import moto.server"], capture_output=True).returncode == 0), None)
+            python = next((one for one in (VENV + "/bin/python", sys.executable) if os.access(one, os.X_OK) and
+                           subprocess.run([one, "-c", "import moto.server"], capture_output=True).returncode == 0), None)
             if python is None:
                 raise SystemExit("trial: there is no moto (pip install 'moto[s3,server]')")
             command = [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
