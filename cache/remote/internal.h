@@ -158,9 +158,8 @@ aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char 
 aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char *name, const char *text, size_t size,
                                            const char *condition, aoticache_error *ret_error);
 
-/* Whether to ask it at all: not while it rests after failures. Requests are made all the same where somebody wants them. */
-bool aoticache_remote_is_awake(const aoticache_remote *remote);
-/* The same for a miss. From then on the log says when the remote begins to rest. */
+/* Whether to ask it for a miss: not while it rests after failures. From then on the log says when it begins to rest. Requests
+ * are made all the same where somebody wants them. */
 bool aoticache_remote_may_ask(aoticache_remote *remote);
 /* What it was found to have for a key a short time ago. */
 typedef enum aoticache_remote_sight {

@@ -140,15 +140,10 @@ static aoticache_status read_secret(const aoticache_remote_config *config, char 
 
 /* ---- resting ---- */
 
-bool aoticache_remote_is_awake(const aoticache_remote *remote)
-{
-    return aoticache_monotonic_ns() >= atomic_load(&remote->rests_until_ns);
-}
-
 bool aoticache_remote_may_ask(aoticache_remote *remote)
 {
     atomic_store(&remote->serves_misses, true);
-    return aoticache_remote_is_awake(remote);
+    return aoticache_monotonic_ns() >= atomic_load(&remote->rests_until_ns);
 }
 
 /* What a request led to. */

@@ -38,15 +38,13 @@
 
 #include "cache/remote/remote.h"
 #include "cache/trust/trust.h"
+#include "tests/bench/libraries.h"
 
 #define MOST_ROUNDS 64
 #define CHECKS 2000
 #define SETTINGS " connect-timeout=5s timeout=60s"
 
-static char root[512];
-static char *code; /* of this program */
-static size_t code_size;
-static size_t entries = 256, bytes = 360000, rounds = 5;
+static size_t rounds = 5;
 static aoticache_secret_key *signer;
 static char trusted[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
 
@@ -84,19 +82,6 @@ static void fail(const char *what, const char *detail)
     if (getpid() == owner)
         stop_servers();
     _exit(1);
-}
-
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
-static void remove_folder(const char *name)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static void AOTICACHE_PRINTF(2, 3) write_text(const char *name, const char *format, ...)
@@ -195,31 +180,6 @@ static void start_servers(void)
 }
 
 /* ---- a cache whose entries are on the servers ---- */
-
-static size_t setting(const char *name, size_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL && strtoul(text, NULL, 10) > 0 ? strtoul(text, NULL, 10) : otherwise;
-}
-
-static void read_code(void)
-{
-    FILE *file = fopen("/proc/self/exe", "rbe");
-    code = malloc(64u << 20);
-    if (file == NULL || code == NULL || (code_size = fread(code, 1, 64u << 20, file)) < 2 * bytes)
-        fail("/proc/self/exe", "cannot read it, or it is too small");
-    fclose(file);
-}
-
-static void write_library(const char *path, size_t number)
-{
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    const size_t offset = number * 4096 % (code_size - bytes);
-    if (fd < 0 || write(fd, code + offset, bytes) != (ssize_t)bytes ||
-        pwrite(fd, &number, sizeof number, (off_t)(bytes / 2)) < 0)
-        fail(path, strerror(errno));
-    close(fd);
-}
 
 static aoticache_cache *open_cache(const char *name, const char *remote)
 {

@@ -17,11 +17,9 @@
 
 #include "cache/cache.h"
 #include "cache/transfer/transfer.h"
+#include "tests/bench/libraries.h"
 
-static char root[512];
-static char *code; /* of this program */
-static size_t code_size;
-static size_t entries = 256, bytes = 360000, rounds = 3;
+static size_t rounds = 3;
 
 static void fail(const char *what, const char *detail)
 {
@@ -29,45 +27,7 @@ static void fail(const char *what, const char *detail)
     exit(1);
 }
 
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
-static void remove_folder(const char *name)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 /* ---- a cache to move ---- */
-
-static size_t setting(const char *name, size_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoul(text, NULL, 10) : otherwise;
-}
-
-static void read_code(void)
-{
-    FILE *file = fopen("/proc/self/exe", "rb");
-    code = malloc(64u << 20);
-    if (file == NULL || code == NULL || (code_size = fread(code, 1, 64u << 20, file)) < 2 * bytes)
-        fail("/proc/self/exe", "cannot read it, or it is too small");
-    fclose(file);
-}
-
-static void write_library(const char *path, size_t number)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    size_t offset = number * 4096 % (code_size - bytes);
-    if (fd < 0 || write(fd, code + offset, bytes) != (ssize_t)bytes ||
-        pwrite(fd, &number, sizeof number, (off_t)(bytes / 2)) < 0)
-        fail(path, strerror(errno));
-    close(fd);
-}
 
 static aoticache_cache *open_cache(const char *name)
 {
