@@ -129,6 +129,8 @@ aoticache_status aoticache_remote_get(aoticache_remote *remote, const char *name
 aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name, const void *bytes, size_t size,
                                       const char *condition, aoticache_error *ret_error);
 aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *name, aoticache_error *ret_error);
+/* How far the server's clock is ahead of this machine's. UNSUPPORTED: the server does not say its time. */
+aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error);
 aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token, uint32_t ttl_ms,
                                           aoticache_error *ret_error);
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
@@ -280,6 +282,22 @@ aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote 
 /* Adds the key of an entry of the cache to the remote's lists. Returns as aoticache_remote_send(). */
 aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_remote *remote,
                                              const aoticache_digest *artifact, aoticache_error *ret_error);
+
+/* ---- probe.c: what people who look into a remote leave there ---- */
+
+#define AOTICACHE_REMOTE_PROBE "probe"
+typedef struct aoticache_remote_probe {
+    char *text; /* by free(); the others borrow from it */
+    aoticache_statement statement;
+    const char *signatures; /* one on each line; nobody has checked them */
+} aoticache_remote_probe;
+
+/* Returns as aoticache_statement_sign() and a request. */
+aoticache_status aoticache_remote_write_probe(aoticache_remote *remote, const aoticache_secret_key *const *signers,
+                                              size_t signer_count, aoticache_error *ret_error);
+/* Returns: OK, NOT_FOUND, CORRUPT (it is something else), and as a request. */
+aoticache_status aoticache_remote_read_probe(aoticache_remote *remote, aoticache_remote_probe *ret_probe,
+                                             aoticache_error *ret_error);
 
 /* ---- unsent.c: entries that still have to go to a remote. Failures are ignored ---- */
 

@@ -82,6 +82,12 @@ typedef struct aoticache_remote_module {
      * Returns: OK (it was given back since the last call), NOT_FOUND (not within timeout_ms), IO, DENIED.
      */
     aoticache_status (*wait)(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error);
+
+    /*
+     * What time it is by the server's clock, in milliseconds since 1970, also where the server refuses everything else.
+     * NULL: the server cannot tell. Returns: OK, UNSUPPORTED (this server does not say), IO, DENIED.
+     */
+    aoticache_status (*time)(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms, aoticache_error *ret_error);
 } aoticache_remote_module;
 
 /* What a module exports. Static storage. */

@@ -38,12 +38,22 @@ typedef struct aoticache_remote_state {
     const char *write_message;
     aoticache_status lease_status; /* OK: one machine compiles for all; UNSUPPORTED: each machine compiles */
     const char *lease_message;     /* why not; "" where nobody asked */
+    bool has_clock; /* the server says its time */
+    int64_t clock_ahead_ms; /* how far its clock is ahead of this machine's, to about a second */
+    /* What was found as `probe` where the remote is read: the last one that asked had written and signed it; else what was
+     * just written. Nobody has checked the signatures. NULL: there is none. */
+    const struct aoticache_statement *probe;
+    const char *probe_signatures; /* one on each line; "": none */
 } aoticache_remote_state;
 
 /* Return false to stop. What it points to is valid during the call. */
 typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_state *state);
-/* Asks each remote of a text, one after the other; one that is written to gets a file `probe`. Returns: OK, INVALID, NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, aoticache_remote_state_fn callback, void *user,
+/*
+ * Asks each remote of a text, one after the other. One that is written to gets a file `probe`, which `signers` sign.
+ * Returns: OK, INVALID, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secret_key *const *signers,
+                                                     size_t signer_count, aoticache_remote_state_fn callback, void *user,
                                                      aoticache_error *ret_error);
 
 /* What a remote has for a key: one entry, or nothing. */

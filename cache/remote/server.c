@@ -29,6 +29,7 @@
 #define ABSENT_NS (10 * FIRST_REST_NS)
 #define MS_FOR_A_MIB 1000
 #define NS_PER_MS UINT64_C(1000000)
+#define WITHOUT_LEASES "this kind of server has no leases"
 #define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* what modules of the first version have */
 
 /* ---- all remotes of a cache ---- */
@@ -396,15 +397,32 @@ aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *n
     return end(&request, status, ret_error);
 }
 
-/* ---- leases ---- */
+/* ---- clocks and leases ---- */
 
-/* A server without leases does not fail: it is not left alone for that. */
-static aoticache_status end_without_leases(struct request *request, aoticache_error *ret_error)
+/* A server that lacks something does not fail: it is not left alone for that. */
+static aoticache_status end_unsupported(struct request *request, const char *problem, aoticache_error *ret_error)
 {
     give_connection_back(request->remote, request->connection);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: %s", request->remote->config.url,
-                               request->detail.message[0] != '\0' ? request->detail.message
-                                                                  : "this kind of server has no leases");
+                               request->detail.message[0] != '\0' ? request->detail.message : problem);
+}
+
+aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error)
+{
+    struct request request;
+    int64_t there_ms = 0;
+    aoticache_status status = begin(&request, remote, "", ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const int64_t before_ms = aoticache_wall_ns() / (int64_t)NS_PER_MS;
+    status = remote->module.time == NULL
+                 ? AOTICACHE_UNSUPPORTED
+                 : remote->module.time(request.connection->opened, time_for(remote, 0), &there_ms, &request.detail);
+    if (status == AOTICACHE_UNSUPPORTED)
+        return end_unsupported(&request, "this kind of server does not say its time", ret_error);
+    const int64_t after_ms = aoticache_wall_ns() / (int64_t)NS_PER_MS;
+    *ret_ahead_ms = there_ms - (before_ms + after_ms) / 2;
+    return end(&request, status, ret_error);
 }
 
 aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token, uint32_t ttl_ms,
@@ -415,10 +433,11 @@ aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *
     if (status != AOTICACHE_OK)
         return status;
     if (remote->module.acquire == NULL || remote->config.is_bazel)
-        return end_without_leases(&request, ret_error);
+        return end_unsupported(&request, WITHOUT_LEASES, ret_error);
     status = remote->module.acquire(request.connection->opened, request.name, token, ttl_ms, time_for(remote, 0),
                                     &request.detail);
-    return status == AOTICACHE_UNSUPPORTED ? end_without_leases(&request, ret_error) : end(&request, status, ret_error);
+    return status == AOTICACHE_UNSUPPORTED ? end_unsupported(&request, WITHOUT_LEASES, ret_error)
+                                           : end(&request, status, ret_error);
 }
 
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
@@ -429,7 +448,7 @@ aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *
     if (status != AOTICACHE_OK)
         return status;
     if (remote->module.release == NULL)
-        return end_without_leases(&request, ret_error);
+        return end_unsupported(&request, WITHOUT_LEASES, ret_error);
     status = remote->module.release(request.connection->opened, request.name, token, time_for(remote, 0), &request.detail);
     return end(&request, status, ret_error);
 }

@@ -129,3 +129,19 @@ aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache, const 
     aoticache_manifest_free(manifest);
     return status;
 }
+
+aoticache_status aoticache_cache_check_statement(aoticache_cache *cache, const aoticache_statement *statement, const char *text,
+                                                 aoticache_signature_fn callback, void *user, aoticache_error *ret_error)
+{
+    aoticache_statement given;
+    aoticache_signature_list list = {.count = 0};
+    aoticache_status status = aoticache_statement_read(statement, &given, ret_error);
+    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_check_statement: an argument is NULL");
+    if (status == AOTICACHE_OK)
+        status = aoticache_signature_list_parse(text, &list, ret_error);
+    if (status != AOTICACHE_OK || list.count == 0)
+        return status;
+    aoticache_cache_enter(cache);
+    return aoticache_trust_check(cache, &given, &list, callback, user, ret_error);
+}

@@ -59,6 +59,9 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
 #define AOTICACHE_STATEMENT_MAGIC "aoticache statement"
 #define AOTICACHE_STATEMENT_VERSION 1
 
+/* A statement of whatever size as one whose size is ours and whose strings are not NULL. OK, INVALID. */
+aoticache_status aoticache_statement_read(const aoticache_statement *given, aoticache_statement *ret_statement,
+                                          aoticache_error *ret_error);
 /* Borrows from the manifest. */
 aoticache_statement aoticache_statement_of_manifest(const aoticache_digest *digest, const aoticache_manifest *manifest);
 /* The same for bytes that statement_encode() gave. */

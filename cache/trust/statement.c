@@ -42,9 +42,8 @@ static uint8_t *put_requirements(uint8_t *at, const aoticache_cpu_features *feat
     return at;
 }
 
-/* A statement whose strings are not NULL and whose size is ours. */
-static aoticache_status read_statement(const aoticache_statement *given, aoticache_statement *ret_statement,
-                                       aoticache_error *ret_error)
+aoticache_status aoticache_statement_read(const aoticache_statement *given, aoticache_statement *ret_statement,
+                                          aoticache_error *ret_error)
 {
     aoticache_status status =
         given != NULL ? AOTICACHE_OPTIONS_READ(aoticache_statement, AOTICACHE_STATEMENT_INIT, given, ret_statement, ret_error)
@@ -64,7 +63,7 @@ aoticache_status aoticache_statement_encode(const aoticache_statement *statement
                                             aoticache_error *ret_error)
 {
     aoticache_statement given;
-    aoticache_status status = read_statement(statement, &given, ret_error);
+    aoticache_status status = aoticache_statement_read(statement, &given, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (ret_bytes == NULL || ret_size == NULL)

@@ -153,6 +153,11 @@ typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *si
 AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                                                 aoticache_signature_fn callback, void *user,
                                                                 aoticache_error *ret_error);
+/* The same of any statement; `text`: one signature on each line, NULL or "": none. Returns: OK, INVALID, UNSUPPORTED (no
+ * libcrypto), IO, DENIED, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_cache_check_statement(aoticache_cache *cache, const aoticache_statement *statement,
+                                                               const char *text, aoticache_signature_fn callback,
+                                                               void *user, aoticache_error *ret_error);
 
 /*
  * Removes the entries that would not be taken in any more: revoked ones, those that only a revoked key signed, those with a

@@ -28,6 +28,8 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
+# bash calls this in a process of its own. Else a mistyped check would check nothing.
+command_not_found_handle() { echo "$1" >>"$work/not-found" && echo "$1: command not found" >&2 && return 127; }
 trap 'exit 130' INT TERM
 
 ok() { passed=$((passed + 1)) && echo "ok - $1"; }
@@ -80,6 +82,7 @@ holds() { # NAME COMMAND...
 }
 
 finish() {
+    [ ! -e "$work/not-found" ] || not_ok 'each command of this script is there' "not found: $(sort -u "$work/not-found")"
     echo "# $passed passed, $failed failed, $skipped skipped" >&2
     [ "$failed" -eq 0 ] || exit 1
     [ "$passed" -gt 0 ] || exit 77

@@ -5,6 +5,7 @@ A number behind the mode is the port.
 storing_server.py conditions   honours If-None-Match and If-Match of a PUT, one request at a time, as S3 does
 storing_server.py bazel        as strict as bazel-remote: only cas/<digest>, whose bytes have that digest, and ac/<64 digits>,
                                whose bytes are an ActionResult; a namespace before them is ignored; it adds who wrote it
+storing_server.py late         its clock is 20 minutes behind, and it refuses everybody, as S3 does then
 """
 
 import email.utils
@@ -55,6 +56,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments: object) -> None:
         pass
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string(time.time() - 1200 if mode == "late" and timestamp is None else timestamp)
+
     def answer(self, code: int, body: bytes = b"", modified: float | None = None) -> None:
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
@@ -67,7 +71,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = self.name()
-        if name is None:
+        if mode == "late":
+            self.answer(403)
+        elif name is None:
             self.answer(400)
         elif name in files:
             self.answer(200, *files[name])

@@ -45,6 +45,15 @@ is 'the refusal is counted' 1 "$(counter alone remote_refused)"
 
 run aoticache doctor
 prints 'doctor asks the remote' 'unix:.*redis.sock answers in .*; read and written, one compile for all machines'
+prints 'it signs a probe, and believes it' 'OK +remote probe +unix:.*redis.sock: written .* ago, signed by builder-1 \(trusted'
+prints_not 'the clocks agree' 'remote clock'
+AOTICACHE_TRUSTED_KEYS= AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" run aoticache doctor
+prints 'who does not trust that key' 'WARN +remote probe +unix:.*: written .* ago, signed by builder-1 \(unknown key\): what this signer sends there is refused here'
+run aoticache doctor
+prints_not 'who has no key signs nothing' 'remote probe'
+redis set aoticache/probe nonsense >/dev/null
+run aoticache doctor
+prints 'a probe of something else is replaced' 'OK +remote probe +unix:.*: written .* ago, signed by builder-1 \(trusted'
 AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" run aoticache doctor
 prints 'and warns where nothing is signed' 'kernels go there without a signature, and others refuse them'
 AOTICACHE_REMOTE="$AOTICACHE_REMOTE unsigned=allow" run aoticache doctor
@@ -133,6 +142,10 @@ else
     prints 'doctor knows that it has leases' "$storing_url answers in .*; read and written, one compile for all machines"
     lease=$storing_url/lease/$(field key "$work/fleet-1.out")
     holds 'nobody has the lease any more' [ -z "$(python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())' "$lease")" ]
+    start_storing late
+    run env AOTICACHE_REMOTE="$storing_url" aoticache doctor
+    prints 'doctor of a server that refuses' "remote $storing_url: the server refuses"
+    prints 'says how far the clock is off' "WARN +remote clock +$storing_url: this machine's clock is (20 min 0|19 min 5[0-9]) s ahead"
     if start_s3; then
         export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
         one_for_four 'S3' 1 "s3://kernels/team?endpoint=$s3_endpoint timeout=5s"

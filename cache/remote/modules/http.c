@@ -448,6 +448,19 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
     return request(connection, set_head, name, (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
 }
 
+/* Any answer has the time, a refusal too. */
+static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms, aoticache_error *ret_error)
+{
+    struct answer answer = {.left = SMALL_ANSWER, .date = -1};
+    aoticache_status status =
+        request(connection, set_head, "probe", (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
+    *ret_unix_ms = (int64_t)answer.date * 1000;
+    if (answer.date != -1)
+        return AOTICACHE_OK;
+    return status == AOTICACHE_IO ? status
+                                  : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
+}
+
 /* ---- leases ---- */
 
 #define PROBE "lease/probe" /* what is written to find out whether conditions are honoured */
@@ -566,6 +579,7 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
                                                    .put = put,
                                                    .exists = exists,
                                                    .acquire = acquire,
-                                                   .release = release};
+                                                   .release = release,
+                                                   .time = tell_time};
     return &module;
 }

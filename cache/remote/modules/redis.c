@@ -482,6 +482,22 @@ static aoticache_status release(void *connection, const char *name, const char *
     return yes_or(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
 }
 
+static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms, aoticache_error *ret_error)
+{
+    redisReply *reply = NULL;
+    const char *word = "TIME";
+    aoticache_status status = ask(connection, 1, &word, &(size_t){4}, PIECE_BYTES, timeout_ms, &reply, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && reply->element[0]->type == REDIS_REPLY_STRING &&
+        reply->element[1]->type == REDIS_REPLY_STRING)
+        *ret_unix_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+    else
+        status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
+    freeReplyObject(reply);
+    return status;
+}
+
 /* ---- waiting for a lease: release() publishes to the channel that has its name ---- */
 
 static aoticache_status subscribe(redis_connection *connection, const char *name, uint32_t timeout_ms,
@@ -551,6 +567,7 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
                                                    .exists = exists,
                                                    .acquire = acquire,
                                                    .release = release,
-                                                   .wait = wait_for_release};
+                                                   .wait = wait_for_release,
+                                                   .time = tell_time};
     return &module;
 }

@@ -3,10 +3,14 @@
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/doctor/internal.h"
+#include "tools/aoticache/entries/entries.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+#define CLOCK_DISTANCE_MS 60000 /* less says nothing: web servers give their time in seconds */
 
 /* What it is good for, in words. */
 static void describe(const aoticache_remote_state *state, char *ret_text, size_t size)
@@ -23,8 +27,43 @@ static void describe(const aoticache_remote_state *state, char *ret_text, size_t
 
 struct remotes {
     aoticache_doctor *doctor;
-    bool has_key; /* what goes from here is signed */
+    aoticache_cache *cache; /* to ask whom this user trusts; NULL: it cannot be asked */
+    bool has_key;           /* what goes from here is signed */
 };
+
+/* S3 refuses requests that are 15 minutes off. */
+static void report_clock(aoticache_doctor *doctor, const aoticache_remote_state *state)
+{
+    char time[AOTICACHE_CLI_UNIT_BYTES];
+    const int64_t ahead_ms = state->clock_ahead_ms;
+    const uint64_t distance_ms = (uint64_t)(ahead_ms < 0 ? -ahead_ms : ahead_ms);
+    if (state->has_clock && distance_ms >= CLOCK_DISTANCE_MS)
+        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote clock",
+                                "set the clocks by NTP: S3 refuses whose clock is 15 minutes off, and ages are wrong",
+                                "%s: this machine's clock is %s %s", state->url,
+                                aoticache_cli_format_duration(distance_ms * NS_PER_MS, time), ahead_ms < 0 ? "ahead" : "behind");
+}
+
+/* Whether this machine would believe the one that looked there before. */
+static void report_probe(const struct remotes *remotes, const aoticache_remote_state *state)
+{
+    char age[AOTICACHE_CLI_UNIT_BYTES];
+    bool is_trusted = false;
+    if (state->probe == NULL || remotes->cache == NULL || state->probe_signatures[0] == '\0')
+        return;
+    const int64_t age_ns = aoticache_wall_ns() - state->probe->created_ns;
+    aoticache_cli_format_duration(age_ns > 0 ? (uint64_t)age_ns : 0, age);
+    cleanup_free char *signers =
+        aoticache_statement_signers_text(remotes->cache, state->probe, state->probe_signatures, &is_trusted);
+    if (is_trusted || state->allow_unsigned)
+        aoticache_doctor_report(remotes->doctor, AOTICACHE_VERDICT_OK, "remote probe", NULL, "%s: written %s ago, signed by %s",
+                                state->url, age, signers);
+    else
+        aoticache_doctor_report(remotes->doctor, AOTICACHE_VERDICT_WARN, "remote probe",
+                                "'aoticache key trust' its key, if kernels of that machine are to come in",
+                                "%s: written %s ago, signed by %s: what this signer sends there is refused here", state->url, age,
+                                signers);
+}
 
 static bool report_remote(void *user, const aoticache_remote_state *state)
 {
@@ -52,6 +91,8 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
     else
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "remote", NULL, "%s answers in %s; %s", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time), use);
+    report_clock(doctor, state);
+    report_probe(remotes, state);
     return true;
 }
 
@@ -67,9 +108,20 @@ static bool has_key(const aoticache_config *config)
 void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
 {
     aoticache_config *config = NULL;
+    aoticache_asked asked;
+    const aoticache_secret_key *const *signers = NULL;
+    size_t count = 0;
     if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
+    const char *text = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
     struct remotes remotes = {.doctor = doctor, .has_key = has_key(config)};
-    aoticache_remotes_ask(aoticache_config_value(config, AOTICACHE_CONFIG_remote), report_remote, &remotes, NULL);
+    if (text[0] != '\0') {
+        /* What is wrong with the cache or with keys, other findings say. */
+        if (aoticache_asked_open(doctor->cli, &asked, NULL) == AOTICACHE_OK)
+            aoticache_cache_signers(asked.cache, &signers, &count, NULL);
+        remotes.cache = asked.cache;
+        aoticache_remotes_ask(text, signers, count, report_remote, &remotes, NULL);
+        aoticache_asked_close(&asked);
+    }
     aoticache_config_free(config);
 }

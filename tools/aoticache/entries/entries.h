@@ -113,6 +113,9 @@ int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, 
 const char *aoticache_signature_state_text(aoticache_signature_state state);
 /* "ann@box-1 (trusted, SHA256:...), ci-2 (unknown key)"; brief: "ann@box-1, ci-2 (unknown key)", "-". By free(). */
 char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *artifact, bool is_brief);
+/* The same of a statement. *ret_trusted: a trusted key made one of them. */
+char *aoticache_statement_signers_text(aoticache_cache *cache, const aoticache_statement *statement, const char *signatures,
+                                       bool *ret_trusted);
 /* An array; null where they cannot be checked. */
 json_t *aoticache_signatures_to_json(aoticache_cache *cache, const aoticache_digest *artifact);
 
@@ -120,6 +123,18 @@ json_t *aoticache_signatures_to_json(aoticache_cache *cache, const aoticache_dig
 void aoticache_own_key_name(char ret_name[AOTICACHE_SIGNER_NAME_BYTES]);
 /* Makes the user's own key where there is none and `sign_with` names no other, and says so. An exit code. */
 int aoticache_signers_prepare(const aoticache_cli *cli);
+
+/* ---- asked.c ---- */
+
+/* A cache knows whom it trusts, and any will do. Where there is none yet, an empty one stands in for it and is removed. */
+typedef struct aoticache_asked {
+    aoticache_cache *cache; /* NULL where open() failed */
+    char stand_in[64];      /* "" */
+} aoticache_asked;
+
+/* Close it also where this fails. Returns as aoticache_cache_open(). */
+aoticache_status aoticache_asked_open(const aoticache_cli *cli, aoticache_asked *asked, aoticache_error *ret_error);
+void aoticache_asked_close(aoticache_asked *asked);
 
 /* ---- judgements.c: the kernel of a key against the host's own ---- */
 

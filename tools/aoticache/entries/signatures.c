@@ -28,7 +28,7 @@ const char *aoticache_signature_state_text(aoticache_signature_state state)
 
 struct text {
     char *joined;
-    bool is_brief;
+    bool is_brief, is_trusted;
 };
 
 static bool add_text(void *user, const aoticache_signature *signature, aoticache_signature_state state,
@@ -45,7 +45,16 @@ static bool add_text(void *user, const aoticache_signature *signature, aoticache
                                     fingerprint, is_quiet ? "" : ")");
     free(text->joined);
     text->joined = more;
+    text->is_trusted = text->is_trusted || state == AOTICACHE_SIGNATURE_TRUSTED;
     return true;
+}
+
+static char *end_text(struct text *text, aoticache_status status, const aoticache_error *error)
+{
+    if (status == AOTICACHE_OK)
+        return text->joined != NULL ? text->joined : aoticache_cli_text("%s", text->is_brief ? "-" : "nobody");
+    free(text->joined);
+    return aoticache_cli_text("cannot be checked: %s", error->message);
 }
 
 char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *artifact, bool is_brief)
@@ -53,11 +62,17 @@ char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *
     struct text text = {.is_brief = is_brief};
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_cache_check_signatures(cache, artifact, add_text, &text, &error);
-    if (status != AOTICACHE_OK) {
-        free(text.joined);
-        return aoticache_cli_text("cannot be checked: %s", error.message);
-    }
-    return text.joined != NULL ? text.joined : aoticache_cli_text("%s", is_brief ? "-" : "nobody");
+    return end_text(&text, status, &error);
+}
+
+char *aoticache_statement_signers_text(aoticache_cache *cache, const aoticache_statement *statement, const char *signatures,
+                                       bool *ret_trusted)
+{
+    struct text text = {.joined = NULL};
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_check_statement(cache, statement, signatures, add_text, &text, &error);
+    *ret_trusted = status == AOTICACHE_OK && text.is_trusted;
+    return end_text(&text, status, &error);
 }
 
 static bool add_json(void *user, const aoticache_signature *signature, aoticache_signature_state state,

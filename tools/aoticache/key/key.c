@@ -8,7 +8,6 @@
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/key/internal.h"
 
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,48 +37,6 @@ static void print_public(const aoticache_key_command *command, const aoticache_p
         aoticache_cli_json_print(key_to_json(key));
     else
         printf("%s\n", text);
-}
-
-/* ---- a cache to ask ---- */
-
-/* A cache knows whom it trusts, and any will do. Where there is none yet, an empty one stands in for it and is removed. */
-struct asked {
-    aoticache_cache *cache;
-    char stand_in[64]; /* "" */
-};
-
-static aoticache_status open_asked(const aoticache_cli *cli, struct asked *asked, aoticache_error *ret_error)
-{
-    const char *parent = getenv("TMPDIR");
-    aoticache_cache_options options = aoticache_cli_cache_options(cli);
-    *asked = (struct asked){.cache = NULL};
-    options.must_exist = true;
-    options.read_only = true;
-    aoticache_status status = aoticache_cache_open(&options, &asked->cache, ret_error);
-    if (status != AOTICACHE_NOT_FOUND)
-        return status;
-    snprintf(asked->stand_in, sizeof asked->stand_in, "%s/aoticache-empty-XXXXXX",
-             parent != NULL && parent[0] == '/' && strlen(parent) < 32 ? parent : "/tmp");
-    if (mkdtemp(asked->stand_in) == NULL) {
-        asked->stand_in[0] = '\0';
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot make a temporary directory; set TMPDIR");
-    }
-    options.directory = asked->stand_in;
-    options.must_exist = options.read_only = false;
-    return aoticache_cache_open(&options, &asked->cache, ret_error);
-}
-
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
-static void close_asked(struct asked *asked)
-{
-    aoticache_cache_close(asked->cache);
-    if (asked->stand_in[0] != '\0')
-        nftw(asked->stand_in, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- generate, public ---- */
@@ -242,15 +199,15 @@ static int remove_revoked(const aoticache_key_command *command)
 
 static int distrust(const aoticache_key_command *command, const char *const *words, size_t count)
 {
-    struct asked asked;
+    aoticache_asked asked;
     int result = AOTICACHE_CLI_EXIT_OK;
     if (count == 0)
         return aoticache_cli_usage_error(command->cli, "distrust needs a public key, a fingerprint, the name of a key, or the "
                                          "64 digits of an artifact");
-    open_asked(command->cli, &asked, NULL); /* for the key that has a name; where that fails the name is revoked */
+    aoticache_asked_open(command->cli, &asked, NULL); /* for the key that has a name; where that fails the name is revoked */
     for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < count; i++)
         result = distrust_one(command, asked.cache, words[i]);
-    close_asked(&asked);
+    aoticache_asked_close(&asked);
     return result == AOTICACHE_CLI_EXIT_OK ? remove_revoked(command) : result;
 }
 
@@ -286,14 +243,14 @@ static int list(const aoticache_key_command *command, const char *const *words, 
     static const aoticache_cli_column columns[] = {{.title = "NAME"}, {.title = "FINGERPRINT"}, {.title = "TRUSTED BY"},
                                                    {.title = "STATE"}};
     const aoticache_cli *cli = command->cli;
-    struct asked asked;
+    aoticache_asked asked;
     aoticache_error error = {.message = ""};
     int result = AOTICACHE_CLI_EXIT_OK;
     struct listing listing = {.array = cli->json ? aoticache_cli_json_array() : NULL};
     (void)words;
     if (count > 0)
         return aoticache_cli_usage_error(cli, "list takes no words");
-    aoticache_status status = open_asked(cli, &asked, &error);
+    aoticache_status status = aoticache_asked_open(cli, &asked, &error);
     listing.table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_list_trusted(asked.cache, add_key, &listing, &error);
@@ -307,7 +264,7 @@ static int list(const aoticache_key_command *command, const char *const *words, 
         aoticache_cli_note(cli, "no key is trusted; 'aoticache key trust KEY' trusts one");
     json_decref(listing.array);
     aoticache_cli_table_free(listing.table);
-    close_asked(&asked);
+    aoticache_asked_close(&asked);
     return result;
 }
 
