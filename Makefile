@@ -307,9 +307,11 @@ $(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
 	    -Wl,--as-needed -lm -o $@
 
-# Fuzz targets replay their corpus in the ordinary tests, and grow it under libFuzzer by hand: make fuzz FUZZ_SECONDS=600.
+# Fuzz targets replay their corpus in the ordinary tests, and grow it under libFuzzer by hand: make fuzz FUZZ_SECONDS=600,
+# or make fuzz FUZZ='remote trust' FUZZ_SECONDS=9999 FUZZ_INPUTS=2000000.
 FUZZ       := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
+FUZZ_INPUTS ?=
 FUZZ_BINS  := $(patsubst %,$(BUILD)/tests/fuzz/fuzz_%,$(FUZZ))
 $(FUZZ_BINS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(STATIC)
 	@mkdir -p $(@D)
@@ -317,7 +319,7 @@ $(FUZZ_BINS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUI
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(LIBS) -lm -o $@
 
 fuzz:
-	$(Q)for target in $(FUZZ); do scripts/fuzz $$target $(FUZZ_SECONDS) || exit 1; done
+	$(Q)for target in $(FUZZ); do scripts/fuzz $$target $(FUZZ_SECONDS) $(FUZZ_INPUTS) || exit 1; done
 
 # A C++ host of one of them, in one program with it and the shim.
 $(BUILD)/tests/conformance/map_functions: tests/conformance/map_functions.cpp tests/hosts/kernels/affine.c $(KERNELRT) $(SHIM)

@@ -410,7 +410,7 @@ static aoticache_status find_operators(aoticache_executor *executor, aoticache_d
         const reading at = {.number = i, .op = "", .ret_error = ret_error};
         const char *target = json_string_value(json_object_get(json_object_get(json_array_get(nodes, i), "node"), "target"));
         aoticache_operator *op = NULL;
-        if (target == NULL)
+        if (target == NULL || target[0] == '\0')
             return fail_node(&at, "it names no operator");
         aoticache_status status = aoticache_dispatcher_find(dispatcher, target, &op, NULL);
         if (status == AOTICACHE_NO_MEMORY)

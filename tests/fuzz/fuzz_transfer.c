@@ -1,6 +1,6 @@
 /*
  * tests/fuzz/fuzz_transfer: any bytes as an archive, imported into a cache that is kept from input to input. Whatever
- * comes in, the store stays sound, and beside the cache nothing appears.
+ * comes in, the store stays sound, and beside the cache nothing appears. That is looked at where something came in.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,12 +11,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "cache/transfer/transfer.h"
 #include "cache/verify/verify.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
+#define MOST_WITHOUT_CHANGE 256 /* inputs that brought nothing; then the store is looked at all the same */
+
 static char root[256], directory[300];
+static unsigned without_change;
 
 static void require(bool holds)
 {
@@ -65,8 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     aoticache_error error = {.message = ""};
     aoticache_transfer_report report;
-    aoticache_verify_report found;
-    aoticache_cache *cache = NULL;
+    static aoticache_cache *cache;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_transfer_options transfer = AOTICACHE_TRANSFER_OPTIONS_INIT;
     if (root[0] == '\0')
@@ -79,14 +82,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     transfer.allow_unsigned = true;
     transfer.max_bytes = 64u << 20;
     transfer.dry_run = size > 0 && bytes[size - 1] % 2 != 0;
-    require(aoticache_cache_open(&options, &cache, NULL) == AOTICACHE_OK);
+    require(cache != NULL || aoticache_cache_open(&options, &cache, NULL) == AOTICACHE_OK);
     aoticache_status status = aoticache_cache_import(cache, fd, &transfer, &report, &error);
     require(status == AOTICACHE_OK || (error.message[0] != '\0' && strchr(error.message, '\n') == NULL));
     require(status != AOTICACHE_INVALID && status != AOTICACHE_LOCKED);
+    close(fd);
+    if (report.objects + report.entries == 0 && ++without_change % MOST_WITHOUT_CHANGE != 0)
+        return 0;
+    aoticache_verify_report found;
     require(aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &found, NULL) == AOTICACHE_OK);
     require(found.damaged + found.missing + found.foreign + found.unindexed == 0);
-    aoticache_cache_close(cache);
     check_root();
-    close(fd);
+    aoticache_cache_close(steal_ptr(&cache)); /* the next one finds what is there, as another process does */
     return 0;
 }

@@ -338,6 +338,7 @@ Test(package_executor, malformed_nodes_are_refused)
         {"[]", "no JSON object with nodes"},
         {"{\"nodes\": {}}", "no JSON object with nodes"},
         {"{\"nodes\": [1]}", "node 0 of the package's operators: it names no operator"},
+        {"{\"nodes\": [{\"node\": {\"target\": \"\"}}]}", "node 0 of the package's operators: it names no operator"},
         {NODES("{\"node\": {\"target\": \"mine::twice\"}}"), "mine::twice of the package's operators: it has no list of inputs"},
         {NODES("{\"node\": {\"target\": \"mine::twice\", \"inputs\": [" TENSOR("x") "]}}"), "it has no list of results"},
         {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("x"), ONE_RESULT)), "mine::twice: twice the input x"},
