@@ -85,10 +85,13 @@ static aoticache_cache *open_source(void)
     return source;
 }
 
-void trial_make_source(void)
+static void make_source(const aoticache_secret_key *const *signers, size_t count)
 {
     char path[600];
     aoticache_error error = {.message = ""};
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    options.signers = signers;
+    options.signer_count = count;
     source_path(path);
     remove_folder(path);
     aoticache_cache *source = open_in(path);
@@ -97,10 +100,25 @@ void trial_make_source(void)
             fail("put", error.message);
     close(archive);
     archive = memfd_create("archive", MFD_CLOEXEC);
-    const aoticache_status status = aoticache_cache_export(source, archive, NULL, NULL, &error);
+    const aoticache_status status = aoticache_cache_export(source, archive, &options, NULL, &error);
     if (status != AOTICACHE_OK && status != AOTICACHE_UNSUPPORTED)
         fail("export", error.message);
     aoticache_cache_close(source);
+}
+
+void trial_make_source(void)
+{
+    make_source(NULL, 0);
+}
+
+void trial_make_signed_source(void)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_secret_key *key = NULL;
+    if (aoticache_secret_key_generate("ann", &key, &error) != AOTICACHE_OK)
+        fail("key", error.message);
+    make_source((const aoticache_secret_key *const[]){key}, 1);
+    aoticache_secret_key_free(key);
 }
 
 void trial_reopen_archive(void)

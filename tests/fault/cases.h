@@ -16,6 +16,8 @@ void trial_go_back_to_first_version(void);
 
 /* A second cache with entries TRIAL_NEW_KEY and the one after it, and an archive of it. */
 void trial_make_source(void);
+/* The same, and each entry of the archive is signed. */
+void trial_make_signed_source(void);
 /* In a process that was forked: the archive with a position of its own. */
 void trial_reopen_archive(void);
 aoticache_status trial_import(aoticache_cache *cache, aoticache_error *ret_error);

@@ -9,6 +9,7 @@
  * many-th case, 29 unless it is set; 1: each.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -29,6 +30,7 @@ struct durable_operation {
     int puts, puts_too;                        /* entries that are there once it has returned OK; 0: none */
     bool (*keeps)(int number, bool is_marked); /* whether an entry of before must be there; NULL: each must */
     bool rebuilds;                             /* the index is damaged before */
+    bool are_signed;                           /* what is put, from its first moment on */
 };
 
 /* ---- the operations ---- */
@@ -89,6 +91,8 @@ static const struct durable_operation operations[] = {
     {.name = "collect", .perform = do_collect, .keeps = keeps_none},
     {.name = "pin", .perform = do_pin},
     {.name = "merge", .perform = trial_merge, .spoil = trial_make_source, .puts = TRIAL_NEW_KEY, .puts_too = TRIAL_NEW_KEY + 1},
+    {.name = "import", .perform = trial_import, .spoil = trial_make_signed_source, .puts = TRIAL_NEW_KEY,
+     .puts_too = TRIAL_NEW_KEY + 1, .are_signed = true},
     {.name = "migration", .perform = do_nothing, .spoil = trial_go_back_to_first_version},
     {.name = "rebuilding the index", .perform = do_nothing, .spoil = trial_damage_index, .rebuilds = true},
 };
@@ -120,6 +124,22 @@ static void record(const struct durable_operation *operation)
 
 static bool has_pin(aoticache_cache *cache);
 
+/* Nothing is wrong where the entry is not there. */
+static bool is_signed(aoticache_cache *cache, int number)
+{
+    char *text = NULL;
+    aoticache_artifact *artifact = NULL;
+    aoticache_request *request = trial_request(number);
+    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, NULL);
+    aoticache_request_free(request);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_read_signatures(cache, aoticache_artifact_digest(artifact), &text, NULL);
+    aoticache_artifact_unref(artifact);
+    const bool is_bare = status == AOTICACHE_OK && strncmp(text, "ann:", 4) != 0;
+    free(text);
+    return !is_bare && (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND);
+}
+
 static void check_found(const struct durable_operation *operation, aoticache_cache *cache, bool is_marked, const char *when)
 {
     for (int i = 1; i <= TRIAL_STORED; i++)
@@ -129,6 +149,8 @@ static void check_found(const struct durable_operation *operation, aoticache_cac
         fail(when, "an entry that was reported as stored is lost");
     if (is_marked && operation->puts_too != 0 && !trial_finds(cache, operation->puts_too))
         fail(when, "an entry that was reported as stored is lost");
+    if (operation->are_signed && (!is_signed(cache, operation->puts) || !is_signed(cache, operation->puts_too)))
+        fail(when, "an entry is there without its signature");
     if (is_marked && operation->perform == do_pin && !has_pin(cache))
         fail(when, "a pin that was reported as set is lost");
 }
