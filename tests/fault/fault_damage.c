@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cache/pins/pins.h"
+#include "cache/trust/trust.h"
 #include "cache/verify/verify.h"
 #include "tests/fault/cases.h"
 #include "tests/fault/trial.h"
@@ -52,8 +53,10 @@ static const struct kind kinds[] = {
     {.name = "gate"},
     {.name = "reserve"},
     {.name = "verify.state"},
+    {.name = "signature"},
     {.name = "format", .may_refuse = true},
 };
+enum { SIGNATURE = 15 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
 static char paths[KIND_COUNT][700]; /* below the cache; of the files of the template */
@@ -116,6 +119,9 @@ static void name_files(aoticache_cache *cache)
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
         fail("mkdir", folder);
     write_below(paths[10], "left over");
+    digest = manifest_of(cache, 1);
+    aoticache_digest_to_hex(&digest, hex);
+    snprintf(paths[SIGNATURE], sizeof paths[SIGNATURE], "signatures/%s", hex);
     write_below("verify.state", "{\"kind\":\"aoticache verify\"}\n");
 }
 
@@ -125,6 +131,18 @@ static void copy(const char *from, const char *to)
     snprintf(command, sizeof command, "rm -rf '%s' && cp -a '%s' '%s'", to, from, to);
     if (system(command) != 0)
         fail("copy", to);
+}
+
+/* By a key that nobody trusts: nothing but the file's form is looked at. */
+static void sign(aoticache_cache *cache, int number)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_secret_key *key = NULL;
+    const aoticache_digest digest = manifest_of(cache, number);
+    if (aoticache_secret_key_generate("ann", &key, &error) != AOTICACHE_OK ||
+        aoticache_cache_sign(cache, &digest, key, &error) != AOTICACHE_OK)
+        fail("sign", error.message);
+    aoticache_secret_key_free(key);
 }
 
 /* Copied while the cache is open, so that the index has a log. */
@@ -141,6 +159,7 @@ static void make_template(void)
     const aoticache_key key = trial_key(1);
     if (aoticache_cache_pin(cache, &key, &error) != AOTICACHE_OK)
         fail("pin", error.message);
+    sign(cache, 1);
     name_files(cache);
     copy(trial_cache(), template_path);
     aoticache_cache_close(cache);
