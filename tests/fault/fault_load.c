@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text/json.h"
+#include "eager/call.h"
 #include "eager/eager.h"
 #include "loader/loader.h"
 #include "loader/package/package.h"
@@ -232,6 +233,58 @@ static aoticache_status do_compile_by_worker(aoticache_cache *cache, aoticache_e
     return status;
 }
 
+/* ---- a call ---- */
+
+static char framework[2][128]; /* "framework=...", "framework_version=...": whose kernels they are */
+
+/* The kernel is there before. */
+static void compile_abs(void)
+{
+    static const char *const names[] = {"framework", "framework_version"};
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_error error = {.message = ""};
+    aoticache_hook *hook = NULL;
+    aoticache_request *request = NULL;
+    aoticache_cache *cache = trial_open();
+    if (aoticache_hook_create_c(&options, &hook, &error) != AOTICACHE_OK ||
+        compile_with(cache, hook, &error) != AOTICACHE_OK ||
+        aoticache_request_parse_text("aten::abs(float32[4])", &request, &error) != AOTICACHE_OK ||
+        aoticache_hook_set_environment(hook, request, &error) != AOTICACHE_OK)
+        fail("compile", error.message);
+    for (int i = 0; i < 2; i++)
+        snprintf(framework[i], sizeof framework[i], "%s=%s", names[i], aoticache_request_get_environment(request, names[i]));
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+    aoticache_cache_close(cache);
+}
+
+/* Found, loaded, run and unloaded: the holder, its requests, the container, tensors. */
+static aoticache_status do_call(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    static const int64_t sizes[] = {4};
+    float data[] = {-1, 2, -3, 4};
+    const char *const environment[] = {framework[0], framework[1], NULL};
+    aoticache_tensor_view input = {.data = data, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = sizes}, output;
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_context *context = NULL;
+    options.cache = cache;
+    options.miss = AOTICACHE_MISS_NEVER;
+    options.fail_calls = true;
+    options.environment = environment;
+    injection_spare_others();
+    aoticache_status status = aoticache_context_create(&options, &context, ret_error);
+    for (int i = 0; status == AOTICACHE_OK && i < 2; i++) {
+        status = aoticache_call(context, "aten::abs", &input, 1, &output, 1, ret_error);
+        const float *result = status == AOTICACHE_OK ? output.data : NULL;
+        if (result != NULL && (output.numel != 4 || result[0] != 1 || result[1] != 2 || result[2] != 3 || result[3] != 4))
+            fail("call", "the result is wrong");
+        if (result != NULL)
+            aoticache_tensor_free(output.handle);
+    }
+    aoticache_context_free(context);
+    return status;
+}
+
 /* Loading comes last: what the dynamic linker keeps would be taken for leaks of the others. */
 static const struct operation operations[] = {
     {.name = "get or compile by a command", .perform = do_compile_by_command, .spoil = write_script},
@@ -241,6 +294,8 @@ static const struct operation operations[] = {
     {.name = "describing a library", .perform = do_describe, .without_cache = true},
     {.name = "loading a library", .perform = do_load, .without_cache = true, .keeps_blocks = 2,
      .may_be = TRIAL_MAY_BE(LOAD_FAILED)},
+    {.name = "calling an operator", .perform = do_call, .spoil = compile_abs, .keeps_blocks = 2,
+     .may_be = TRIAL_MAY_BE(LOAD_FAILED) | TRIAL_MAY_BE(NOT_FOUND)},
     /* libzip 1.7 leaks a block where it cannot open a member. */
     {.name = "opening a package", .perform = do_open_package, .spoil = make_package, .without_cache = true, .keeps_blocks = 1},
 };
