@@ -336,6 +336,7 @@
     AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X) \
     AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X) \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
+    X(VERSION, "PRAGMA user_version")                                                                                 \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
     X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, key FROM entries"   \

@@ -22,6 +22,9 @@ aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index
             sqlite3_prepare_v3(index->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
         if (result != SQLITE_OK)
             return aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
+        aoticache_status status = aoticache_index_schema_refuse_newer(index, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
     }
     *ret_statement = *slot;
     return AOTICACHE_OK;
@@ -58,6 +61,11 @@ aoticache_status aoticache_index_execute_digest(aoticache_index *index, aoticach
 aoticache_status aoticache_index_fetch(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
 {
     int result = sqlite3_step(statement);
+    if (result == SQLITE_ROW || result == SQLITE_DONE) {
+        aoticache_status status = aoticache_index_check_tables(index, statement, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
     if (result == SQLITE_ROW)
         return AOTICACHE_OK;
     return result == SQLITE_DONE ? AOTICACHE_NOT_FOUND : aoticache_index_fail(index, result, "cannot read", ret_error);
@@ -82,9 +90,11 @@ aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *stat
     aoticache_status status = AOTICACHE_OK;
     bool goes_on = true;
     int result = SQLITE_ROW;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)
-        if (!read(user, statement, &goes_on))
+    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW) {
+        status = aoticache_index_check_tables(index, statement, ret_error);
+        if (status == AOTICACHE_OK && !read(user, statement, &goes_on))
             status = aoticache_index_fail_row(index, table, ret_error);
+    }
     if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot list", ret_error);
     sqlite3_reset(statement);
@@ -138,6 +148,13 @@ static int try_to_begin(aoticache_index *index, void *user)
     return result;
 }
 
+/* After some failures, such as a full disk, SQLite has rolled back already. */
+static void roll_back(aoticache_index *index)
+{
+    if (sqlite3_get_autocommit(index->db) == 0)
+        sqlite3_exec(index->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
 aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error)
 {
@@ -146,16 +163,14 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
     struct beginning beginning = {.durability = durability, .error = ret_error};
     int result = aoticache_index_gate_step(index, try_to_begin, &beginning);
     index->change = (aoticache_index_change){.entries = 0};
-    if (beginning.status != AOTICACHE_OK || result == SQLITE_DONE)
+    if (beginning.status != AOTICACHE_OK)
         return beginning.status;
-    return aoticache_index_fail(index, result, "cannot begin to write", ret_error);
-}
-
-/* After some failures, such as a full disk, SQLite has rolled back already. */
-static void roll_back(aoticache_index *index)
-{
-    if (sqlite3_get_autocommit(index->db) == 0)
-        sqlite3_exec(index->db, "ROLLBACK", NULL, NULL, NULL);
+    if (result != SQLITE_DONE)
+        return aoticache_index_fail(index, result, "cannot begin to write", ret_error);
+    aoticache_status status = aoticache_index_schema_refuse_newer(index, ret_error);
+    if (status != AOTICACHE_OK)
+        roll_back(index);
+    return status;
 }
 
 static aoticache_status write_totals(aoticache_index *index, aoticache_error *ret_error)

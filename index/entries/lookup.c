@@ -42,6 +42,9 @@ static aoticache_status read_hits(aoticache_index *index, sqlite3_stmt *statemen
     }
     if (result != SQLITE_DONE)
         return aoticache_index_fail(index, result, "cannot look up", ret_error);
+    aoticache_status status = aoticache_index_check_tables(index, statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     if (count == 0)
         return AOTICACHE_NOT_FOUND;
     *ret_count = count;

@@ -115,6 +115,47 @@ Test(index_open, newer_version_is_unsupported_and_untouched)
     aoticache_index_close(index);
 }
 
+/* ---- a newer library migrates the index while it is open here ---- */
+
+static void refuses_newer(aoticache_index *index, const char *migration)
+{
+    char sql[300];
+    aoticache_index_hit hit;
+    size_t count = 0;
+    aoticache_error error = {.message = ""};
+    put_numbers(index, 1, 10, 11);
+    const aoticache_digest key = digest_of(1);
+    cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, NULL), AOTICACHE_OK);
+    snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s; PRAGMA user_version=6; COMMIT", migration);
+    fixture_sql(sql);
+    for (int again = 0; again < 2; again++) {
+        cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration,
+                     error.message);
+        cr_assert_not_null(strstr(error.message, "version 6, this library knows up to 5"), "%s", error.message);
+        cr_assert_eq(aoticache_index_forget_failures(index, &key, INT64_MAX, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
+                     migration, error.message);
+        cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration, error.message);
+    }
+    aoticache_index_close(index);
+    fixture_sql("PRAGMA user_version=5");
+}
+
+Test(index_open, migrated_by_a_newer_library_while_open_is_unsupported)
+{
+    refuses_newer(fixture_must_open(), "CREATE TABLE later(x)");
+    refuses_newer(fixture_must_open(), "ALTER TABLE entries RENAME COLUMN library TO code");
+}
+
+Test(index_open, migrated_without_a_change_of_the_tables_is_not_written_to)
+{
+    aoticache_index *index = fixture_must_open();
+    aoticache_error error = {.message = ""};
+    put_numbers(index, 1, 10, 11);
+    fixture_sql("PRAGMA user_version=6");
+    cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s", error.message);
+    aoticache_index_close(index);
+}
+
 /* ---- migration: an index as version 1 made it, with one entry, one failure and one count ---- */
 
 static const char version_1[] =
