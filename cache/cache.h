@@ -5,6 +5,9 @@
  * up by key, hands out verified descriptors, stores what compile hooks produce, makes every compile happen once across
  * threads and processes, and throws away what nobody uses. Knows nothing of how a library is loaded or run.
  *
+ * Versions: a newer library may migrate the index while the cache is open here. From then on every function that needs the
+ * index returns UNSUPPORTED and changes nothing; aoticache_cache_get_or_compile() compiles and does not store.
+ *
  * Thread safety: an aoticache_cache may be used from any number of threads at once. Processes share a directory freely.
  * Fork safety: a child may go on using a cache that its parent opened (it opens the index anew on first use; what the
  * parent had not flushed stays the parent's). No lock is held while the caller's code runs, but for the lease of one key
@@ -188,7 +191,8 @@ AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *a
  * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
  * and the result is the next entry that fits or NOT_FOUND.
  *
- * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED.
+ * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED; UNSUPPORTED (a
+ * newer library has migrated the index since the cache was opened).
  */
 AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
                                                       aoticache_artifact **ret_artifact, aoticache_error *ret_error);

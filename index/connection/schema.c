@@ -14,7 +14,10 @@
 
 #define APPLICATION_ID 0x616f7463 /* "aotc" */
 
-/* One step per version: migrations[n] makes version n + 1 of version n. Steps that were released never change. */
+/*
+ * One step per version: migrations[n] makes version n + 1 of version n. Steps that were released never change. Each changes
+ * the tables, which is how statements of an older library that is still open notice (aoticache_index_schema_refuse_newer).
+ */
 static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "CREATE TABLE entries("
     " key BLOB NOT NULL,"
