@@ -199,7 +199,7 @@ int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, cha
 aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index_statement which,
                                          sqlite3_stmt **ret_statement, aoticache_error *ret_error);
 
-/* After a step: UNSUPPORTED where SQLite saw changed tables, and they are of a newer library. What was read is void then. */
+/* After a step: UNSUPPORTED where SQLite saw changed tables, and they are of a newer library. What was read counts for nothing. */
 static inline aoticache_status aoticache_index_check_tables(aoticache_index *index, sqlite3_stmt *statement,
                                                             aoticache_error *ret_error)
 {

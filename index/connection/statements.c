@@ -22,7 +22,10 @@ aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index
             sqlite3_prepare_v3(index->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
         if (result != SQLITE_OK)
             return aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
-        aoticache_status status = aoticache_index_schema_refuse_newer(index, ret_error);
+        /* A cold hit asks while it has the lock for reading (lookup.c), a transaction for writing has asked at its begin. */
+        aoticache_status status = AOTICACHE_OK;
+        if (which != SQL(LOOKUP) && sqlite3_txn_state(index->db, "main") != SQLITE_TXN_WRITE)
+            status = aoticache_index_schema_refuse_newer(index, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }

@@ -19,7 +19,7 @@ typedef bool (*aoticache_index_goes_on_fn)(void *user);
  * goes_on: may be NULL. *ret_completed: false where it stopped the check, and nothing is known.
  * Locks:   the index's own mutex for as long as it takes (seconds with a million entries): other threads should have an
  *          index of their own.
- * Returns: OK; CORRUPT with the first thing that is wrong; IO, LOCKED, NO_MEMORY.
+ * Returns: OK; CORRUPT with the first thing that is wrong; UNSUPPORTED (migrated by a newer library); IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
                                                  aoticache_index_goes_on_fn goes_on, void *user, bool *ret_completed,

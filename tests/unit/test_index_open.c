@@ -146,6 +146,27 @@ Test(index_open, migrated_by_a_newer_library_while_open_is_unsupported)
     refuses_newer(fixture_must_open(), "ALTER TABLE entries RENAME COLUMN library TO code");
 }
 
+Test(index_open, migrated_by_a_newer_library_before_the_first_lookup_is_unsupported)
+{
+    aoticache_index_hit hit;
+    size_t count = 0;
+    aoticache_error error = {.message = ""};
+    bool completed;
+    const aoticache_digest keys[] = {digest_of(1), digest_of(2)}; /* there, and not */
+    for (int i = 0; i < 2; i++) {
+        aoticache_index *index = fixture_must_open();
+        put_numbers(index, 1, 10, 11);
+        aoticache_index_close(index);
+        index = fixture_must_open();
+        fixture_sql("PRAGMA user_version=6");
+        cr_assert_eq(aoticache_index_lookup(index, &keys[i], &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s", error.message);
+        cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_UNSUPPORTED, "%s",
+                     error.message);
+        aoticache_index_close(index);
+        fixture_sql("PRAGMA user_version=5");
+    }
+}
+
 Test(index_open, migrated_without_a_change_of_the_tables_is_not_written_to)
 {
     aoticache_index *index = fixture_must_open();
