@@ -140,6 +140,7 @@ class Place:
     def __exit__(self, *_: object) -> None:
         for player in self.players:
             player.kill()
+            player.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def env(self, cache: pathlib.Path | None = None, **more: str) -> dict[str, str]:
@@ -213,6 +214,14 @@ class Player:
     def end(self) -> None:
         self.process.stdin.close()
         self.process.wait()
+
+    def close(self) -> None:
+        """What it said is read by now, and there may be hundreds of them."""
+        for one in (self.process.stdin, self.process.stdout, self.errors):
+            try:
+                one.close()
+            except BrokenPipeError:
+                pass
 
 
 def lacking(player: Player, numbers) -> list[str]:
@@ -547,14 +556,13 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
         refusals: dict[str, list[str]] = {}  # by version: with what processes ended by themselves
         done = {old.name: 0, current.name: 0}
         kept: list[int] = []
-        logs: list[Player] = []
+        rebuilds = 0
         running: list[Player] = []
 
         def start(version: Version) -> None:
             nonlocal seeds
             seeds += 1
             running.append(place.player(version, None, seeds, left))
-            logs.append(running[-1])
 
         def listen(player: Player) -> bool:
             """What it has said so far; false: it has ended."""
@@ -571,6 +579,14 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
                     return False
             return True
 
+        def part_with(player: Player) -> None:
+            nonlocal rebuilds
+            player.kill()
+            listen(player)
+            rebuilds += "built anew" in player.log()
+            player.close()
+            running.remove(player)
+
         for _ in range(SIDE_BY_SIDE):
             start(old)
         time.sleep(0.3)
@@ -579,18 +595,17 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
         end = time.monotonic() + seconds
         while time.monotonic() < end and running:
             time.sleep(random.uniform(0.02, 0.15))
-            running = [player for player in running if listen(player)]
+            for player in [player for player in running if not listen(player)]:
+                part_with(player)
             if not running:
                 break
-            victim = running.pop(random.randrange(len(running)))
-            victim.kill()
+            victim = random.choice(running)
+            part_with(victim)
             kills += 1
-            listen(victim)
             if victim.version is current or old.index == current.index:
                 start(victim.version)
-        for player in running:
-            player.kill()
-            listen(player)
+        for player in list(running):
+            part_with(player)
         wrong = refusals.get(current.name, []) + [text for text in refusals.get(old.name, []) if "WRONG" in text or
                                                   old.index == current.index]
         check(f"{name}: this version never fails, and nobody gets other bytes", not wrong, wrong)
@@ -599,7 +614,6 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
              f"{len(refusals.get(old.name, []))} of the older ended by themselves")
         for text in sorted({text.split(": ", 1)[-1] for text in refusals.get(old.name, [])}):
             note(f"{name}: the older ended with: {text}")
-        place.players.clear()
         player = place.player(current)
         player.ask("open")
         check(f"{name}: all {len(kept)} entries that were reported as stored are there", len(kept) > 0 and
@@ -614,9 +628,8 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
         aside = [one for one in place.set_aside() if not one.startswith("index.sqlite3") and
                  not (place.cache / "quarantine" / one).is_dir()]
         check(f"{name}: nothing sound was set aside", not aside, aside)
-        anew = sum("built anew" in player.log() for player in logs)
-        if anew:
-            note(f"{name}: {anew} processes built the index anew")
+        if rebuilds:
+            note(f"{name}: {rebuilds} processes built the index anew")
 
 
 # ---- a version to come ----
