@@ -170,12 +170,14 @@ void aoticache_index_merge_log(aoticache_index *index);
 /* Checks application_id and user_version; makes or migrates the tables where they are older than this library. */
 aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_error *ret_error);
 
+/* UNSUPPORTED: the version is a newer library's. */
+aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version, aoticache_error *ret_error);
 /*
  * A newer library may migrate the index while it is open here. UNSUPPORTED: it has. Asked in each write transaction, where a
  * statement meets tables that were changed, and before the index is called damaged: the rows would be misunderstood, and a
  * rebuilt index would be of this version, without what the newer one kept. SQLite's messages of an earlier failure are lost.
  */
-aoticache_status aoticache_index_schema_refuse_newer(aoticache_index *index, aoticache_error *ret_error);
+aoticache_status aoticache_index_refuse_newer(aoticache_index *index, aoticache_error *ret_error);
 
 /* Whether a file system (statfs f_type) is one that several machines share, where WAL's shared memory cannot work. */
 bool aoticache_index_filesystem_is_shared(long type);
@@ -205,7 +207,7 @@ static inline aoticache_status aoticache_index_check_tables(aoticache_index *ind
 {
     if (__builtin_expect(sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_REPREPARE, 0) == 0, 1))
         return AOTICACHE_OK;
-    return aoticache_index_schema_refuse_newer(index, ret_error);
+    return aoticache_index_refuse_newer(index, ret_error);
 }
 
 /* Steps a statement that gives no rows, and resets it. ret_changes: rows it changed, may be NULL. */

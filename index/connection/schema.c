@@ -16,7 +16,7 @@
 
 /*
  * One step per version: migrations[n] makes version n + 1 of version n. Steps that were released never change. Each changes
- * the tables, which is how statements of an older library that is still open notice (aoticache_index_schema_refuse_newer).
+ * the tables, which is how statements of an older library that is still open notice (aoticache_index_refuse_newer).
  */
 static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "CREATE TABLE entries("
@@ -118,14 +118,6 @@ static aoticache_status read_version(aoticache_index *index, schema_version *ret
     return status;
 }
 
-static aoticache_status refuse_newer(const aoticache_index *index, int64_t version, aoticache_error *ret_error)
-{
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "index %s: version %lld, this library knows up to %d: use a newer library or another"
-                               " cache directory",
-                               index->path, (long long)version, AOTICACHE_INDEX_VERSION);
-}
-
 /* Judges the two numbers alone; an empty file is OK, too. */
 static aoticache_status check_version(const aoticache_index *index, const schema_version *schema, aoticache_error *ret_error)
 {
@@ -139,21 +131,7 @@ static aoticache_status check_version(const aoticache_index *index, const schema
     if (schema->version < 1)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: version %lld cannot be", index->path,
                                    (long long)schema->version);
-    return schema->version > AOTICACHE_INDEX_VERSION ? refuse_newer(index, schema->version, ret_error) : AOTICACHE_OK;
-}
-
-/* What cannot be read says nothing: the statement that is asked for says it better. */
-aoticache_status aoticache_index_schema_refuse_newer(aoticache_index *index, aoticache_error *ret_error)
-{
-    sqlite3_stmt **const statement = &index->statements[SQL(VERSION)];
-    int64_t version = 0;
-    if (*statement == NULL &&
-        sqlite3_prepare_v3(index->db, "PRAGMA user_version", -1, SQLITE_PREPARE_PERSISTENT, statement, NULL) != SQLITE_OK)
-        return AOTICACHE_OK;
-    if (sqlite3_step(*statement) == SQLITE_ROW)
-        version = sqlite3_column_int64(*statement, 0);
-    sqlite3_reset(*statement);
-    return version > AOTICACHE_INDEX_VERSION ? refuse_newer(index, version, ret_error) : AOTICACHE_OK;
+    return aoticache_index_check_version(index, schema->version, ret_error);
 }
 
 /*

@@ -25,7 +25,7 @@ aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index
         /* A cold hit asks while it has the lock for reading (lookup.c), a transaction for writing has asked at its begin. */
         aoticache_status status = AOTICACHE_OK;
         if (which != SQL(LOOKUP) && sqlite3_txn_state(index->db, "main") != SQLITE_TXN_WRITE)
-            status = aoticache_index_schema_refuse_newer(index, ret_error);
+            status = aoticache_index_refuse_newer(index, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }
@@ -170,7 +170,7 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
         return beginning.status;
     if (result != SQLITE_DONE)
         return aoticache_index_fail(index, result, "cannot begin to write", ret_error);
-    aoticache_status status = aoticache_index_schema_refuse_newer(index, ret_error);
+    aoticache_status status = aoticache_index_refuse_newer(index, ret_error);
     if (status != AOTICACHE_OK)
         roll_back(index);
     return status;

@@ -106,7 +106,7 @@ static aoticache_status or_newer(aoticache_index *index, aoticache_status status
 {
     if (status != AOTICACHE_CORRUPT || index->db == NULL || index->foreign_name[0] != '\0')
         return status;
-    const aoticache_status newer = aoticache_index_schema_refuse_newer(index, ret_error);
+    const aoticache_status newer = aoticache_index_refuse_newer(index, ret_error);
     return newer != AOTICACHE_OK ? newer : status;
 }
 

@@ -34,7 +34,7 @@ static aoticache_status check_first_run(aoticache_index *index, sqlite3_stmt *st
 {
     if (sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) > 1)
         return AOTICACHE_OK;
-    return aoticache_index_schema_refuse_newer(index, ret_error);
+    return aoticache_index_refuse_newer(index, ret_error);
 }
 
 static aoticache_status read_hits(aoticache_index *index, sqlite3_stmt *statement, const aoticache_digest *key,
