@@ -78,9 +78,24 @@ static bool is_read_only_by_accident(const aoticache_index *index, int result)
            aoticache_index_vfs_is_writable(index, "-wal");
 }
 
+/* SQLite does not hand on the cause of a commit that fails. The file has it: the log or the journal, or the index. */
+static int find_cause(const aoticache_index *index, int result)
+{
+    sqlite3_file *journal = NULL;
+    int cause = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
+    if (cause != 0 || index->db == NULL || (result & 0xff) != SQLITE_IOERR)
+        return cause;
+    if (sqlite3_file_control(index->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal) == SQLITE_OK && journal != NULL &&
+        journal->pMethods != NULL)
+        journal->pMethods->xFileControl(journal, SQLITE_FCNTL_LAST_ERRNO, &cause);
+    if (cause == 0)
+        sqlite3_file_control(index->db, "main", SQLITE_FCNTL_LAST_ERRNO, &cause);
+    return cause;
+}
+
 static aoticache_status describe_failure(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
 {
-    int system_errno = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
+    int system_errno = find_cause(index, result);
     aoticache_status status = aoticache_index_status_of(result, system_errno);
     const char *text = index->db == NULL ? sqlite3_errstr(result) : sqlite3_errmsg(index->db);
     int primary = result & 0xff;

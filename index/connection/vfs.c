@@ -74,6 +74,19 @@ static int check_type(const aoticache_index *index, const char *name)
     return S_ISLNK(found.st_mode) ? SQLITE_CANTOPEN_SYMLINK : SQLITE_CANTOPEN;
 }
 
+/*
+ * SQLite that cannot create a file opens it for reading next, and the cause it then gives is that the file is not there. So the
+ * cause is asked for once more: a file that can be created now is there for another try.
+ */
+static int create_or_explain(aoticache_index *index, const char *name, sqlite3_file *file, int flags, int *ret_flags)
+{
+    const int fd = aoticache_index_vfs_create(index, strrchr(name, '/') + strlen(strrchr(index->name, '/')), O_CLOEXEC);
+    if (fd < 0)
+        return SQLITE_CANTOPEN;
+    close(fd);
+    return index->plain_vfs->xOpen(index->plain_vfs, name, file, flags, ret_flags);
+}
+
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
 {
     aoticache_index *index = index_of(vfs);
@@ -88,7 +101,13 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
             result = SQLITE_CANTOPEN;
         }
     }
-    return result == SQLITE_OK ? index->plain_vfs->xOpen(index->plain_vfs, name, file, flags, ret_flags) : result;
+    if (result != SQLITE_OK)
+        return result;
+    result = index->plain_vfs->xOpen(index->plain_vfs, name, file, flags, ret_flags);
+    if ((result & 0xff) == SQLITE_CANTOPEN && errno == ENOENT && (flags & SQLITE_OPEN_CREATE) != 0 && name != NULL &&
+        is_side_file(index, name))
+        result = create_or_explain(index, name, file, flags, ret_flags);
+    return result;
 }
 
 static int vfs_delete(sqlite3_vfs *vfs, const char *name, int syncs_folder)
