@@ -43,7 +43,7 @@ aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const ao
 static bool has_held_file(DIR *folder)
 {
     rewinddir(folder);
-    for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+    for (struct dirent *item; errno = 0, (item = readdir(folder)) != NULL;) {
         if (item->d_name[0] == '.' && (item->d_name[1] == '\0' || strcmp(item->d_name, "..") == 0))
             continue;
         cleanup_fd int fd =
@@ -51,7 +51,7 @@ static bool has_held_file(DIR *folder)
         if (fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) != 0 : errno == EMFILE || errno == ENFILE || errno == ENOMEM)
             return true; /* or it cannot be told */
     }
-    return false;
+    return errno != 0; /* then there may be more */
 }
 
 bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact)

@@ -177,8 +177,9 @@ static aoticache_status sweep_by_manifest(aoticache_cache *cache, const struct b
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *listing = fdopendir(fd);
     if (listing == NULL) {
+        status = aoticache_error_set_errno(ret_error, errno, "cannot list %s/%s", cache->directory->path, what->folder);
         close(fd);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        return status;
     }
     status = list_orphans(aoticache_cache_index(cache), what->place, listing, all, &names, ret_error);
     if (status == AOTICACHE_OK)

@@ -315,7 +315,15 @@ aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aotic
     cleanup_dir DIR *listing = aoticache_directory_list(folder);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
-    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;)
+    for (;;) {
+        errno = 0;
+        struct dirent *item = readdir(listing);
+        if (item == NULL && errno != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
+        if (item == NULL)
+            return AOTICACHE_OK;
         status = load_file(directory, folder, item->d_name, index, ret_error);
-    return status;
+        if (status != AOTICACHE_OK)
+            return status;
+    }
 }

@@ -165,7 +165,7 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
-    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+    for (struct dirent *item; errno = 0, (item = readdir(listing)) != NULL;) {
         const char *name = item->d_name;
         mode_t type;
         bool is_ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || aoticache_directory_knows(name, &type);
@@ -175,7 +175,7 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
                                        "or a new one",
                                        directory->path, name);
     }
-    return AOTICACHE_OK;
+    return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
 }
 
 /* The file is written under another name and renamed, so a format file is complete or absent. */

@@ -478,8 +478,9 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *folder = fdopendir(fd);
     if (folder == NULL) {
+        status = aoticache_error_set_errno(ret_error, errno, "cannot list %s", path);
         close(fd);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        return status;
     }
     const int error = list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
     return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
@@ -502,11 +503,13 @@ static aoticache_status list_named_folder(struct listing *listing, int objects, 
         return AOTICACHE_OK;
     }
     cleanup_dir DIR *folder = fdopendir(fd);
-    if (folder == NULL) {
+    if (folder == NULL && errno == ENOMEM) {
         close(fd);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "cannot list " AOTICACHE_OBJECTS "/%s: out of memory", name);
     }
-    const int error = list_folder(listing, name, folder);
+    const int error = folder == NULL ? errno : list_folder(listing, name, folder);
+    if (folder == NULL)
+        close(fd);
     if (error != 0 && listing->unreadable != NULL) {
         aoticache_error_set_errno(&detail, error, "cannot list " AOTICACHE_OBJECTS "/%s", name);
         listing->unreadable(listing->user, &detail);
@@ -526,8 +529,9 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *objects = fdopendir(objects_fd);
     if (objects == NULL) {
+        status = aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
         close(objects_fd);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        return status;
     }
     status = AOTICACHE_OK;
     for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped;) {

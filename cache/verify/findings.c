@@ -59,8 +59,10 @@ aoticache_status aoticache_verification_open_listing(aoticache_verification *ver
     *ret_listing = fdopendir(fd);
     if (*ret_listing != NULL)
         return AOTICACHE_OK;
+    status = errno == ENOMEM ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory")
+                             : refuse_unreadable(errno, "cannot list it", ret_error);
     close(fd);
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    return status;
 }
 
 bool aoticache_verification_poll(aoticache_verification *verification, uint64_t done)

@@ -43,15 +43,22 @@ aoticache_status aoticache_verification_for_each_name(aoticache_verification *ve
         return status == AOTICACHE_OK || status == AOTICACHE_DENIED
                    ? AOTICACHE_OK
                    : aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
-    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;) {
+    for (;;) {
+        errno = 0;
+        struct dirent *item = readdir(listing);
+        if (item == NULL)
+            break;
         if (is_dot(item->d_name))
             continue;
         status = check(verification, dirfd(listing), item->d_name, ret_error);
-        if (status == AOTICACHE_OK &&
-            !aoticache_verification_poll(verification, verification->report.objects))
-            break;
+        if (status != AOTICACHE_OK || !aoticache_verification_poll(verification, verification->report.objects))
+            return status;
     }
-    return status;
+    if (errno != 0) {
+        aoticache_error_set_errno(&detail, errno, "cannot list it to its end");
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    }
+    return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int folder, const char *path,

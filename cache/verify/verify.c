@@ -128,11 +128,17 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
-    aoticache_status status = AOTICACHE_OK;
-    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;)
-        if (!belongs_to_root(directory, item->d_name))
-            status = aoticache_verification_report_foreign(verification, item->d_name, ret_error);
-    return status;
+    for (;;) {
+        errno = 0;
+        struct dirent *item = readdir(listing);
+        if (item == NULL)
+            return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
+        aoticache_status status = belongs_to_root(directory, item->d_name)
+                                      ? AOTICACHE_OK
+                                      : aoticache_verification_report_foreign(verification, item->d_name, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
 }
 
 /* ---- all of it ---- */
