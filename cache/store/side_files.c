@@ -66,6 +66,8 @@ static aoticache_status place_folder(aoticache_directory *directory, const aotic
     aoticache_scratch_name(directory, aside, sizeof aside);
     if (aoticache_syscall_renameat(artifacts, name, tmp, aside) == 0)
         aoticache_directory_remove_tree(tmp, aside);
+    else if (errno == EXDEV) /* overlayfs: a folder of a lower layer cannot be renamed */
+        aoticache_directory_remove_tree(artifacts, name);
     return AOTICACHE_NOT_FOUND;
 }
 

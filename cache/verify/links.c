@@ -160,6 +160,9 @@ static aoticache_status repair_folder(aoticache_verification *verification, int 
     aoticache_status status = aoticache_lock_store(directory, true, &lock, ret_error);
     if (status == AOTICACHE_OK && compare_folder(verification, parent, name, NULL) == AOTICACHE_CORRUPT) {
         status = aoticache_directory_quarantine(directory, parent, name, name, ret_error);
+        /* overlayfs: a folder of a lower layer cannot be renamed. The layer keeps it, as quarantine/ would. */
+        if (status == AOTICACHE_IO && errno == EXDEV && aoticache_directory_remove_tree(parent, name) == 0)
+            status = AOTICACHE_OK;
         verification->report.repaired += status == AOTICACHE_OK ? 1 : 0;
     }
     aoticache_lock_release(&lock);
