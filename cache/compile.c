@@ -54,15 +54,17 @@ static bool is_survivable(aoticache_status status)
            status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
 }
 
-static void report_not_stored(aoticache_cache *cache, const char *reason)
+static void report_not_stored(aoticache_cache *cache, const aoticache_error *reason)
 {
+    const char *path = cache->directory->path;
     aoticache_cache_count(cache, AOTICACHE_COUNTER_not_stored, 1);
+    const bool is_busy = reason->status == AOTICACHE_LOCKED; /* neither room nor rights are missing */
     /* A cache that was opened read-only has said so already. Then each failure is only for those who debug. */
     bool is_news = !cache->directory->read_only && !atomic_exchange(&cache->has_warned_not_stored, true);
     aoticache_log(&cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
-                  "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next "
-                  "time; free some space or let %s be written",
-                  reason, cache->directory->path);
+                  "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next time%s%s%s",
+                  reason->message, is_busy ? "" : "; free some space or let ", is_busy ? "" : path,
+                  is_busy ? "" : " be written");
 }
 
 static aoticache_status store_or_keep(struct job *job, const aoticache_product *product)
@@ -76,7 +78,7 @@ static aoticache_status store_or_keep(struct job *job, const aoticache_product *
     if (status == AOTICACHE_OK)
         status = aoticache_artifact_set_guard(job->artifact, product->guard, &job->error);
     if (status == AOTICACHE_OK)
-        report_not_stored(job->cache, reason.message);
+        report_not_stored(job->cache, &reason);
     return status;
 }
 
