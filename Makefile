@@ -90,7 +90,7 @@ KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
-                tests/helpers/*.c tests/fault/fault_*.c))
+                tests/helpers/*.c tests/fault/fault_*.c tests/places/place_*.c))
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -266,11 +266,14 @@ PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(PROGRAMS))
 
 BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $(BUILD)/tests/bench/open_model
 
+# A file system that fails on purpose, where there is libfuse.
+FAILING_FS := $(if $(shell pkg-config --exists fuse3 && echo 1),$(BUILD)/tests/places/failing_fs)
+
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
 tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS) \
-       $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+       $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)) $(FAILING_FS)
 
 # The programs with threads and processes of their own, and the kernel libraries that they load.
 race-tests: $(filter $(BUILD)/tests/race/%,$(PROGRAM_BINS)) $(HOST_KERNELS)
@@ -295,6 +298,12 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
+
+$(BUILD)/obj/tests/places/failing_fs.o: OWN_CFLAGS += $(shell pkg-config --cflags fuse3 2>/dev/null)
+$(BUILD)/tests/places/failing_fs: $(BUILD)/obj/tests/places/failing_fs.o
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(shell pkg-config --libs fuse3) -o $@
 
 # The battery once more, for hosts that have PyTorch in their process, and kernel libraries as their authors make them.
 $(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)

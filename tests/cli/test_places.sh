@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# The short form of the trial of odd places (tests/places/places.sh): a second of work in those that need no large disk.
+# `make long FORMS=places` tries all of them for longer.
+[ -x "${BUILD:-build}/tests/places/place_work" ] || { echo 'skip - odd places: the test programs are not built (make tests)'; exit 77; }
+PLACE_SECONDS=1 exec bash tests/places/places.sh inodes blocks read_only overlay fuse crowd clock limits stopped
