@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -215,6 +216,24 @@ static void check_bytes(int number, const aoticache_artifact *artifact)
 
 /* ---- one operation each ---- */
 
+/* Where memory is short, another thread gives some back; or the process ends with its time. */
+static aoticache_request *request_of(int number)
+{
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    while (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) != AOTICACHE_OK ||
+           aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK) {
+        if (error.status != AOTICACHE_NO_MEMORY)
+            fail("request", error.message);
+        aoticache_request_free(request);
+        request = NULL;
+        if (aoticache_monotonic_ns() > end_ns)
+            _exit(0);
+        usleep(1000);
+    }
+    return request;
+}
+
 static aoticache_status put(aoticache_cache *cache, int number, aoticache_error *error)
 {
     char path[2][700];
@@ -225,7 +244,7 @@ static aoticache_status put(aoticache_cache *cache, int number, aoticache_error 
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = files;
     product.file_count = number % 4 == 0 ? 2 : 1;
-    aoticache_request *request = make_request(number);
+    aoticache_request *request = request_of(number);
     if (write_library(path[0], number))
         status = aoticache_cache_put(cache, request, &product, NULL, error);
     aoticache_request_free(request);
@@ -239,7 +258,7 @@ static void keep(aoticache_cache *cache, aoticache_error *error)
     const int kept = state->next_kept++;
     if (kept >= MAX_KEPT)
         return;
-    aoticache_request *request = make_request(FIRST_KEPT + kept);
+    aoticache_request *request = request_of(FIRST_KEPT + kept);
     aoticache_status status = aoticache_request_key(request, &key, error);
     aoticache_request_free(request);
     if (status == AOTICACHE_OK)
@@ -278,7 +297,7 @@ static void look_up(aoticache_cache *cache, int number, bool compiles, aoticache
 {
     aoticache_artifact *artifact = NULL;
     const bool is_there = number >= FIRST_KEPT && state->is_kept[number - FIRST_KEPT];
-    aoticache_request *request = make_request(number);
+    aoticache_request *request = request_of(number);
     const aoticache_status status =
         compiles ? aoticache_cache_get_or_compile(cache, request, compile, &number, &artifact, error)
                  : aoticache_cache_lookup(cache, request, &artifact, error);
@@ -294,7 +313,7 @@ static void look_up(aoticache_cache *cache, int number, bool compiles, aoticache
 static void remove_it(aoticache_cache *cache, int number, aoticache_error *error)
 {
     aoticache_key key;
-    aoticache_request *request = make_request(number);
+    aoticache_request *request = request_of(number);
     if (aoticache_request_key(request, &key, error) == AOTICACHE_OK)
         expect(ACTION_remove, aoticache_cache_remove(cache, &key, error), error);
     aoticache_request_free(request);
@@ -428,6 +447,7 @@ static pid_t start(unsigned seed, int threads)
     fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         work(seed, threads);
         _exit(0);
     }
@@ -462,8 +482,8 @@ static void run(int processes, int threads, bool kills)
     pid_t children[MAX_PROCESSES];
     unsigned seed = 1;
     long killed = 0;
-    for (int i = 0; i < processes; i++)
-        if ((children[i] = start(seed++, threads)) < 0)
+    for (int i = 0; i < processes; i++) /* there may be a limit: fewer, then */
+        if ((children[i] = start(seed++, threads)) < 0 && i == 0)
             fail("fork", strerror(errno));
     while (aoticache_monotonic_ns() < end_ns) {
         usleep(50000 + next_random(100000));
@@ -471,10 +491,12 @@ static void run(int processes, int threads, bool kills)
             jump();
         if (kills && aoticache_monotonic_ns() < end_ns) {
             const int place = (int)next_random((unsigned)processes);
-            kill(children[place], SIGKILL);
-            end_of(children[place], true);
+            if (children[place] > 0) {
+                kill(children[place], SIGKILL);
+                end_of(children[place], true);
+                killed++;
+            }
             children[place] = start(seed++, threads);
-            killed++;
         }
     }
     for (int i = 0; i < processes; i++)
@@ -507,7 +529,7 @@ static long check_stored(aoticache_cache *cache, bool may_be_part)
         aoticache_error error = {.message = ""};
         if (!state->is_kept[kept])
             continue;
-        aoticache_request *request = make_request(FIRST_KEPT + kept);
+        aoticache_request *request = request_of(FIRST_KEPT + kept);
         const aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, &error);
         aoticache_request_free(request);
         if (status == AOTICACHE_OK)
