@@ -49,7 +49,7 @@ struct aoticache_index {
     bool is_collecting;           /* another connection merges the log: this one does only when it is very long (checkpoint.c) */
     bool is_out_of_space;          /* something has failed for lack of disk space; evict resets it */
     bool read_only;
-    bool on_shared_filesystem;
+    const char *lacks_wal; /* why this file system has none; NULL: it may have */
     bool is_group_shared;
     bool is_without_shm; /* read as it is, as the disk has no space for its -shm file (connect.c) */
     uint32_t lock_timeout_ms;
@@ -179,8 +179,11 @@ aoticache_status aoticache_index_check_version(const aoticache_index *index, int
  */
 aoticache_status aoticache_index_refuse_newer(aoticache_index *index, aoticache_error *ret_error);
 
-/* Whether a file system (statfs f_type) is one that several machines share, where WAL's shared memory cannot work. */
-bool aoticache_index_filesystem_is_shared(long type);
+/*
+ * Why a file system (statfs f_type) is one where WAL's shared memory does not work (several machines share it), or ends
+ * processes (btrfs that is full). NULL: it is none of these. Static storage.
+ */
+const char *aoticache_index_filesystem_lacks_wal(long type);
 
 /*
  * Sees what file system the index is on. On a shared one an index that was in WAL mode elsewhere goes back to a rollback

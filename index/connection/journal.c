@@ -4,6 +4,9 @@
  * WAL is what makes lookups run beside a writer, but its -wal index is memory that all processes map, so it works only
  * where they share a machine. File systems that several machines mount are recognised by their type; on others the
  * memory is mapped once to see.
+ *
+ * btrfs and its like write each page to a new place. Where there is no room for it, or no quota, the kernel ends a process
+ * that writes to mapped memory, and with WAL a lookup does (tests/places, btrfs_blocks). So there is no WAL there, either.
  */
 #include "index/connection/internal.h"
 
@@ -13,7 +16,10 @@
 
 #define SHARED_MEMORY_BYTES 32768 /* SQLite's own unit */
 
-bool aoticache_index_filesystem_is_shared(long type)
+static const char is_shared[] = "the file system is shared by several machines";
+static const char is_copied_on_write[] = "a full file system of this kind ends processes that write to mapped memory";
+
+const char *aoticache_index_filesystem_lacks_wal(long type)
 {
     switch ((unsigned long)type & 0xffffffffUL) {
     case 0x6969UL:     /* NFS */
@@ -31,9 +37,13 @@ bool aoticache_index_filesystem_is_shared(long type)
     case 0x7461636fUL: /* OCFS2 */
     case 0x19830326UL: /* BeeGFS */
     case 0x65735546UL: /* FUSE: sshfs, GlusterFS and others, nobody can tell which */
-        return true;
+        return is_shared;
+    case 0x9123683eUL: /* btrfs */
+    case 0xca451a4eUL: /* bcachefs */
+    case 0x3434UL:     /* NILFS2 */
+        return is_copied_on_write;
     default:
-        return false;
+        return NULL;
     }
 }
 
@@ -90,8 +100,6 @@ static int switch_to_wal(aoticache_index *index, char ret_mode[16])
     }
 }
 
-static const char shared_filesystem[] = "the file system is shared by several machines";
-
 static void log_fallback(const aoticache_index *index, const char *why)
 {
     aoticache_log(&index->logger, AOTICACHE_LOG_INFO,
@@ -101,8 +109,8 @@ static void log_fallback(const aoticache_index *index, const char *why)
 aoticache_status aoticache_index_journal_choose(aoticache_index *index, aoticache_error *ret_error)
 {
     char mode[16];
-    if (index->on_shared_filesystem) {
-        log_fallback(index, shared_filesystem);
+    if (index->lacks_wal != NULL) {
+        log_fallback(index, index->lacks_wal);
         return AOTICACHE_OK;
     }
     int result = switch_to_wal(index, mode);
@@ -122,18 +130,18 @@ void aoticache_index_journal_leave_wal(aoticache_index *index)
     aoticache_index_journal_pragma(index, "DELETE", mode);
     if (strcmp(mode, "delete") != 0)
         aoticache_log(&index->logger, AOTICACHE_LOG_WARNING,
-                      "index %s: is in WAL mode on a file system that several machines share, and in use: let one machine"
-                      " at a time use it, or close all users once",
-                      index->path);
+                      "index %s: is in WAL mode and in use, where it should not be (%s): close all users once%s", index->path,
+                      index->lacks_wal, index->lacks_wal == is_shared ? ", or let one machine at a time use it" : "");
     else
-        log_fallback(index, shared_filesystem);
+        log_fallback(index, index->lacks_wal);
 }
 
 void aoticache_index_journal_prepare(aoticache_index *index)
 {
     struct statfs filesystem;
-    index->on_shared_filesystem =
-        fstatfs(index->folder_fd, &filesystem) == 0 && aoticache_index_filesystem_is_shared((long)filesystem.f_type);
-    if (index->on_shared_filesystem && sqlite3_db_readonly(index->db, "main") == 0)
+    index->lacks_wal = fstatfs(index->folder_fd, &filesystem) == 0
+                           ? aoticache_index_filesystem_lacks_wal((long)filesystem.f_type)
+                           : NULL;
+    if (index->lacks_wal != NULL && sqlite3_db_readonly(index->db, "main") == 0)
         aoticache_index_journal_leave_wal(index);
 }

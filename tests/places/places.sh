@@ -145,12 +145,11 @@ place_xfs_power() { disk xfs_power 400M mkfs.xfs -q -f && mounts xfs_power -o lo
 # ---- full, quota, read-only ----
 
 full_of() { # WHAT COMMAND...: work in the full place, then the command that makes room
-    works "full of $1" kill=1 $may_die
+    works "full of $1" kill=1
     fails_with "full of $1" "$no_space|Disk quota exceeded|open for reading only|readonly database"
     holds "$name: room again" "${@:2}"
     is_well 'with room'
 }
-may_die=
 place_inodes() {
     mounts inodes -t tmpfs -o size=64m,nr_inodes=250 tmpfs || return 0
     full_of inodes mount -o remount,nr_inodes=100k "$place"
@@ -181,7 +180,7 @@ place_btrfs_blocks() {
     disk btrfs_blocks 128M mkfs.btrfs -q -f --mixed && mounts btrfs_blocks -o loop "$image" || return 0
     seconds=1 works 'filling'
     ballast 500
-    may_die=bus=1 full_of blocks rm "$place/ballast"
+    full_of blocks rm "$place/ballast"
     unmount
 }
 place_btrfs_quota() {
@@ -193,7 +192,7 @@ place_btrfs_quota() {
     chmod 700 "$place/sub"
     local disk=$place
     place=$disk/sub
-    may_die=bus=1 full_of quota btrfs qgroup limit none "0/$(btrfs subvolume list "$disk" | awk '{ print $2 }')" "$disk"
+    full_of quota btrfs qgroup limit none "0/$(btrfs subvolume list "$disk" | awk '{ print $2 }')" "$disk"
     place=$disk
     unmount
 }

@@ -578,13 +578,14 @@ Test(index_open, without_shared_memory_a_rollback_journal_is_used)
     aoticache_index_close(index);
 }
 
-Test(index_open, shared_file_systems_are_known)
+Test(index_open, file_systems_without_wal_are_known)
 {
-    cr_assert(aoticache_index_filesystem_is_shared(0x6969), "NFS");
-    cr_assert(aoticache_index_filesystem_is_shared((long)0xff534d42U), "CIFS");
-    cr_assert(aoticache_index_filesystem_is_shared((int32_t)0xfe534d42U), "SMB2, as a 32-bit f_type has it");
-    cr_assert_not(aoticache_index_filesystem_is_shared(0xef53), "ext4");
-    cr_assert_not(aoticache_index_filesystem_is_shared(0x01021994), "tmpfs");
+    cr_assert_not_null(aoticache_index_filesystem_lacks_wal(0x6969), "NFS");
+    cr_assert_not_null(aoticache_index_filesystem_lacks_wal((long)0xff534d42U), "CIFS");
+    cr_assert_not_null(aoticache_index_filesystem_lacks_wal((int32_t)0xfe534d42U), "SMB2, as a 32-bit f_type has it");
+    cr_assert_not_null(aoticache_index_filesystem_lacks_wal((int32_t)0x9123683eU), "btrfs");
+    cr_assert_null(aoticache_index_filesystem_lacks_wal(0xef53), "ext4");
+    cr_assert_null(aoticache_index_filesystem_lacks_wal(0x01021994), "tmpfs");
 }
 
 Test(index_open, wal_index_on_a_shared_file_system_goes_back_to_a_rollback_journal)
@@ -592,7 +593,8 @@ Test(index_open, wal_index_on_a_shared_file_system_goes_back_to_a_rollback_journ
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index *other = fixture_must_open();
-    aoticache_index_journal_leave_wal(index); /* what open does there */
+    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* what statfs says there */
+    aoticache_index_journal_leave_wal(index);                        /* what open does there */
     cr_assert_str_eq(aoticache_index_journal_mode(index), "wal", "in use by another connection");
     cr_assert_not_null(strstr(fixture_log_last, "in use"), "%s", fixture_log_last);
     aoticache_index_close(other);
@@ -609,12 +611,12 @@ Test(index_open, new_index_on_a_shared_file_system_has_a_rollback_journal)
     aoticache_index *index = fixture_must_open();
     char mode[16];
     cr_assert_eq(aoticache_index_journal_pragma(index, "DELETE", mode), SQLITE_OK);
-    index->on_shared_filesystem = true; /* what statfs says there */
+    index->lacks_wal = aoticache_index_filesystem_lacks_wal(0x6969); /* what statfs says there */
     cr_assert_eq(aoticache_index_journal_choose(index, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_index_journal_mode(index), "delete");
     cr_assert_eq(fixture_log_lines, 1);
     cr_assert_not_null(strstr(fixture_log_last, "shared by several machines"), "%s", fixture_log_last);
-    index->on_shared_filesystem = false;
+    index->lacks_wal = NULL;
     cr_assert_eq(aoticache_index_journal_choose(index, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_index_journal_mode(index), "wal");
     aoticache_index_close(index);
