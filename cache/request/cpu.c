@@ -1,6 +1,6 @@
 /*
  * cache/request/cpu: sets of CPU features, and their text: names as /proc/cpuinfo, GCC and Clang write them, and the levels of
- * the x86-64 psABI. How this machine's features are found out is in cpu_detect.c.
+ * the x86-64 psABI and the versions of Arm's architecture. How this machine's features are found out is in cpu_detect.c.
  */
 #include "cache/request/cpu_list.h"
 
@@ -94,7 +94,27 @@ static const struct cpu_alias x86_aliases[] = {
     {NULL, NULL},
 };
 
+/*
+ * What a version of the architecture demands of a processor (Arm Architecture Reference Manual, "Armv8-A architecture
+ * extensions"), as GCC's -march has it; Armv9.0 is Armv8.5 and SVE2.
+ */
+#define ARMV8_1 "crc32,atomics,asimdrdm"
+#define ARMV8_3 ARMV8_1 ",jscvt,fcma,lrcpc"
+#define ARMV8_4 ARMV8_3 ",asimddp,ilrcpc,flagm"
+#define ARMV8_5 ARMV8_4 ",sb,flagm2,frint"
+#define ARMV8_6 ARMV8_5 ",i8mm,bf16"
+#define ARMV9_0 ARMV8_5 ",fphp,asimdhp,asimdfhm,sve,sve2"
+
 static const struct cpu_alias aarch64_aliases[] = {
+    {"armv8-a", ""},
+    {"armv8.1-a", ARMV8_1},
+    {"armv8.2-a", ARMV8_1},
+    {"armv8.3-a", ARMV8_3},
+    {"armv8.4-a", ARMV8_4},
+    {"armv8.5-a", ARMV8_5},
+    {"armv8.6-a", ARMV8_6},
+    {"armv9-a", ARMV9_0},
+    /* other spellings */
     {"simd", "asimd"},
     {"neon", "asimd"},
     {"crypto", "aes,pmull,sha1,sha2"},
@@ -107,6 +127,7 @@ static const struct cpu_alias aarch64_aliases[] = {
     {"dotprod", "asimddp"},
     {"rcpc", "lrcpc"},
     {"rcpc2", "ilrcpc"},
+    {"frintts", "frint"},
     {"sve2-aes", "sveaes,svepmull"},
     {"sve2-bitperm", "svebitperm"},
     {"sve2-sha3", "svesha3"},

@@ -54,7 +54,7 @@ AOTICACHE_API size_t aoticache_cpu_features_format(const aoticache_cpu_features 
  * The reverse; spaces are allowed after commas. Names are those of /proc/cpuinfo where it has one (avx512f, bmi2, fma);
  * the spellings of GCC and Clang are understood too (sse4.1, lzcnt, pclmul, avx512vnni, amx-tile): '_', '-' and '.'
  * inside a name make no difference. "x86-64", "x86-64-v2", "-v3", "-v4" stand for the features of those levels (x86-64
- * psABI).
+ * psABI); on aarch64 "armv8.2-a", "armv9-a" and those between for what these versions demand.
  * What every x86-64 has (sse2), what does nothing where it is missing (shstk), and what only the operating system may
  * execute (xsaves) is understood and needs no bit. A name that both architectures have is this machine's.
  * Returns OK, or INVALID with the unknown name in ret_error.

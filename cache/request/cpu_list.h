@@ -107,7 +107,14 @@
     X(86, avx10_1, NOWHERE, 0, ZMM)                  \
     X(87, avx10_2, NOWHERE, 0, ZMM)
 
-/* bit, name, word of the auxiliary vector (1: AT_HWCAP, 2: AT_HWCAP2), bit in it */
+/*
+ * bit, name, word of the auxiliary vector (1: AT_HWCAP, 2: AT_HWCAP2), bit in it.
+ *
+ * Sources: the names are those of "Features" in /proc/cpuinfo (hwcap_str of arch/arm64/kernel/cpuinfo.c in Linux); the bits
+ * are HWCAP_* and HWCAP2_* of asm/hwcap.h, which Documentation/arch/arm64/elf_hwcaps.rst describes. What GCC and Clang call
+ * them (-march=armv8-a+dotprod: GCC's manual, "AArch64 Options") is in the aliases of cpu.c. So NEON is asimd, dotprod is
+ * asimddp, fp16 is fphp and asimdhp; i8mm, bf16, sve and sve2 have one name everywhere.
+ */
 #define AOTICACHE_CPU_AARCH64_LIST(X) \
     X(88, fp, 1, 0)                   \
     X(89, asimd, 1, 1)                \

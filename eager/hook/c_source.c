@@ -30,7 +30,7 @@
 struct c_state {
     char *folders[MAX_FOLDERS]; /* where sources are looked for, in this order; absolute */
     size_t folder_count;
-    const char *flags[AOTICACHE_CPU_TARGET_FLAGS];
+    aoticache_cpu_target target;
     _Atomic(aoticache_compiler *) compiler; /* what it says of itself; asked once, when it is first needed */
     char plain_producer[160];               /* where it says nothing */
 };
@@ -49,7 +49,7 @@ static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadli
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
         const char *const *environment = (const char *const *)hook->environment;
         aoticache_status status =
-            aoticache_cpu_target_resolve(hook->program, state->flags, environment, deadline_ns, fresh, ret_error);
+            aoticache_cpu_target_resolve(hook->program, state->target.flags, environment, deadline_ns, fresh, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         if (atomic_compare_exchange_strong(&state->compiler, &known, fresh))
@@ -296,8 +296,8 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
     const struct c_state *state = hook->state;
     const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 2 * MAX_FOLDERS + 40] = {hook->program};
     size_t count = 1;
-    for (size_t i = 0; state->flags[i] != NULL; i++)
-        arguments[count++] = state->flags[i];
+    for (size_t i = 0; state->target.flags[i] != NULL; i++)
+        arguments[count++] = state->target.flags[i];
     arguments[count++] = "-I";
     arguments[count++] = paths->include;
     for (size_t i = paths->folder; i < state->folder_count; i++) {
@@ -461,7 +461,7 @@ static aoticache_status fill_state(struct c_state *state, const aoticache_hook_o
 {
     const char *slash = strrchr(program, '/');
     snprintf(state->plain_producer, sizeof state->plain_producer, "cc %.150s", slash != NULL ? slash + 1 : program);
-    aoticache_status status = aoticache_cpu_target_flags(options->cpu_features, state->flags, ret_error);
+    aoticache_status status = aoticache_cpu_target_flags(options->cpu_features, &state->target, ret_error);
     return status == AOTICACHE_OK ? find_folders(state, options, ret_error) : status;
 }
 

@@ -11,8 +11,9 @@
 #include <string.h>
 
 /*
- * Features that a compiler uses of its own accord: architecture, name, macro, option ("" where there is none). The same
- * macro may mean another thing, or nothing, elsewhere: __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 is x86's cx16, and on aarch64
+ * Features that a compiler uses of its own accord: architecture, name, macro, option ("" where there is none; on aarch64
+ * what follows -march=armv8-a, and those without one come with a version of the architecture or with another feature). The
+ * same macro may mean another thing, or nothing, elsewhere: __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 is x86's cx16, and on aarch64
  * all processors have it. What a compiler only uses when the source asks for it (RDRAND, PKU, MOVDIR64B ...) is not here.
  * worker.py has the same list.
  */
@@ -75,25 +76,41 @@
     X("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf") \
     X("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw") \
     X("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps") \
-    X("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "") \
-    X("aarch64", "crc32", "__ARM_FEATURE_CRC32", "") \
-    X("aarch64", "aes", "__ARM_FEATURE_AES", "") \
-    X("aarch64", "sha2", "__ARM_FEATURE_SHA2", "") \
-    X("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "") \
-    X("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "") \
+    X("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "+lse") \
+    X("aarch64", "crc32", "__ARM_FEATURE_CRC32", "+crc") \
+    X("aarch64", "aes", "__ARM_FEATURE_AES", "+aes") \
+    X("aarch64", "pmull", "__ARM_FEATURE_AES", "+aes") \
+    X("aarch64", "sha1", "__ARM_FEATURE_SHA2", "+sha2") \
+    X("aarch64", "sha2", "__ARM_FEATURE_SHA2", "+sha2") \
+    X("aarch64", "sha3", "__ARM_FEATURE_SHA3", "+sha3") \
+    X("aarch64", "sha512", "__ARM_FEATURE_SHA512", "+sha3") \
+    X("aarch64", "sm3", "__ARM_FEATURE_SM3", "+sm4") \
+    X("aarch64", "sm4", "__ARM_FEATURE_SM4", "+sm4") \
+    X("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "+fp16") \
+    X("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "+fp16") \
     X("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", "") \
-    X("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", "") \
-    X("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", "") \
+    X("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", "+dotprod") \
+    X("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", "+fp16fml") \
     X("aarch64", "jscvt", "__ARM_FEATURE_JCVT", "") \
     X("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", "") \
-    X("aarch64", "frint", "__ARM_FEATURE_FRINT", "") \
+    X("aarch64", "lrcpc", "__ARM_FEATURE_COMPLEX", "") \
     X("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", "") \
-    X("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "") \
-    X("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", "") \
-    X("aarch64", "sve", "__ARM_FEATURE_SVE", "") \
-    X("aarch64", "sve2", "__ARM_FEATURE_SVE2", "") \
+    X("aarch64", "frint", "__ARM_FEATURE_FRINT", "") \
+    X("aarch64", "ilrcpc", "__ARM_FEATURE_FRINT", "") \
+    X("aarch64", "flagm", "__ARM_FEATURE_FRINT", "") \
+    X("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "+bf16") \
+    X("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", "+i8mm") \
+    X("aarch64", "sve", "__ARM_FEATURE_SVE", "+sve") \
+    X("aarch64", "svef32mm", "__ARM_FEATURE_SVE_MATMUL_FP32", "+f32mm") \
+    X("aarch64", "svef64mm", "__ARM_FEATURE_SVE_MATMUL_FP64", "+f64mm") \
     X("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", "") \
-    X("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", "")
+    X("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", "") \
+    X("aarch64", "sve2", "__ARM_FEATURE_SVE2", "+sve2") \
+    X("aarch64", "sveaes", "__ARM_FEATURE_SVE2_AES", "+sve2-aes") \
+    X("aarch64", "svepmull", "__ARM_FEATURE_SVE2_AES", "+sve2-aes") \
+    X("aarch64", "svebitperm", "__ARM_FEATURE_SVE2_BITPERM", "+sve2-bitperm") \
+    X("aarch64", "svesha3", "__ARM_FEATURE_SVE2_SHA3", "+sve2-sha3") \
+    X("aarch64", "svesm4", "__ARM_FEATURE_SVE2_SM4", "+sve2-sm4")
 
 struct row {
     const char *arch, *name, *macro, *option;
@@ -117,7 +134,7 @@ bool aoticache_cpu_target_row(size_t position, const char **ret_arch, const char
 
 /* ---- options ---- */
 
-/* Adds one item of a list such as "x86-64-v3,avx512f": a level goes into *march, a feature adds its option. */
+/* Adds one item of a list such as "x86-64-v3,avx512f", of x86-64: a level goes into *march, a feature adds its option. */
 static bool add_token(const char *token, size_t length, const char **march, const char **flags, size_t *count)
 {
     static const char *const levels[][2] = {{"x86-64", "-march=x86-64"},
@@ -131,7 +148,8 @@ static bool add_token(const char *token, size_t length, const char **march, cons
         }
     }
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        bool same = strlen(rows[i].name) == length && memcmp(rows[i].name, token, length) == 0;
+        bool same = strcmp(rows[i].arch, "x86_64") == 0 && strlen(rows[i].name) == length &&
+                    memcmp(rows[i].name, token, length) == 0;
         if (!same || rows[i].option[0] == '\0' || *count + 2 >= AOTICACHE_CPU_TARGET_FLAGS)
             continue;
         flags[(*count)++] = rows[i].option;
@@ -140,32 +158,108 @@ static bool add_token(const char *token, size_t length, const char **march, cons
     return false;
 }
 
-aoticache_status aoticache_cpu_target_flags(const char *cpu_features,
-                                            const char *ret_flags[AOTICACHE_CPU_TARGET_FLAGS],
-                                            aoticache_error *ret_error)
+static aoticache_status fill_x86_64(const char *cpu_features, aoticache_cpu_target *target, aoticache_error *ret_error)
 {
     const char *march = "-march=x86-64";
     size_t count = 1;
-    if (cpu_features == NULL) {
-        ret_flags[0] = "-march=native";
-        ret_flags[1] = NULL;
-        return AOTICACHE_OK;
-    }
-    if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "compiling for less than this machine (%s) is not known on %s", cpu_features,
-                                   aoticache_cpu_arch());
     for (const char *token = cpu_features; *token != '\0';) {
         token += strspn(token, " ,");
         size_t length = strcspn(token, " ,");
-        if (length > 0 && !add_token(token, length, &march, ret_flags, &count))
+        if (length > 0 && !add_token(token, length, &march, target->flags, &count))
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                        "CPU feature %.*s: no option of compilers switches it on", (int)length, token);
         token += length;
     }
-    ret_flags[0] = march;
-    ret_flags[count] = NULL;
+    target->flags[0] = march;
+    target->flags[count] = NULL;
     return AOTICACHE_OK;
+}
+
+/* True if all features that `names` stands for are in the set. They are read as this machine's. */
+static bool includes(const aoticache_cpu_features *features, const char *names)
+{
+    aoticache_cpu_features named;
+    return aoticache_cpu_features_parse(names, &named, NULL) == AOTICACHE_OK &&
+           aoticache_cpu_features_include(features, &named);
+}
+
+/*
+ * The highest version whose features are all there, and what goes beyond it as extensions. Only versions that a compiler's
+ * macros show are taken: nothing shows Armv8.4, which would let the compiler use ilrcpc.
+ */
+void aoticache_cpu_target_march_aarch64(const aoticache_cpu_features *features, char *ret_march, size_t size)
+{
+    static const char *const versions[] = {"armv8.6-a", "armv8.5-a", "armv8.3-a", "armv8.2-a", "armv8-a"};
+    aoticache_cpu_features base;
+    const char *last = "";
+    size_t version = 0;
+    while (!includes(features, versions[version]))
+        version++;
+    aoticache_cpu_features_parse(versions[version], &base, NULL);
+    size_t used = (size_t)snprintf(ret_march, size, "-march=%s", versions[version]);
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        const char *option = rows[i].option;
+        bool wanted = strcmp(rows[i].arch, "aarch64") == 0 && includes(features, rows[i].name) &&
+                      !includes(&base, rows[i].name) && strcmp(option, last) != 0;
+        if (!wanted || used + strlen(option) >= size)
+            continue;
+        used += (size_t)snprintf(ret_march + used, size - used, "%s", option);
+        last = option;
+    }
+}
+
+/* The features that no -march of aarch64 means, as those of x86-64. */
+static aoticache_cpu_features lacking_options(const aoticache_cpu_features *features)
+{
+    aoticache_cpu_features known, one;
+    aoticache_cpu_features_parse("fp,asimd,sb,flagm2,rng,sme", &known, NULL); /* used only where the source asks for it */
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (strcmp(rows[i].arch, "aarch64") == 0 && aoticache_cpu_features_parse(rows[i].name, &one, NULL) == AOTICACHE_OK)
+            for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
+                known.words[word] |= one.words[word];
+    return aoticache_cpu_features_lacking(&known, features);
+}
+
+/*
+ * "-march=native" would let the compiler use what has no bit, and so could not be required. Cross compilers do not know the
+ * word either.
+ */
+static aoticache_status fill_aarch64(const char *cpu_features, aoticache_cpu_target *target, aoticache_error *ret_error)
+{
+    aoticache_cpu_features features = *aoticache_cpu_features_get();
+    if (cpu_features != NULL) {
+        aoticache_status status = aoticache_cpu_features_parse(cpu_features, &features, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    aoticache_cpu_features lacking = lacking_options(&features);
+    if (aoticache_cpu_features_count(&lacking) > 0) {
+        char names[256];
+        aoticache_cpu_features_format(&lacking, names, sizeof names);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "CPU feature %s: no option of compilers switches it on", names);
+    }
+    aoticache_cpu_target_march_aarch64(&features, target->march, sizeof target->march);
+    target->flags[0] = target->march;
+    target->flags[1] = NULL;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_cpu_target_flags(const char *cpu_features, aoticache_cpu_target *ret_target,
+                                            aoticache_error *ret_error)
+{
+    if (strcmp(aoticache_cpu_arch(), "aarch64") == 0)
+        return fill_aarch64(cpu_features, ret_target, ret_error);
+    if (cpu_features == NULL) {
+        ret_target->flags[0] = "-march=native";
+        ret_target->flags[1] = NULL;
+        return AOTICACHE_OK;
+    }
+    if (strcmp(aoticache_cpu_arch(), "x86_64") == 0)
+        return fill_x86_64(cpu_features, ret_target, ret_error);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "compiling for less than this machine (%s) is not known on %s", cpu_features,
+                               aoticache_cpu_arch());
 }
 
 /* ---- macros ---- */
@@ -190,11 +284,15 @@ const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACH
     else if (defines_macro(text, "__aarch64__"))
         arch = "aarch64";
     ret_names[0] = '\0';
-    for (size_t i = 0; i < ROW_COUNT; i++)
-        if (strcmp(rows[i].arch, arch) == 0 && defines_macro(text, rows[i].macro) &&
-            used < AOTICACHE_CPU_TARGET_NAMES_BYTES)
-            used += (size_t)snprintf(ret_names + used, AOTICACHE_CPU_TARGET_NAMES_BYTES - used, "%s%s",
-                                     used > 0 ? "," : "", rows[i].name);
+    const char *last = ""; /* two macros may say the same */
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        if (strcmp(rows[i].arch, arch) != 0 || !defines_macro(text, rows[i].macro) || strcmp(rows[i].name, last) == 0 ||
+            used >= AOTICACHE_CPU_TARGET_NAMES_BYTES)
+            continue;
+        last = rows[i].name;
+        used += (size_t)snprintf(ret_names + used, AOTICACHE_CPU_TARGET_NAMES_BYTES - used, "%s%s",
+                                 used > 0 ? "," : "", last);
+    }
     return arch;
 }
 

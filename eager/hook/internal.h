@@ -168,14 +168,23 @@ aoticache_status aoticache_python_find(const char *program, const char *const *e
 
 #define AOTICACHE_CPU_TARGET_FLAGS 64
 
+/* Options for a compiler, NULL at the end. They may point to `march`, so a copy of the struct is of no use. */
+typedef struct aoticache_cpu_target {
+    const char *flags[AOTICACHE_CPU_TARGET_FLAGS];
+    char march[256];
+} aoticache_cpu_target;
+
 /*
  * Options for a compiler that may use these features; cpu_features as "x86-64-v3" or "avx2,fma", NULL for all of this
- * machine. Strings are static; at most AOTICACHE_CPU_TARGET_FLAGS with the NULL at the end.
- * Returns: OK; UNSUPPORTED (a feature that no option switches on; less than this machine on another architecture).
+ * machine.
+ * Returns: OK; UNSUPPORTED (a feature that no option switches on, or of another architecture; less than this machine on
+ * architectures other than x86-64 and aarch64).
  */
-aoticache_status aoticache_cpu_target_flags(const char *cpu_features,
-                                            const char *ret_flags[AOTICACHE_CPU_TARGET_FLAGS],
+aoticache_status aoticache_cpu_target_flags(const char *cpu_features, aoticache_cpu_target *ret_target,
                                             aoticache_error *ret_error);
+
+/* The option with these features of aarch64: "-march=armv8.2-a+fp16+dotprod". */
+void aoticache_cpu_target_march_aarch64(const aoticache_cpu_features *features, char *ret_march, size_t size);
 
 #define AOTICACHE_COMPILER_VERSION_BYTES 64
 

@@ -96,26 +96,43 @@ FEATURES = (
     ("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf"),
     ("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw"),
     ("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps"),
-    # aarch64: nothing there is switched on by one option each.
-    ("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", ""),
-    ("aarch64", "crc32", "__ARM_FEATURE_CRC32", ""),
-    ("aarch64", "aes", "__ARM_FEATURE_AES", ""),
-    ("aarch64", "sha2", "__ARM_FEATURE_SHA2", ""),
-    ("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", ""),
-    ("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", ""),
+    # aarch64: options are what follows -march=armv8-a. Those without one come with a version of the architecture, or with
+    # another feature.
+    ("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "+lse"),
+    ("aarch64", "crc32", "__ARM_FEATURE_CRC32", "+crc"),
+    ("aarch64", "aes", "__ARM_FEATURE_AES", "+aes"),
+    ("aarch64", "pmull", "__ARM_FEATURE_AES", "+aes"),
+    ("aarch64", "sha1", "__ARM_FEATURE_SHA2", "+sha2"),
+    ("aarch64", "sha2", "__ARM_FEATURE_SHA2", "+sha2"),
+    ("aarch64", "sha3", "__ARM_FEATURE_SHA3", "+sha3"),
+    ("aarch64", "sha512", "__ARM_FEATURE_SHA512", "+sha3"),
+    ("aarch64", "sm3", "__ARM_FEATURE_SM3", "+sm4"),
+    ("aarch64", "sm4", "__ARM_FEATURE_SM4", "+sm4"),
+    ("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "+fp16"),
+    ("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "+fp16"),
     ("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", ""),
-    ("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", ""),
-    ("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", ""),
+    ("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", "+dotprod"),
+    ("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", "+fp16fml"),
     ("aarch64", "jscvt", "__ARM_FEATURE_JCVT", ""),
     ("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", ""),
-    ("aarch64", "frint", "__ARM_FEATURE_FRINT", ""),
+    ("aarch64", "lrcpc", "__ARM_FEATURE_COMPLEX", ""),
     ("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", ""),
-    ("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", ""),
-    ("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", ""),
-    ("aarch64", "sve", "__ARM_FEATURE_SVE", ""),
-    ("aarch64", "sve2", "__ARM_FEATURE_SVE2", ""),
+    ("aarch64", "frint", "__ARM_FEATURE_FRINT", ""),
+    ("aarch64", "ilrcpc", "__ARM_FEATURE_FRINT", ""),
+    ("aarch64", "flagm", "__ARM_FEATURE_FRINT", ""),
+    ("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "+bf16"),
+    ("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", "+i8mm"),
+    ("aarch64", "sve", "__ARM_FEATURE_SVE", "+sve"),
+    ("aarch64", "svef32mm", "__ARM_FEATURE_SVE_MATMUL_FP32", "+f32mm"),
+    ("aarch64", "svef64mm", "__ARM_FEATURE_SVE_MATMUL_FP64", "+f64mm"),
     ("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", ""),
     ("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", ""),
+    ("aarch64", "sve2", "__ARM_FEATURE_SVE2", "+sve2"),
+    ("aarch64", "sveaes", "__ARM_FEATURE_SVE2_AES", "+sve2-aes"),
+    ("aarch64", "svepmull", "__ARM_FEATURE_SVE2_AES", "+sve2-aes"),
+    ("aarch64", "svebitperm", "__ARM_FEATURE_SVE2_BITPERM", "+sve2-bitperm"),
+    ("aarch64", "svesha3", "__ARM_FEATURE_SVE2_SHA3", "+sve2-sha3"),
+    ("aarch64", "svesm4", "__ARM_FEATURE_SVE2_SM4", "+sve2-sm4"),
 )
 
 
@@ -378,18 +395,48 @@ def features_of(macros):
 macros_of.known = {}
 
 
-def target_flags(cpu_features):
+def target_flags(cpu_features, machine=None):
     """What follows -march= for a text as "x86-64-v3" or "avx2,fma": the level, and options for single features."""
-    if platform.machine() != "x86_64":
-        raise Unsupported(f"compiling for less than this machine ({cpu_features}) on {platform.machine()}")
-    options = {name: option for _, name, _, option in FEATURES if option}
+    machine = machine or platform.machine()
+    if machine not in ("x86_64", "aarch64"):
+        raise Unsupported(f"compiling for less than this machine ({cpu_features}) on {machine}")
+    options = {name: option for arch, name, _, option in FEATURES if option and arch == machine}
+    tokens = [token for token in (token.strip() for token in cpu_features.split(",")) if token]
+    if machine == "aarch64":
+        march = next((token for token in tokens if token.startswith("armv")), "armv8-a")
+        known = {**{option[1:]: option for option in options.values()}, **options}
+        return march + "".join(dict.fromkeys(known[token] for token in tokens if token in known))
     march, single = "x86-64", []
-    for token in filter(None, (token.strip() for token in cpu_features.split(","))):
+    for token in tokens:
         if token.startswith("x86-64"):
             march = token
         elif token in options:
             single.append(options[token])
     return " ".join([march, *single])
+
+
+@contextlib.contextmanager
+def any_vector_length(cpu_vec_isa):
+    """Keeps inductor from compiling for one length of SVE's vectors.
+
+    Such code computes wrong results on a processor with another length, and no CPU feature says which length a processor
+    has. What the C++ compiler makes of plain loops works with any. NEON takes the place in the generated source.
+    """
+    all_isas = cpu_vec_isa.valid_vec_isa_list
+
+    def isas_of_any_length():
+        found = all_isas()
+        kept = [isa for isa in found if "-msve-vector-bits" not in isa.build_arch_flags()]
+        return kept if len(kept) == len(found) else [*kept, cpu_vec_isa.VecNEON()]
+
+    if platform.machine() != "aarch64":
+        yield
+        return
+    try:
+        cpu_vec_isa.valid_vec_isa_list = isas_of_any_length
+        yield
+    finally:
+        cpu_vec_isa.valid_vec_isa_list = all_isas
 
 
 @contextlib.contextmanager
@@ -402,7 +449,8 @@ def compile_for(cpu_features, options):
     from torch._inductor import config, cpp_builder, cpu_vec_isa
 
     if cpu_features is None:
-        yield
+        with any_vector_length(cpu_vec_isa):
+            yield
         return
     march = target_flags(cpu_features)
     allowed = macros_of(cpp_builder.get_cpp_compiler(), tuple(f"-march={march}".split()))

@@ -153,6 +153,77 @@ Test(cpu, every_bit_comes_back_from_its_name)
         }
 }
 
+static void expect_arm(const char *text, const char *expected)
+{
+    aoticache_cpu_features features = {{0}};
+    char found[1024];
+    cr_expect_eq(aoticache_cpu_features_parse_for("aarch64", text, &features, NULL), AOTICACHE_OK, "%s", text);
+    aoticache_cpu_features_format(&features, found, sizeof found);
+    cr_expect_str_eq(found, expected, "%s gives %s", text, found);
+}
+
+/* What GCC and Clang write behind -march=armv8-a+, beside what Linux writes into /proc/cpuinfo. */
+Test(cpu, names_of_arm_are_those_of_linux_and_of_compilers)
+{
+    expect_arm("neon", "asimd");
+    expect_arm("dotprod,i8mm,bf16", "asimddp,i8mm,bf16");
+    expect_arm("sve,sve2,sve2-bitperm", "sve,sve2,svebitperm");
+    expect_arm("fp16,fp16fml", "fphp,asimdhp,asimdfhm");
+    expect_arm("lse,rdma,crc,rcpc", "crc32,atomics,asimdrdm,lrcpc");
+    expect_arm("f32mm,f64mm,sve2-aes", "sveaes,svepmull,svef32mm,svef64mm");
+}
+
+Test(cpu, versions_of_arm_are_what_they_demand)
+{
+    expect_arm("armv8-a", "");
+    expect_arm("armv8.1-a", "crc32,atomics,asimdrdm");
+    expect_arm("armv8.2-a", "crc32,atomics,asimdrdm");
+    expect_arm("armv8.3-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc");
+    expect_arm("armv8.4-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc,asimddp,ilrcpc,flagm");
+    expect_arm("armv8.5-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc,asimddp,ilrcpc,flagm,sb,flagm2,frint");
+    expect_arm("armv8.6-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc,asimddp,ilrcpc,flagm,sb,flagm2,frint,i8mm,bf16");
+    expect_arm("armv9-a", "crc32,atomics,fphp,asimdhp,asimdrdm,jscvt,fcma,lrcpc,asimddp,sve,asimdfhm,ilrcpc,flagm,sb,sve2,"
+                          "flagm2,frint");
+}
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+
+/* The list against the kernel's own header. */
+Test(cpu, bits_of_arm_are_those_of_the_kernels_header)
+{
+    static const struct {
+        const char *name;
+        unsigned long hwcap, hwcap2;
+    } header[] = {{"fp", HWCAP_FP, 0}, {"asimd", HWCAP_ASIMD, 0}, {"aes", HWCAP_AES, 0}, {"pmull", HWCAP_PMULL, 0},
+                  {"sha1", HWCAP_SHA1, 0}, {"sha2", HWCAP_SHA2, 0}, {"crc32", HWCAP_CRC32, 0},
+                  {"atomics", HWCAP_ATOMICS, 0}, {"fphp", HWCAP_FPHP, 0}, {"asimdhp", HWCAP_ASIMDHP, 0},
+                  {"asimdrdm", HWCAP_ASIMDRDM, 0}, {"jscvt", HWCAP_JSCVT, 0}, {"fcma", HWCAP_FCMA, 0},
+                  {"lrcpc", HWCAP_LRCPC, 0}, {"sha3", HWCAP_SHA3, 0}, {"sm3", HWCAP_SM3, 0}, {"sm4", HWCAP_SM4, 0},
+                  {"asimddp", HWCAP_ASIMDDP, 0}, {"sha512", HWCAP_SHA512, 0}, {"sve", HWCAP_SVE, 0},
+                  {"asimdfhm", HWCAP_ASIMDFHM, 0}, {"ilrcpc", HWCAP_ILRCPC, 0}, {"flagm", HWCAP_FLAGM, 0},
+                  {"sb", HWCAP_SB, 0}, {"sve2", 0, HWCAP2_SVE2}, {"sveaes", 0, HWCAP2_SVEAES},
+                  {"svepmull", 0, HWCAP2_SVEPMULL}, {"svebitperm", 0, HWCAP2_SVEBITPERM},
+                  {"svesha3", 0, HWCAP2_SVESHA3}, {"svesm4", 0, HWCAP2_SVESM4}, {"flagm2", 0, HWCAP2_FLAGM2},
+                  {"frint", 0, HWCAP2_FRINT}, {"svei8mm", 0, HWCAP2_SVEI8MM}, {"svef32mm", 0, HWCAP2_SVEF32MM},
+                  {"svef64mm", 0, HWCAP2_SVEF64MM}, {"svebf16", 0, HWCAP2_SVEBF16}, {"i8mm", 0, HWCAP2_I8MM},
+                  {"bf16", 0, HWCAP2_BF16}, {"rng", 0, HWCAP2_RNG}, {"sme", 0, HWCAP2_SME}};
+    static const struct {
+        const char *name;
+        unsigned word, bit;
+    } list[] = {
+#define ROW(number, name, word, bit) {#name, word, bit},
+        AOTICACHE_CPU_AARCH64_LIST(ROW)
+#undef ROW
+    };
+    cr_assert_eq(sizeof list / sizeof list[0], sizeof header / sizeof header[0]);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        cr_expect_str_eq(list[i].name, header[i].name);
+        cr_expect_eq(list[i].word == 1 ? header[i].hwcap : header[i].hwcap2, 1ul << list[i].bit, "%s", list[i].name);
+    }
+}
+#endif
+
 Test(cpu, sets_include_and_lack)
 {
     aoticache_cpu_features have = parse("avx,avx2,fma,xsavec"), need = parse("avx2,xsavec");

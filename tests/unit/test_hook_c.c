@@ -546,6 +546,33 @@ Test(hook_c, requirements_are_those_of_the_level_asked_for)
     }
 }
 
+Test(hook_c, requirements_are_those_of_the_version_of_arm_asked_for)
+{
+    need_compiler();
+    if (strcmp(aoticache_cpu_arch(), "aarch64") != 0)
+        fixture_skip("versions are of aarch64");
+    static const char *const texts[] = {"armv8-a", "armv8.2-a", "armv8.2-a,fp16,dotprod", "sve,fp16"};
+    for (size_t i = 0; i < 4; i++) {
+        struct delivery delivery;
+        aoticache_error error;
+        aoticache_cpu_features asked, lacking;
+        cr_assert_eq(aoticache_cpu_features_parse(texts[i], &asked, NULL), AOTICACHE_OK);
+        aoticache_hook *hook = make_hook(NULL, texts[i]);
+        aoticache_request *request = make_abs_request();
+        aoticache_status status = compile(hook, request, &delivery, &error);
+        lacking = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &asked);
+        if (aoticache_cpu_features_count(&lacking) > 0) { /* it is stored for machines that have it */
+            cr_assert_eq(status, AOTICACHE_UNSUPPORTED, "%s", error.message);
+        } else {
+            cr_assert_eq(status, AOTICACHE_OK, "%s", error.message);
+            cr_assert(aoticache_cpu_features_include(&asked, &delivery.features), "%s: %s", texts[i], delivery.requirements);
+            cr_assert(aoticache_cpu_features_include(&delivery.features, &asked), "%s: %s", texts[i], delivery.requirements);
+        }
+        aoticache_request_free(request);
+        aoticache_hook_free(hook);
+    }
+}
+
 Test(hook_c, native_requirements_are_met_by_this_machine)
 {
     need_compiler();
@@ -556,7 +583,8 @@ Test(hook_c, native_requirements_are_met_by_this_machine)
     cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert(aoticache_cpu_features_include(aoticache_cpu_features_get(), &delivery.features), "%s",
               delivery.requirements);
-    cr_assert_gt(aoticache_cpu_features_count(&delivery.features), 0);
+    if (strcmp(aoticache_cpu_arch(), "x86_64") == 0) /* there are processors for aarch64 with nothing beyond Armv8.0 */
+        cr_assert_gt(aoticache_cpu_features_count(&delivery.features), 0);
     cr_assert(strncmp(delivery.producer, "cc gcc ", 7) == 0 || strncmp(delivery.producer, "cc clang ", 9) == 0, "%s",
               delivery.producer);
     cr_assert_str_eq(aoticache_hook_producer(hook), delivery.producer);
@@ -637,10 +665,44 @@ Test(cpu_target, macros_become_features)
     cr_assert_str_eq(names, "avx2,bmi1");
 }
 
+static void expect_march(const char *names, const char *expected)
+{
+    aoticache_cpu_features features;
+    char march[256];
+    cr_assert_eq(aoticache_cpu_features_parse(names, &features, NULL), AOTICACHE_OK, "%s", names);
+    aoticache_cpu_target_march_aarch64(&features, march, sizeof march);
+    cr_expect_str_eq(march, expected, "%s: %s", names, march);
+}
+
+/* Names that both architectures have (aes, sm3, sm4, sha512) mean this machine's, so none of them is here. */
+Test(cpu_target, march_of_aarch64_has_a_version_and_extensions)
+{
+    expect_march("", "-march=armv8-a");
+    expect_march("fp,neon", "-march=armv8-a");
+    expect_march("dotprod,lse", "-march=armv8-a+lse+dotprod");
+    expect_march("armv8.2-a", "-march=armv8.2-a");
+    expect_march("armv8.2-a,fphp,asimdhp,asimddp,sve", "-march=armv8.2-a+fp16+dotprod+sve");
+    expect_march("armv8.4-a", "-march=armv8.3-a+dotprod");
+    expect_march("armv8.6-a,fp16,sve,sve2,svebf16,svei8mm", "-march=armv8.6-a+fp16+sve+sve2");
+    expect_march("armv9-a,i8mm,bf16", "-march=armv8.6-a+fp16+fp16fml+sve+sve2");
+    expect_march("jscvt,fcma,frint", "-march=armv8-a"); /* no option of their own */
+}
+
+Test(cpu_target, features_of_the_other_architecture_are_refused)
+{
+    aoticache_cpu_target target;
+    aoticache_error error = {.message = ""};
+    bool is_arm = strcmp(aoticache_cpu_arch(), "aarch64") == 0;
+    const char *other = is_arm ? "avx2" : "sve2";
+    cr_assert_eq(aoticache_cpu_target_flags(other, &target, &error), AOTICACHE_UNSUPPORTED);
+    cr_assert_not_null(strstr(error.message, other), "%s", error.message);
+}
+
 /* A macro of one architecture's list may be there on another one, where it is no feature. */
 Test(cpu_target, macros_are_those_of_the_architecture_that_is_compiled_for)
 {
     static const char *const lists[][3] = {{AARCH64_MACROS, "aarch64", AARCH64_FEATURES},
+                                           {AARCH64_SVE2_MACROS, "aarch64", AARCH64_SVE2_FEATURES},
                                            {AARCH64_PLAIN_MACROS, "aarch64", ""},
                                            {X86_64_MACROS, "x86_64", X86_64_FEATURES}};
     char names[AOTICACHE_CPU_TARGET_NAMES_BYTES];

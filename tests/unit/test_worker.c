@@ -578,7 +578,7 @@ static void check_features(const char *macros, const char *arch, const char *exp
              "worker = runpy.run_path(sys.argv[1], run_name=\"worker\")\n"
              "macros = {line.split()[1] for line in open(sys.argv[2])}\n"
              "found = worker[\"features_of\"](macros)\n"
-             "print(\",\".join(row[1] for row in worker[\"FEATURES\"] if row[1] in found and row[0] == sys.argv[3]))' "
+             "print(\",\".join(dict.fromkeys(row[1] for row in worker[\"FEATURES\"] if row[1] in found and row[0] == sys.argv[3])))' "
              "%s/share/aoticache/worker.py %s/macros %s > %s/features",
              getenv("AOTICACHE_HOME"), test_folder, arch, test_folder);
     cr_assert_eq(system(command), 0, "%s", command);
@@ -592,8 +592,52 @@ Test(worker, script_reads_macros_of_the_architecture_that_is_compiled_for)
     if (system("command -v python3 >/dev/null") != 0)
         fixture_skip("there is no python3");
     check_features(AARCH64_MACROS, "aarch64", AARCH64_FEATURES);
+    check_features(AARCH64_SVE2_MACROS, "aarch64", AARCH64_SVE2_FEATURES);
     check_features(AARCH64_PLAIN_MACROS, "aarch64", "");
     check_features(X86_64_MACROS, "x86_64", X86_64_FEATURES);
+}
+
+Test(worker, script_knows_options_of_both_architectures)
+{
+    if (system("command -v python3 >/dev/null") != 0)
+        fixture_skip("there is no python3");
+    static const char *const cases[][3] = {{"x86_64", "x86-64-v3,avx512f", "x86-64-v3 -mavx512f"},
+                                           {"x86_64", "avx2,sve", "x86-64 -mavx2"},
+                                           {"aarch64", "armv8.2-a,fp16,sve, asimddp,asimd", "armv8.2-a+fp16+sve+dotprod"},
+                                           {"aarch64", "fphp,asimdhp,i8mm", "armv8-a+fp16+i8mm"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char command[PATH_MAX * 2];
+        snprintf(command, sizeof command,
+                 "python3 -c 'import runpy, sys\n"
+                 "worker = runpy.run_path(sys.argv[1], run_name=\"worker\")\n"
+                 "assert worker[\"target_flags\"](sys.argv[2], sys.argv[3]) == sys.argv[4]' "
+                 "%s/share/aoticache/worker.py '%s' %s '%s'",
+                 getenv("AOTICACHE_HOME"), cases[i][1], cases[i][0], cases[i][2]);
+        cr_expect_eq(system(command), 0, "%s", command);
+    }
+}
+
+/* A fake of inductor's list: with SVE of one length it has that alone. */
+Test(worker, script_never_compiles_for_one_length_of_vectors)
+{
+    if (system("command -v python3 >/dev/null") != 0)
+        fixture_skip("there is no python3");
+    char command[PATH_MAX * 2];
+    snprintf(command, sizeof command,
+             "python3 -c 'import runpy, sys, types\n"
+             "worker = runpy.run_path(sys.argv[1], run_name=\"worker\")\n"
+             "isa = lambda flags: types.SimpleNamespace(build_arch_flags=lambda: flags)\n"
+             "neon, wide = isa(\"\"), isa(\"-march=armv8-a+sve+bf16 -msve-vector-bits=256\")\n"
+             "fake = types.SimpleNamespace(VecNEON=lambda: neon)\n"
+             "worker[\"platform\"].machine = lambda: \"aarch64\"\n"
+             "for found in [wide], [neon]:\n"
+             "    fake.valid_vec_isa_list = before = lambda: found\n"
+             "    with worker[\"any_vector_length\"](fake):\n"
+             "        assert fake.valid_vec_isa_list() == [neon]\n"
+             "    assert fake.valid_vec_isa_list is before' "
+             "%s/share/aoticache/worker.py",
+             getenv("AOTICACHE_HOME"));
+    cr_assert_eq(system(command), 0, "%s", command);
 }
 
 /* ---- PyTorch itself ---- */
