@@ -25,17 +25,17 @@
 #define WARN AOTICACHE_VERDICT_WARN
 #define FAIL AOTICACHE_VERDICT_FAIL
 
-/* The highest psABI level that the processor reaches; NULL on other architectures. */
+/* The highest level that the processor reaches; NULL where there are none. */
 static const char *cpu_level(const aoticache_cpu_features *have)
 {
-    static const char *const levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64"};
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0] && strcmp(aoticache_cpu_arch(), "x86_64") == 0; i++) {
+    const char *reached = NULL;
+    for (const char *const *name = aoticache_cpu_levels(); *name != NULL; name++) {
         aoticache_cpu_features level;
-        if (aoticache_cpu_features_parse(levels[i], &level, NULL) == AOTICACHE_OK &&
+        if (aoticache_cpu_features_parse(*name, &level, NULL) == AOTICACHE_OK &&
             aoticache_cpu_features_include(have, &level))
-            return levels[i];
+            reached = *name;
     }
-    return NULL;
+    return reached;
 }
 
 static void check_cpu(aoticache_doctor *doctor)

@@ -165,19 +165,28 @@ char *aoticache_features_list(const aoticache_cpu_features *features)
     return text;
 }
 
+const char *const *aoticache_cpu_levels(void)
+{
+    static const char *const x86_64[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", NULL};
+    static const char *const aarch64[] = {"armv8-a",   "armv8.2-a", "armv8.3-a", "armv8.4-a",
+                                          "armv8.5-a", "armv8.6-a", "armv9-a",   NULL};
+    if (strcmp(aoticache_cpu_arch(), "x86_64") == 0)
+        return x86_64;
+    return strcmp(aoticache_cpu_arch(), "aarch64") == 0 ? aarch64 : aarch64 + sizeof aarch64 / sizeof aarch64[0] - 1;
+}
+
 /* The level that leaves the fewest features over (the lowest of equals), and what it leaves over. */
 static const char *nearest_level(const aoticache_cpu_features *features, aoticache_cpu_features *ret_over)
 {
-    static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
     const char *nearest = NULL;
     *ret_over = *features;
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0] && strcmp(aoticache_cpu_arch(), "x86_64") == 0; i++) {
+    for (const char *const *name = aoticache_cpu_levels(); *name != NULL; name++) {
         aoticache_cpu_features level;
-        if (aoticache_cpu_features_parse(levels[i], &level, NULL) != AOTICACHE_OK)
+        if (aoticache_cpu_features_parse(*name, &level, NULL) != AOTICACHE_OK)
             break;
         aoticache_cpu_features over = aoticache_cpu_features_lacking(&level, features);
         if (aoticache_cpu_features_count(&over) < aoticache_cpu_features_count(ret_over)) {
-            nearest = levels[i];
+            nearest = *name;
             *ret_over = over;
         }
     }

@@ -44,6 +44,12 @@ int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word);
 const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
 
 json_t *aoticache_entry_to_json(const aoticache_entry *entry);
+/*
+ * The levels of this machine's architecture, the lowest first: those of the x86-64 psABI, or versions of Arm's. NULL at the
+ * end; there is none for other architectures.
+ */
+const char *const *aoticache_cpu_levels(void);
+
 /* Features as people read them: "any", "x86-64-v3", "x86-64-v3,aes", "x86-64-v4 and 9 more". By free(). */
 char *aoticache_features_text(const aoticache_cpu_features *features);
 /* The same in full: "avx,avx2,...". By free(). */
