@@ -334,7 +334,10 @@ static pid_t start_watcher(void)
                           .arguments = arguments,
                           .environment = aoticache_process_environment(),
                           .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
-    return spawn(&start, &channels, &pid) == 0 ? pid : 0;
+    if (spawn(&start, &channels, &pid) != 0)
+        return 0;
+    setpgid(pid, pid); /* an emulator's vfork is fork: the watcher may not have come to that yet, and the program joins it */
+    return pid;
 }
 
 /* ---- the program ---- */
