@@ -118,7 +118,7 @@ static bool may_want(const aoticache_transfer_options *options, unsigned first_b
     bool is_named = options->keys == NULL;
     for (size_t i = 0; !is_named && i < options->key_count; i++)
         is_named = options->keys[i].bytes[0] == first_byte;
-    snprintf(digits, sizeof digits, "%02x", first_byte);
+    snprintf(digits, sizeof digits, "%02hhx", (unsigned char)first_byte);
     return is_named && (prefix == NULL || strncasecmp(digits, prefix, strlen(prefix) < 2 ? strlen(prefix) : 2) == 0);
 }
 
