@@ -24,7 +24,7 @@ typedef struct zip_lie {
 } zip_lie;
 
 typedef struct zip_writer {
-    uint8_t bytes[1 << 17], directory[1 << 15];
+    uint8_t bytes[1 << 19], directory[1 << 15];
     size_t size, directory_size, count;
 } zip_writer;
 

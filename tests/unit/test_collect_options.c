@@ -2,6 +2,7 @@
  * Collections: every option, every number of the report, and what a collection leaves to the next.
  */
 #include "cache_fixture.h"
+#include "emulator.h"
 #include "clock_fixture.h"
 
 #include <sys/statvfs.h>
@@ -374,6 +375,7 @@ static size_t count_waiting(aoticache_cache *cache)
 /* Of collections that were killed: what they took out of the index, and whose files they did not come to. */
 Test(collect_options, backlog_is_worked_off_however_short_the_time)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_IS_SLOW);
     aoticache_cache *cache = cache_of(1);
     aoticache_index *index = aoticache_cache_index(cache);
     put_rows(index);

@@ -1,5 +1,6 @@
 /* Unit tests of eager/epoch.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
 #include "eager/epoch.h"
+#include "emulator.h"
 
 #include <criterion/criterion.h>
 #include <malloc.h>
@@ -124,6 +125,7 @@ static int child_reclaims(aoticache_epoch_slot *section)
 
 Test(section, child_forgets_the_parents_other_threads)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     pthread_t thread;
     pthread_barrier_init(&inside, NULL, 2);
     pthread_barrier_init(&may_leave, NULL, 2);

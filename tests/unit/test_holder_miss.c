@@ -1,5 +1,6 @@
 /* Unit tests of eager/holder/call.c, resident.c and compile.c: the policies, failures, what is gone, the budget. */
 #include "holder_fixture.h"
+#include "emulator.h"
 #include "cache/gc/collect.h"
 #include "cache/stats/statistics.h"
 
@@ -381,6 +382,7 @@ static int child_goes_on(void)
 
 Test(holder_miss, child_goes_on_after_fork)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     begin_background(0);
     cr_expect(falls_back(x, 2, 0));
     cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);

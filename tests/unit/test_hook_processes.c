@@ -3,6 +3,7 @@
  * limit of memory, an environment, the words of a compiler that succeeds; and their end when the host is killed.
  */
 #include "eager/hook/process.h"
+#include "emulator.h"
 #include "eager_fixture.h"
 
 #include <pthread.h>
@@ -121,6 +122,7 @@ Test(hook_processes, memory_limit_is_of_the_program_and_its_children)
 
 Test(hook_processes, death_of_the_memory_limit_says_so)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_KEEPS_LIMITS);
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_error error;
     cr_assert_eq(compile_with(KERNEL GREEDY GOOD, &options, &error), AOTICACHE_OK, "%s", error.message);

@@ -3,6 +3,7 @@
  * verified.
  */
 #include "loader_fixture.h"
+#include "emulator.h"
 
 #include "base/memory_file.h"
 #include "loader/internal.h"
@@ -86,6 +87,7 @@ static int parallel_kernel(void)
 /* libgomp would wait in the child for threads that only the parent has. */
 Test(loader_copy, library_that_ran_on_several_threads_runs_on_both_sides_of_a_fork)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     int fd = parallel_kernel();
     aoticache_library *library = fixture_load(fd);
     for (int round = 0; round < 3; round++) {

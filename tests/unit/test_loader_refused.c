@@ -1,6 +1,7 @@
 /*
  * What is refused, with which words; and damaged libraries, which must be refused or do no harm.
  */
+#include "emulator.h"
 #include "loader_fixture.h"
 
 #include "loader/elf/internal.h"
@@ -241,6 +242,7 @@ Test(loader_refused, altered_file_header_is_refused_or_means_nothing)
 
 Test(loader_refused, altered_program_headers_are_refused_or_mean_nothing)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_COUNTS_PAGES);
     static const uint8_t sizes[] = {4, 4, 8, 8, 8, 8, 8, 8};
     whole_file file = read_whole(fixture_kernel("kernel.so", ""));
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)file.bytes;

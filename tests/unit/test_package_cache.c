@@ -74,7 +74,7 @@ static void write_package(const char *metadata, size_t model_count)
 static void write_kernel_package(void)
 {
     static zip_writer zip;
-    static uint8_t library[1 << 16];
+    static uint8_t library[1 << 18]; /* pages of arm64 may have 64 KiB */
     int fd = fixture_kernel("kernel.so", "");
     ssize_t size = read(fd, library, sizeof library);
     cr_assert(size > 0 && size < (ssize_t)sizeof library);

@@ -1,5 +1,6 @@
 /* Unit tests of eager/hook/process.c and eager/hook/spawn.c. */
 #include "eager/hook/process.h"
+#include "emulator.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>
@@ -262,6 +263,7 @@ Test(process, run_reports_status_signal_and_words)
 
 Test(process, missing_program_is_not_started)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_HAS_NO_VFORK);
     const char *const arguments[] = {"none", NULL};
     aoticache_process_options options = {.program = "/nonexistent/none", .arguments = arguments};
     aoticache_process process = AOTICACHE_PROCESS_INIT;

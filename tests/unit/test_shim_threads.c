@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "runtime/shim/operators.h"
+#include "emulator.h"
 #include "shim_fixture.h"
 
 enum { ROWS = 150, COLUMNS = 210, DEPTH = 130 };
@@ -186,6 +187,7 @@ Test(shim_threads, blas_of_somebody_else_keeps_its_threads)
 
 Test(shim_threads, child_of_a_fork_does_without, .timeout = 60)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     static float parent[ROWS * COLUMNS], child[ROWS * COLUMNS];
     int status = -1;
     set_threads(3);

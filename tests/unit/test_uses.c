@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "emulator.h"
 #include "eager/holder/hot.h"
 
 #define THREADS 4
@@ -92,6 +93,7 @@ Test(uses, numbers_are_used_again_from_0)
 
 Test(uses, child_of_a_fork_leaves_the_parents_to_it)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     number = aoticache_uses_open();
     run_threads();
     note(number, 7);

@@ -5,6 +5,7 @@
  */
 #include "compiler_macros.h"
 #include "eager/hook/internal.h"
+#include "emulator.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>
@@ -545,6 +546,7 @@ Test(worker, ends_with_its_host)
 
 Test(worker, ends_with_its_host_although_a_fork_holds_the_channel)
 {
+    SKIP_UNDER_EMULATOR(EMULATOR_FORKS_ONE_THREAD);
     check_end_with_host(true);
 }
 
