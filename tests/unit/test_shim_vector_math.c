@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/shim/math/wide_vectors.h"
 #include "shim_fixture.h"
 
 typedef float floats_4 __attribute__((vector_size(16)));
@@ -98,7 +99,7 @@ Test(shim_vector_math, functions_of_two_numbers)
     cr_assert(y[0] == 1 && y[1] == -1 && y[2] == 1.5f && y[3] == 1);
 }
 
-#if defined(__x86_64__)
+#ifdef SHIM_WIDE_VECTORS
 typedef float floats_8 __attribute__((vector_size(32)));
 typedef float floats_16 __attribute__((vector_size(64)));
 struct two_floats_8 {
@@ -137,7 +138,7 @@ __attribute__((target("avx512f"), noinline)) static void check_sixteen(const flo
 
 Test(shim_vector_math, wide_vectors_arrive_whole)
 {
-#if defined(__x86_64__)
+#ifdef SHIM_WIDE_VECTORS
     float x[16], sines[8], cosines[8], exponentials[16];
     for (int i = 0; i < 16; i++)
         x[i] = (float)i / 4 - 2;
@@ -155,6 +156,6 @@ Test(shim_vector_math, wide_vectors_arrive_whole)
             cr_assert_float_eq(exponentials[i], expf(x[i]), 1e-5);
     }
 #else
-    cr_skip_test("no vectors of more than 128 bits on this processor");
+    cr_skip_test("no vectors of more than 128 bits on this processor, or by this compiler");
 #endif
 }

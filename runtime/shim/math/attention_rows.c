@@ -6,6 +6,7 @@
  * factor, which is returned. The exponentials are those of vector_math.c. On x86-64 a second copy is compiled for AVX2.
  */
 #include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/wide_vectors.h"
 
 #include <math.h>
 #include <string.h>
@@ -121,7 +122,7 @@ DEFINE_PRODUCTS(doubles, double, doubles_2, )
 DEFINE_SOFTEN(soften_floats, float, floats_4, ints_4, Sleef_expf4_u10, expf, )
 DEFINE_SOFTEN(soften_doubles, double, doubles_2, longs_2, Sleef_expd2_u10, exp, )
 
-#if defined(__x86_64__)
+#ifdef SHIM_WIDE_VECTORS
 typedef float floats_8 __attribute__((vector_size(32)));
 typedef double doubles_4 __attribute__((vector_size(32)));
 typedef int32_t ints_8 __attribute__((vector_size(32)));
@@ -137,7 +138,7 @@ DEFINE_SOFTEN(soften_doubles_avx2, double, doubles_4, longs_4, Sleef_expd4_u10, 
 
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind)
 {
-#if defined(__x86_64__)
+#ifdef SHIM_WIDE_VECTORS
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return kind == SHIM_CLASS_DOUBLE
                    ? (struct attention_arithmetic){soften_doubles_avx2, score_doubles_avx2, add_doubles_avx2}

@@ -7,10 +7,12 @@
  * the one of its name. Otherwise, and where SLEEF lacks a function, it is made of the C library's function of one
  * number, lane by lane: four to twelve times slower, and of doubles one unit or, for a few such as tanh(), two off.
  * Either way PyTorch's results are met but for the last bits, and a process gets the same ones every time. Widths: 128
- * bits everywhere, 256 and 512 on x86-64, where a library that calls them needs AVX2 or AVX-512 itself.
+ * bits everywhere, 256 and 512 on x86-64, where a library that calls them needs AVX2 or AVX-512 itself (not in a build by
+ * Clang: wide_vectors.h says why).
  */
 #include "base/base.h"
 #include "base/process/load_gate.h"
+#include "runtime/shim/math/wide_vectors.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -186,7 +188,7 @@ UNARY_LIST(UNARY_OF_WIDTH, 4, 2, )
 BINARY_LIST(BINARY_OF_WIDTH, 4, 2, )
 SINCOS_OF_WIDTH(4, 2, )
 
-#if defined(__x86_64__)
+#ifdef SHIM_WIDE_VECTORS
 #define WITH_AVX __attribute__((target("avx2,fma")))
 #define WITH_AVX512 __attribute__((target("avx512f")))
 UNARY_LIST(UNARY_OF_WIDTH, 8, 4, WITH_AVX)
