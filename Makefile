@@ -25,16 +25,24 @@ DESTDIR    ?=
 
 SANITIZE ?=
 comma    := ,
+hash     := \#
 BUILD    ?= build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 VENV     ?= $(CURDIR)/build/venv
 
 CC       ?= cc
-AR       ?= ar
-OBJCOPY  ?= objcopy
-# The C++ compiler of the same family.
-ifeq ($(origin CXX),default)
-CXX      := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),c++)
+# The other programs of a cross compiler (aarch64-linux-gnu-gcc, also with options behind it), where it has them.
+CROSS    := $(shell echo '$(firstword $(CC))' | sed -n 's/^\(.*-linux-[a-z0-9]*-\)g*cc\(-[0-9]*\)*$$/\1/p')
+cross     = $(if $(CROSS),$(if $(shell command -v $(CROSS)$(1)),$(CROSS)$(1),$(1)),$(1))
+ifeq ($(origin AR),default)
+AR       := $(call cross,ar)
 endif
+OBJCOPY  ?= $(call cross,objcopy)
+# The C++ compiler of the same family and version.
+ifeq ($(origin CXX),default)
+CXX      := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),$(if $(findstring gcc,$(CC)),$(subst gcc,g++,$(CC)),c++))
+CXX      := $(if $(shell command -v $(firstword $(CXX))),$(CXX),c++)
+endif
+PKG_CONFIG ?= pkg-config
 PKGS     := sqlite3 libcrypto jansson
 OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
@@ -55,19 +63,38 @@ ALL_CPPFLAGS = $(OWN_CPPFLAGS) $(HARDEN_CPPFLAGS) $(CPPFLAGS)
 CFLAGS   += $(OPTIMISE)
 CXXFLAGS += $(OPTIMISE)
 OWN_CFLAGS =
-ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(OWN_CFLAGS) $(CFLAGS)
+ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(shell $(PKG_CONFIG) --cflags $(PKGS)) $(OWN_CFLAGS) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(HARDEN_CFLAGS) $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
                $(INSTRUMENT) $(CXXFLAGS)
 # SHA-256 alone is used of libcrypto. Linked from its archive where there is one, that is 25 KB; loading the shared library
 # costs every process 1.6 MB of memory and half a millisecond (STATIC_CRYPTO= keeps it shared all the same).
-STATIC_CRYPTO ?= $(wildcard $(shell pkg-config --variable=libdir libcrypto)/libcrypto.a)
-CRYPTO   := $(if $(STATIC_CRYPTO),-Wl$(comma)--exclude-libs$(comma)libcrypto.a $(STATIC_CRYPTO),$(shell pkg-config --libs libcrypto))
-LIBS     = $(CRYPTO) $(shell pkg-config --libs $(filter-out libcrypto,$(PKGS))) -ldl -lpthread
+STATIC_CRYPTO ?= $(wildcard $(shell $(PKG_CONFIG) --variable=libdir libcrypto)/libcrypto.a)
+CRYPTO   := $(if $(STATIC_CRYPTO),-Wl$(comma)--exclude-libs$(comma)libcrypto.a $(STATIC_CRYPTO),$(shell $(PKG_CONFIG) --libs libcrypto))
+LIBS     = $(CRYPTO) $(shell $(PKG_CONFIG) --libs $(filter-out libcrypto,$(PKGS))) -ldl -lpthread
 # What the shim loads at run time, where it is there, for large products and for mathematical functions on vectors; it
 # does with plain C where it is not. Empty: it does not look.
 BLAS_LIBRARY  ?= libopenblas.so.0
 SLEEF_LIBRARY ?= libsleef.so.3
 Q        := $(if $(V),,@)
+
+# ---- what it is built for ----
+
+# The compiler is asked, so that what cannot work is said before anything is compiled. A compiler that does not answer says
+# what is wrong itself.
+NEEDS_COMPILER := $(filter-out clean help uninstall deps dist,$(if $(MAKECMDGOALS),$(MAKECMDGOALS),all))
+TARGET := $(if $(NEEDS_COMPILER),$(shell echo '$(hash)include <features.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -dM -x c - 2>/dev/null | \
+            sed -n 's/^.define \(__x86_64__\|__aarch64__\|__GLIBC__\|__STDC__\|__clang__\|__AVX512F__\) .*/\1/p'))
+ifeq ($(filter __STDC__,$(TARGET))$(filter __GLIBC__,$(TARGET)),__STDC__)
+$(error $(CC) compiles for another C library than glibc. The loader needs what only glibc has: musl's dlclose() unloads \
+nothing, so kernels would stay in memory forever. docs/portability.md says more)
+endif
+ifeq ($(filter __aarch64__,$(TARGET)),__aarch64__)
+LEFT_OUT := the shim's loops and functions for AVX2 and AVX-512 are for x86-64: the plain ones are built
+else ifeq ($(filter __x86_64__,$(TARGET))$(filter __STDC__,$(TARGET)),__STDC__)
+LEFT_OUT := this is neither x86-64 nor arm64: CPU features are not known, nor are the shim's loops for AVX2 and AVX-512 built
+else ifeq ($(filter __clang__ __AVX512F__,$(TARGET)),__clang__)
+LEFT_OUT := the shim's functions on vectors of AVX2 and AVX-512 need GCC, so kernels that call those do not load without PyTorch
+endif
 
 # ---- what is made of what ----
 
@@ -110,7 +137,7 @@ KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 # Modules for remotes: each needs a library, and is not built where that is missing.
-REMOTES  := $(if $(shell pkg-config --exists libcurl && echo 1),http) $(if $(shell pkg-config --exists hiredis libssl && echo 1),redis)
+REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
 DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
@@ -118,12 +145,19 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests unit-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
 
 all: $(PRODUCTS)
+
+# Said once for a build folder.
+ifneq ($(LEFT_OUT),)
+ifeq ($(wildcard $(BUILD)/obj),)
+$(info $(CC): $(LEFT_OUT) (docs/portability.md))
+endif
+endif
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -161,10 +195,10 @@ $(STATIC): $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcsD $@ $(LIB_OBJ)
 
 # Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
-ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
+ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell $(PKG_CONFIG) --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,loader/package/archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
 # The same with the first archive of `aoticache export` and `import`.
-ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
+ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell $(PKG_CONFIG) --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
 # PyTorch's exceptions pass through functions of C there, on the stable C ABI. Such a function has nothing to clean up: else the
@@ -190,9 +224,9 @@ $(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
 
 # Loaded when a remote of their kind is configured. They use what is in base/error.c alone, which is inside each.
-$(call objects,cache/remote/modules/http.c): OWN_CFLAGS += $(shell pkg-config --cflags libcurl 2>/dev/null)
-$(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell pkg-config --libs libcurl)
-$(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell pkg-config --libs hiredis libssl libcrypto)
+$(call objects,cache/remote/modules/http.c): OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags libcurl 2>/dev/null)
+$(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs libcurl)
+$(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs hiredis libssl libcrypto)
 $(BUILD)/lib/libaoticache_remote_redis.so: $(BUILD)/obj/cache/remote/modules/tls.o
 $(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/libaoticache_remote.map Makefile
 	@mkdir -p $(@D)
@@ -272,7 +306,9 @@ FAILING_FS := $(if $(shell pkg-config --exists fuse3 && echo 1),$(BUILD)/tests/p
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
-tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS) \
+unit-tests: $(UNIT_BINS)
+
+tests: unit-tests $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS) \
        $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)) $(FAILING_FS)
 
 # The programs with threads and processes of their own, and the kernel libraries that they load.
@@ -401,6 +437,16 @@ bench-models-eager: all
 bench-models: all $(BUILD)/tests/bench/open_model
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models.py
 
+# Builds for arm64 and runs the unit tests under qemu-user, by hand (docs/portability.md). TESTS: patterns, as for run-tests.
+TESTS ?=
+check-arm64:
+	$(Q)scripts/check-arm64 $(TESTS)
+
+# Library, tools and unit tests with each compiler of Debian that is here, warnings as errors: minutes for each.
+COMPILERS ?=
+check-compilers:
+	$(Q)scripts/check-compilers $(COMPILERS)
+
 # What needs a GPU (docs/gpu.md); without one it says so and ends well.
 gpu: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
@@ -477,11 +523,13 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  check-docs what documents name exists, and something runs each example'
+	@echo '  check-arm64  cross-compile for arm64, unit tests under qemu-user, TESTS= (docs/portability.md; a quarter of an hour)'
+	@echo '  check-compilers  library, tools and unit tests with each GCC and Clang that is here, COMPILERS= (minutes each)'
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
 	@echo '  torture    processes that do everything at once, and are killed, TORTURE_SECONDS=3600'
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
@@ -505,6 +553,7 @@ help:
 	@echo '  clean      remove what was built (build/venv stays)'
 	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= VENV='
 	@echo '  prefix= libdir= pkglibdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'
+	@echo '  PKG_CONFIG=      for another machine: CC=aarch64-linux-gnu-gcc, and where its libraries are (docs/portability.md)'
 	@echo '  STATIC_CRYPTO=   need the shared libcrypto; by default SHA-256 is linked from libcrypto.a where that is there'
 	@echo '  HARDEN=          no stack protector, checked calls, read-only relocations'
 	@echo '  RPATH=           no search path for the library in the programs, for packages of a distribution'
