@@ -145,7 +145,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests unit-tests
+.PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests unit-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -395,6 +395,10 @@ test: deps
 check: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests
 
+# The form of the code is that of .clang-format; the tests compare.
+format:
+	$(Q)VENV=$(VENV) scripts/check-format --fix
+
 # What documents name exists, and their examples are run (`make check` does this too).
 check-docs: all
 	$(Q)BUILD=$(BUILD) scripts/check-docs
@@ -523,7 +527,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -546,7 +550,7 @@ help:
 	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
 	@echo '  demo       install what is missing, build, show the main job;  demo-fleet  one compile for four machines (Redis)'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
-	@echo '  deps       install what is missing, nothing else'
+	@echo '  deps       install what is missing, nothing else;  format: put the C code in the form of .clang-format'
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
 	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
 	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'

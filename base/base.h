@@ -59,20 +59,20 @@ extern "C" {
  * Every result a function of this library can give: name, number, text. Numbers are fixed and never reused; new ones are
  * added at the end. NOT_FOUND is a result, not a failure.
  */
-#define AOTICACHE_STATUS_LIST(X)                                              \
-    X(OK, 0, "success")                                                       \
-    X(NOT_FOUND, 1, "not found")                                              \
-    X(INVALID, 2, "invalid argument")                                         \
-    X(NO_MEMORY, 3, "out of memory")                                          \
-    X(IO, 4, "input or output failed")                                        \
-    X(CORRUPT, 5, "stored data is damaged")                                   \
-    X(LOCKED, 6, "timed out waiting for a lock")                              \
-    X(DENIED, 7, "refused: not trusted or not permitted")                     \
-    X(UNSUPPORTED, 8, "not supported by this machine, process or version")    \
-    X(COMPILE_FAILED, 9, "the compile failed")                                \
-    X(LOAD_FAILED, 10, "the library cannot be loaded")                        \
-    X(RUN_FAILED, 11, "the kernel reported a failure")                        \
-    X(EXISTS, 12, "there is one already")                                     \
+#define AOTICACHE_STATUS_LIST(X)                                           \
+    X(OK, 0, "success")                                                    \
+    X(NOT_FOUND, 1, "not found")                                           \
+    X(INVALID, 2, "invalid argument")                                      \
+    X(NO_MEMORY, 3, "out of memory")                                       \
+    X(IO, 4, "input or output failed")                                     \
+    X(CORRUPT, 5, "stored data is damaged")                                \
+    X(LOCKED, 6, "timed out waiting for a lock")                           \
+    X(DENIED, 7, "refused: not trusted or not permitted")                  \
+    X(UNSUPPORTED, 8, "not supported by this machine, process or version") \
+    X(COMPILE_FAILED, 9, "the compile failed")                             \
+    X(LOAD_FAILED, 10, "the library cannot be loaded")                     \
+    X(RUN_FAILED, 11, "the kernel reported a failure")                     \
+    X(EXISTS, 12, "there is one already")                                  \
     X(MISMATCH, 13, "does not fit what is there")
 
 typedef enum aoticache_status {
@@ -101,15 +101,15 @@ AOTICACHE_API const char *aoticache_status_name(aoticache_status status);
 AOTICACHE_API const char *aoticache_status_text(aoticache_status status);
 
 /* Fills `error` (may be NULL) and returns `status`, so that a failure is one statement. Preserves errno. */
-AOTICACHE_API aoticache_status aoticache_error_set(aoticache_error *error, aoticache_status status, const char *format, ...)
-    AOTICACHE_PRINTF(3, 4);
+AOTICACHE_API aoticache_status aoticache_error_set(aoticache_error *error, aoticache_status status, const char *format,
+                                                   ...) AOTICACHE_PRINTF(3, 4);
 
 /*
  * The same, followed by ": " and the text of `errno_value`. The status is derived: ENOMEM gives NO_MEMORY, EACCES, EPERM
  * and ELOOP give DENIED, everything else (a full disk, a read-only file system too) gives IO.
  */
-AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error, int errno_value, const char *format, ...)
-    AOTICACHE_PRINTF(3, 4);
+AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error, int errno_value, const char *format,
+                                                         ...) AOTICACHE_PRINTF(3, 4);
 
 /*
  * Frees what a function of this library gives "by free()": for programs that have no free(), or another than this
@@ -165,7 +165,7 @@ AOTICACHE_API aoticache_status aoticache_digest_of(const void *bytes, size_t siz
  * Returns: OK, IO, NO_MEMORY, UNSUPPORTED.
  */
 AOTICACHE_API aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
-                                                     aoticache_error *ret_error);
+                                                      aoticache_error *ret_error);
 
 /* ---- clocks ---- */
 
@@ -179,28 +179,28 @@ AOTICACHE_API int64_t aoticache_wall_ns(void);
  * c10/core/Layout.h, c10/core/MemoryFormat.h) and PyTorch's names ("float32", "cuda", "strided", "channels_last") ---- */
 
 /* name, number, bytes of one element */
-#define AOTICACHE_DTYPE_LIST(X)          \
-    X(UINT8, uint8, 0, 1)                \
-    X(INT8, int8, 1, 1)                  \
-    X(INT16, int16, 2, 2)                \
-    X(INT32, int32, 3, 4)                \
-    X(INT64, int64, 4, 8)                \
-    X(FLOAT16, float16, 5, 2)            \
-    X(FLOAT32, float32, 6, 4)            \
-    X(FLOAT64, float64, 7, 8)            \
-    X(COMPLEX32, complex32, 8, 4)        \
-    X(COMPLEX64, complex64, 9, 8)        \
-    X(COMPLEX128, complex128, 10, 16)    \
-    X(BOOL, bool, 11, 1)                 \
-    X(BFLOAT16, bfloat16, 15, 2)         \
-    X(FLOAT8_E5M2, float8_e5m2, 23, 1)   \
-    X(FLOAT8_E4M3FN, float8_e4m3fn, 24, 1) \
+#define AOTICACHE_DTYPE_LIST(X)                \
+    X(UINT8, uint8, 0, 1)                      \
+    X(INT8, int8, 1, 1)                        \
+    X(INT16, int16, 2, 2)                      \
+    X(INT32, int32, 3, 4)                      \
+    X(INT64, int64, 4, 8)                      \
+    X(FLOAT16, float16, 5, 2)                  \
+    X(FLOAT32, float32, 6, 4)                  \
+    X(FLOAT64, float64, 7, 8)                  \
+    X(COMPLEX32, complex32, 8, 4)              \
+    X(COMPLEX64, complex64, 9, 8)              \
+    X(COMPLEX128, complex128, 10, 16)          \
+    X(BOOL, bool, 11, 1)                       \
+    X(BFLOAT16, bfloat16, 15, 2)               \
+    X(FLOAT8_E5M2, float8_e5m2, 23, 1)         \
+    X(FLOAT8_E4M3FN, float8_e4m3fn, 24, 1)     \
     X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 25, 1) \
     X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 26, 1) \
-    X(UINT16, uint16, 27, 2)             \
-    X(UINT32, uint32, 28, 4)             \
-    X(UINT64, uint64, 29, 8)             \
-    X(FLOAT8_E8M0FNU, float8_e8m0fnu, 44, 1) \
+    X(UINT16, uint16, 27, 2)                   \
+    X(UINT32, uint32, 28, 4)                   \
+    X(UINT64, uint64, 29, 8)                   \
+    X(FLOAT8_E8M0FNU, float8_e8m0fnu, 44, 1)   \
     X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 45, 1)
 
 typedef enum aoticache_dtype {
@@ -223,14 +223,14 @@ typedef enum aoticache_device_type {
 #undef AOTICACHE_DEVICE_TYPE_ENUM
 } aoticache_device_type;
 
-#define AOTICACHE_LAYOUT_LIST(X)   \
-    X(STRIDED, strided, 0)         \
-    X(SPARSE_COO, sparse_coo, 1)   \
-    X(SPARSE_CSR, sparse_csr, 2)   \
-    X(MKLDNN, _mkldnn, 3)          \
-    X(SPARSE_CSC, sparse_csc, 4)   \
-    X(SPARSE_BSR, sparse_bsr, 5)   \
-    X(SPARSE_BSC, sparse_bsc, 6)   \
+#define AOTICACHE_LAYOUT_LIST(X) \
+    X(STRIDED, strided, 0)       \
+    X(SPARSE_COO, sparse_coo, 1) \
+    X(SPARSE_CSR, sparse_csr, 2) \
+    X(MKLDNN, _mkldnn, 3)        \
+    X(SPARSE_CSC, sparse_csc, 4) \
+    X(SPARSE_BSR, sparse_bsr, 5) \
+    X(SPARSE_BSC, sparse_bsc, 6) \
     X(JAGGED, jagged, 7)
 
 typedef enum aoticache_layout {
@@ -239,10 +239,10 @@ typedef enum aoticache_layout {
 #undef AOTICACHE_LAYOUT_ENUM
 } aoticache_layout;
 
-#define AOTICACHE_MEMORY_FORMAT_LIST(X)    \
-    X(CONTIGUOUS, contiguous_format, 0)    \
-    X(PRESERVE, preserve_format, 1)        \
-    X(CHANNELS_LAST, channels_last, 2)     \
+#define AOTICACHE_MEMORY_FORMAT_LIST(X) \
+    X(CONTIGUOUS, contiguous_format, 0) \
+    X(PRESERVE, preserve_format, 1)     \
+    X(CHANNELS_LAST, channels_last, 2)  \
     X(CHANNELS_LAST_3D, channels_last_3d, 3)
 
 typedef enum aoticache_memory_format {

@@ -165,7 +165,8 @@ static aoticache_status digest_file(int fd, aoticache_goes_on_fn goes_on, void *
 {
     hasher h;
     aoticache_digest digest;
-    uint8_t buffer[16 * 1024]; /* enough to make system calls cheap beside hashing; a larger one stays resident as stack */
+    /* enough to make system calls cheap beside hashing; a larger one stays resident as stack */
+    uint8_t buffer[16 * 1024];
     uint64_t offset = 0;
     aoticache_status status = hasher_begin(&h);
     if (status != AOTICACHE_OK)
@@ -175,7 +176,8 @@ static aoticache_status digest_file(int fd, aoticache_goes_on_fn goes_on, void *
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            status = aoticache_error_set_errno(ret_error, errno, "cannot read at byte %llu", (unsigned long long)offset);
+            status =
+                aoticache_error_set_errno(ret_error, errno, "cannot read at byte %llu", (unsigned long long)offset);
             break;
         }
         if (got == 0)
@@ -188,8 +190,8 @@ static aoticache_status digest_file(int fd, aoticache_goes_on_fn goes_on, void *
         copy_piece(copy, buffer, (size_t)got, offset);
         offset += (uint64_t)got;
         if (goes_on != NULL && offset % QUESTION_BYTES < (uint64_t)got && !goes_on(user)) {
-            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes",
-                                         (unsigned long long)offset);
+            status =
+                aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes", (unsigned long long)offset);
             break;
         }
     }

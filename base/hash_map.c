@@ -47,8 +47,7 @@ static struct aoticache_hash_slot *find_slot(const aoticache_hash_map *map, cons
 {
     for (size_t at = hash & (map->slot_count - 1);; at = (at + 1) & (map->slot_count - 1)) {
         struct aoticache_hash_slot *slot = &map->slots[at];
-        if (slot->position == 0 ||
-            (slot->hash == hash && item_has_key(type, item_at(map, type, slot->position), key)))
+        if (slot->position == 0 || (slot->hash == hash && item_has_key(type, item_at(map, type, slot->position), key)))
             return slot;
     }
 }

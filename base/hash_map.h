@@ -21,7 +21,8 @@ typedef struct aoticache_hash_map {
 /* What all calls on one map agree on. */
 typedef struct aoticache_hash_map_type {
     size_t item_size;
-    size_t key_size; /* an item begins with its key: so many bytes, which are compared as they are; 0: the functions do */
+    /* an item begins with its key: so many bytes, which are compared as they are; 0: the functions do */
+    size_t key_size;
     uint64_t (*hash)(const void *key);
     bool (*has_key)(const void *item, const void *key);
 } aoticache_hash_map_type;

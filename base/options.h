@@ -21,8 +21,8 @@ aoticache_status aoticache_options_read(const void *given, size_t size, const ch
                                         void *ret_options, aoticache_error *ret_error);
 
 /* The same with its arguments made from the type and its initializer: ret_options need not be filled in. */
-#define AOTICACHE_OPTIONS_READ(type, initializer, given, ret_options, ret_error)                              \
-    (*(type *){ret_options} = (type)initializer,                                                              \
+#define AOTICACHE_OPTIONS_READ(type, initializer, given, ret_options, ret_error) \
+    (*(type *){ret_options} = (type)initializer,                                 \
      aoticache_options_read((const type *){given}, sizeof(type), #type, #initializer, (ret_options), (ret_error)))
 
 #endif

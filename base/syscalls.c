@@ -33,9 +33,9 @@ int aoticache_syscall_hook_ask(const char *call, const char *path)
 }
 
 /* The call itself, after the hook has let it pass, again as long as a signal interrupts it. */
-#define HOOKED(name, path, expression)                     \
+#define HOOKED(name, path, expression)                   \
     do {                                                 \
-        if (aoticache_syscall_hook_ask(name, path) != 0)         \
+        if (aoticache_syscall_hook_ask(name, path) != 0) \
             return -1;                                   \
         int result;                                      \
         do                                               \

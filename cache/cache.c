@@ -14,8 +14,8 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
                                       aoticache_error *ret_error)
 {
     aoticache_cache_options completed;
-    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options,
-                                                     &completed, ret_error);
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &completed, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (ret_cache == NULL)

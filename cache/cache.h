@@ -38,21 +38,23 @@ typedef struct aoticache_cache aoticache_cache;
 /* Whether an entry that comes from elsewhere (an archive, a remote) needs a signature that this machine trusts. */
 typedef enum aoticache_signature_rule {
     AOTICACHE_SIGNATURES_AS_CONFIGURED = 0, /* else required */
-    AOTICACHE_SIGNATURES_REQUIRED = 1,      /* unless a call says that it is not (aoticache_transfer_options.allow_unsigned) */
+    AOTICACHE_SIGNATURES_REQUIRED =
+        1, /* unless a call says that it is not (aoticache_transfer_options.allow_unsigned) */
     AOTICACHE_SIGNATURES_NOT_REQUIRED = 2,
-    AOTICACHE_SIGNATURES_ALWAYS = 3,        /* no call can say that they are not */
+    AOTICACHE_SIGNATURES_ALWAYS = 3, /* no call can say that they are not */
 } aoticache_signature_rule;
 
 typedef struct aoticache_cache_options {
     size_t size;           /* sizeof this struct, set by the initializer */
     const char *directory; /* NULL: as configured, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
-    bool read_only;        /* never write: no recency, no counters, no store. A read-only file system has the same effect */
+    bool read_only; /* never write: no recency, no counters, no store. A read-only file system has the same effect */
     /* Accept a directory that belongs to somebody else or that others can write, and such folders above it.
      * false: as configured. */
     bool allow_shared;
-    bool must_exist;             /* AOTICACHE_NOT_FOUND instead of creating the directory */
-    uint32_t lock_timeout_ms;    /* how long to wait for SQLite's and the store's locks, or AOTICACHE_AS_CONFIGURED */
-    uint32_t compile_timeout_ms; /* how long get_or_compile waits for another's compile; 0: without limit; or AS_CONFIGURED */
+    bool must_exist;          /* AOTICACHE_NOT_FOUND instead of creating the directory */
+    uint32_t lock_timeout_ms; /* how long to wait for SQLite's and the store's locks, or AOTICACHE_AS_CONFIGURED */
+    /* how long get_or_compile waits for another's compile; 0: without limit; or AS_CONFIGURED */
+    uint32_t compile_timeout_ms;
     /* How long a failed compile is remembered, or AOTICACHE_AS_CONFIGURED. After each further failure it is remembered
      * twice as long, up to failure_max_ttl_seconds. */
     uint32_t failure_ttl_seconds;
@@ -71,9 +73,9 @@ typedef struct aoticache_cache_options {
      * environment, except for a directory of NULL. aoticache_config_apply() sets it. */
     bool is_configured;
     /* Whose signatures are believed (cache/trust/trust.h). Words separated by spaces; NULL: as configured. */
-    const char *trusted_keys; /* public keys */
-    const char *revoked_keys; /* public keys, fingerprints, names, digests of manifests */
-    const char *sign_with;    /* files of secret keys; empty: that of key_directory */
+    const char *trusted_keys;  /* public keys */
+    const char *revoked_keys;  /* public keys, fingerprints, names, digests of manifests */
+    const char *sign_with;     /* files of secret keys; empty: that of key_directory */
     const char *key_directory; /* the user's folder of keys; NULL: as configured; empty: none */
     aoticache_signature_rule signatures;
     /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
@@ -92,12 +94,12 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 }
 #define AOTICACHE_CACHE_OPTIONS_INIT aoticache_cache_options_init()
 #else
-#define AOTICACHE_CACHE_OPTIONS_INIT                                                                              \
-    {                                                                                                             \
-        .size = sizeof(aoticache_cache_options), .lock_timeout_ms = AOTICACHE_AS_CONFIGURED,                      \
-        .compile_timeout_ms = AOTICACHE_AS_CONFIGURED, .failure_ttl_seconds = AOTICACHE_AS_CONFIGURED,            \
-        .failure_max_ttl_seconds = 86400                                                                          \
-    }
+#define AOTICACHE_CACHE_OPTIONS_INIT                 \
+    {.size = sizeof(aoticache_cache_options),        \
+     .lock_timeout_ms = AOTICACHE_AS_CONFIGURED,     \
+     .compile_timeout_ms = AOTICACHE_AS_CONFIGURED,  \
+     .failure_ttl_seconds = AOTICACHE_AS_CONFIGURED, \
+     .failure_max_ttl_seconds = 86400}
 #endif
 
 /*
@@ -228,16 +230,16 @@ typedef struct aoticache_file {
 
 /* What a compile produced and what is known of it. The hook fills it. Strings are borrowed during the call. */
 typedef struct aoticache_product {
-    size_t size;                         /* sizeof this struct */
-    const aoticache_file *files;         /* files[0] is the library */
+    size_t size;                 /* sizeof this struct */
+    const aoticache_file *files; /* files[0] is the library */
     size_t file_count;
     aoticache_cpu_features requirements; /* CPU features that the code uses */
     const char *guard;                   /* of a dynamic entry: which tensors it serves; NULL: an exact entry */
     const char *producer;                /* "pytorch 2.13.0", "cc": for people */
     uint64_t compile_ns;
-    const char *output;                  /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
-    const char *metadata;                /* one line of the producer's own, kept as it is (2 MiB at most); may be NULL */
-    const char *fallback;                /* why it was not built for our container but as the producer builds; NULL: it was */
+    const char *output;   /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
+    const char *metadata; /* one line of the producer's own, kept as it is (2 MiB at most); may be NULL */
+    const char *fallback; /* why it was not built for our container but as the producer builds; NULL: it was */
 } aoticache_product;
 
 #define AOTICACHE_PRODUCT_INIT AOTICACHE_SIZED_INIT(aoticache_product)
@@ -286,12 +288,9 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
  * The same for a dynamic entry (aoticache_cache_lookup_dynamic()). The product that the hook delivers must have a
  * guard, which need not accept the caller's tensors: *ret_artifact is what was compiled all the same.
  */
-AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(aoticache_cache *cache,
-                                                                      const aoticache_request *request,
-                                                                      aoticache_guard_fn accept, void *accept_user,
-                                                                      aoticache_compile_fn compile, void *user,
-                                                                      aoticache_artifact **ret_artifact,
-                                                                      aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(
+    aoticache_cache *cache, const aoticache_request *request, aoticache_guard_fn accept, void *accept_user,
+    aoticache_compile_fn compile, void *user, aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 /*
  * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no
@@ -405,8 +404,9 @@ typedef struct aoticache_failure {
     const char *description;
     const char *message;
     int64_t failed_ns;
-    int64_t retry_ns; /* wall clock: when it may be tried again. A failed_ns in the future is not believed: then it is now */
-    uint32_t count;   /* how many times in a row it has failed */
+    /* wall clock: when it may be tried again. A failed_ns in the future is not believed: then it is now */
+    int64_t retry_ns;
+    uint32_t count; /* how many times in a row it has failed */
 } aoticache_failure;
 typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failure);
 AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,

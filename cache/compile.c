@@ -20,10 +20,10 @@ struct job {
     aoticache_compile_fn compile;
     void *user;
     aoticache_scratch scratch;
-    uint64_t begun_ns; /* of the hook */
+    uint64_t begun_ns;           /* of the hook */
     aoticache_index_group group; /* what is counted and not added to a group yet */
     unsigned deliveries;
-    bool is_fallback; /* what was delivered says why it is not built our way */
+    bool is_fallback;           /* what was delivered says why it is not built our way */
     aoticache_status delivered; /* the result of the first delivery */
     aoticache_artifact *artifact;
     aoticache_error error; /* of the delivery */
@@ -61,16 +61,15 @@ static void report_not_stored(aoticache_cache *cache, const aoticache_error *rea
     const bool is_busy = reason->status == AOTICACHE_LOCKED; /* neither room nor rights are missing */
     /* A cache that was opened read-only has said so already. Then each failure is only for those who debug. */
     bool is_news = !cache->directory->read_only && !atomic_exchange(&cache->has_warned_not_stored, true);
-    aoticache_log(&cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
-                  "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next time%s%s%s",
-                  reason->message, is_busy ? "" : "; free some space or let ", is_busy ? "" : path,
-                  is_busy ? "" : " be written");
+    aoticache_log(
+        &cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
+        "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next time%s%s%s",
+        reason->message, is_busy ? "" : "; free some space or let ", is_busy ? "" : path, is_busy ? "" : " be written");
 }
 
 static aoticache_status store_or_keep(struct job *job, const aoticache_product *product)
 {
-    aoticache_status status =
-        aoticache_cache_put(job->cache, job->request, product, &job->artifact, &job->error);
+    aoticache_status status = aoticache_cache_put(job->cache, job->request, product, &job->artifact, &job->error);
     if (status == AOTICACHE_OK || !is_survivable(status))
         return status;
     aoticache_error reason = job->error;
@@ -146,8 +145,8 @@ static aoticache_status judge_result(struct job *job, aoticache_status returned,
 {
     const char *op = aoticache_request_op(job->request);
     if (job->deliveries > 1)
-        return aoticache_error_set(detail, AOTICACHE_INVALID, "the compile hook of %s delivered %u times instead of once",
-                                   op, job->deliveries);
+        return aoticache_error_set(detail, AOTICACHE_INVALID,
+                                   "the compile hook of %s delivered %u times instead of once", op, job->deliveries);
     if (job->deliveries == 1 && job->delivered != AOTICACHE_OK)
         return aoticache_error_set(detail, job->delivered, "%s", job->error.message);
     if (returned == AOTICACHE_OK && job->deliveries == 0)
@@ -213,8 +212,8 @@ static aoticache_status check_remembered_failure(struct job *job, aoticache_erro
 }
 
 /* Finds the entry. A lookup that fails is a miss with a warning: the caller still gets its kernel. */
-static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
-                                     aoticache_error *ret_error)
+static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_artifact,
+                                     aoticache_find_report *ret_report, aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_cache_find(job->cache, &job->target, ret_artifact, ret_report, &detail);
@@ -232,8 +231,8 @@ static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_a
  * On a miss of this directory, with the lease of the key, unless another process has it: then that one fetches or compiles,
  * and the usual way waits for it. NOT_FOUND where no remote has an entry for this machine.
  */
-static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
-                                           aoticache_error *ret_error)
+static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact,
+                                           aoticache_find_report *ret_report, aoticache_error *ret_error)
 {
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
     bool contended = false;
@@ -275,7 +274,8 @@ aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticach
     struct job job = {.cache = cache, .request = request};
     aoticache_status status = aoticache_request_key(request, &job.target.key, ret_error);
     if (status == AOTICACHE_OK && aoticache_request_is_dynamic(request))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the request is dynamic; one for exact shapes is wanted",
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "%s: the request is dynamic; one for exact shapes is wanted",
                                      aoticache_request_op(request));
     if (status == AOTICACHE_OK)
         status = aoticache_cache_check_writable(cache, ret_error);
@@ -331,9 +331,8 @@ static aoticache_status find_or_compile(struct job *job, bool has_waited, aotica
             aoticache_cache_spare(job->cache, aoticache_artifact_digest(*ret_artifact), report.compile_ns);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
-        aoticache_cache_note_tally(job->cache, (aoticache_index_tally){.entry_id = report.entry_id,
-                                                                       .uses = 1,
-                                                                       .saved_ns = saved_ns});
+        aoticache_cache_note_tally(
+            job->cache, (aoticache_index_tally){.entry_id = report.entry_id, .uses = 1, .saved_ns = saved_ns});
         return status;
     }
     if (status == AOTICACHE_NOT_FOUND)
@@ -362,8 +361,7 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
         if (contended || status == AOTICACHE_LOCKED)
             count_wait(job->cache, aoticache_monotonic_ns() - begun);
         if (status == AOTICACHE_LOCKED || status == AOTICACHE_NO_MEMORY)
-            return aoticache_error_set(ret_error, status, "%s: %s", aoticache_request_op(job->request),
-                                       detail.message);
+            return aoticache_error_set(ret_error, status, "%s: %s", aoticache_request_op(job->request), detail.message);
         if (status != AOTICACHE_OK)
             aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_DEBUG,
                           "compiling without a lease (others may compile the same): %s", detail.message);

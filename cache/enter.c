@@ -9,7 +9,7 @@
 #include "cache/remote/internal.h"
 
 /* The value of `pid` while a thread of a forked child resets the cache. */
-#define PID_CHANGING ((pid_t)-1)
+#define PID_CHANGING ((pid_t) - 1)
 
 void aoticache_cache_enter(aoticache_cache *cache)
 {

@@ -89,10 +89,10 @@ bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
 
 /* What a lookup is for: the entries of a key, or one entry by its number. */
 typedef struct aoticache_lookup_target {
-    aoticache_key key;                /* used where entry_id is 0 */
-    int64_t entry_id;                 /* else only this entry, and only while it is that of `artifact` */
+    aoticache_key key; /* used where entry_id is 0 */
+    int64_t entry_id;  /* else only this entry, and only while it is that of `artifact` */
     const aoticache_digest *artifact;
-    aoticache_guard_fn accept;        /* NULL: exact entries; else dynamic ones whose guard it accepts */
+    aoticache_guard_fn accept; /* NULL: exact entries; else dynamic ones whose guard it accepts */
     void *accept_user;
 } aoticache_lookup_target;
 

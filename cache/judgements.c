@@ -71,8 +71,8 @@ uint32_t aoticache_size_class(uint64_t elements)
 
 /* ---- in the index ---- */
 
-aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements, size_t count,
-                                              aoticache_error *ret_error)
+aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements,
+                                                size_t count, aoticache_error *ret_error)
 {
     if (cache == NULL || (judgements == NULL && count > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_put_judgements: an argument is NULL");
@@ -86,13 +86,13 @@ aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const ao
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu judgements", count);
     for (size_t i = 0; i < count; i++)
         rows[i] = (aoticache_index_judgement){.key = judgements[i].key,
-                                            .machine = judgements[i].machine,
-                                            .threads = judgements[i].threads,
-                                            .size = judgements[i].size_class,
-                                            .is_slower = judgements[i].is_slower,
-                                            .kernel_ns = judgements[i].kernel_ns,
-                                            .fallback_ns = judgements[i].fallback_ns,
-                                            .judged_ns = judgements[i].judged_ns};
+                                              .machine = judgements[i].machine,
+                                              .threads = judgements[i].threads,
+                                              .size = judgements[i].size_class,
+                                              .is_slower = judgements[i].is_slower,
+                                              .kernel_ns = judgements[i].kernel_ns,
+                                              .fallback_ns = judgements[i].fallback_ns,
+                                              .judged_ns = judgements[i].judged_ns};
     status = aoticache_index_put_judgements(index, rows, count, WAIT_MS, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         aoticache_cache_count(cache, AOTICACHE_COUNTER_judged, 1);
@@ -118,22 +118,24 @@ static bool forward(void *user, const aoticache_index_judgement *row)
 {
     const struct walk *walk = user;
     aoticache_judgement judgement = {.key = row->key,
-                                 .machine = row->machine,
-                                 .threads = row->threads,
-                                 .size_class = row->size,
-                                 .is_slower = row->is_slower,
-                                 .kernel_ns = row->kernel_ns,
-                                 .fallback_ns = row->fallback_ns,
-                                 .judged_ns = row->judged_ns};
+                                     .machine = row->machine,
+                                     .threads = row->threads,
+                                     .size_class = row->size,
+                                     .is_slower = row->is_slower,
+                                     .kernel_ns = row->kernel_ns,
+                                     .fallback_ns = row->fallback_ns,
+                                     .judged_ns = row->judged_ns};
     return walk->callback(walk->user, &judgement);
 }
 
 aoticache_status aoticache_cache_list_judgements(aoticache_cache *cache, const aoticache_key *key,
-                                               aoticache_judgement_fn callback, void *user, aoticache_error *ret_error)
+                                                 aoticache_judgement_fn callback, void *user,
+                                                 aoticache_error *ret_error)
 {
     struct walk walk = {.callback = callback, .user = user};
     if (cache == NULL || key == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_judgements: an argument is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_list_judgements: an argument is NULL");
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL)

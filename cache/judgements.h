@@ -23,9 +23,9 @@ typedef struct aoticache_judgement {
     uint32_t threads;    /* at most so many: a power of two */
     /* Of a dynamic kernel: the class of the number of elements, aoticache_size_class(). 0 of an exact one. */
     uint32_t size_class;
-    bool is_slower; /* than the host's own */
+    bool is_slower;                  /* than the host's own */
     uint64_t kernel_ns, fallback_ns; /* of one call; 0: not known */
-    int64_t judged_ns; /* wall clock */
+    int64_t judged_ns;               /* wall clock */
 } aoticache_judgement;
 
 /*
@@ -43,8 +43,9 @@ AOTICACHE_API uint32_t aoticache_size_class(uint64_t elements);
  * other processes a few milliseconds at most.
  * Returns: OK, INVALID, DENIED (read-only), LOCKED, IO, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements,
-                                                            size_t count, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache,
+                                                              const aoticache_judgement *judgements, size_t count,
+                                                              aoticache_error *ret_error);
 
 /* Counts calls that were left to the host's own kernel because it is faster. */
 AOTICACHE_API void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls);
@@ -54,8 +55,8 @@ typedef bool (*aoticache_judgement_fn)(void *user, const aoticache_judgement *ju
 
 /* The judgements of a key on all machines, the newest first. Returns: OK, INVALID, LOCKED, IO, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_cache_list_judgements(aoticache_cache *cache, const aoticache_key *key,
-                                                             aoticache_judgement_fn callback, void *user,
-                                                             aoticache_error *ret_error);
+                                                               aoticache_judgement_fn callback, void *user,
+                                                               aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -80,12 +80,14 @@ static bool has(aoticache_known *known, int fd, const struct stat *found, const 
     const aoticache_index_file_digest now = state_of(found, files->boot);
     aoticache_index_file_digest then;
     aoticache_index *index = aoticache_cache_index(files->cache);
-    return index != NULL && files->boot != 0 && is_ours(found) && is_local(fd) && now.changed_ns <= aoticache_wall_ns() &&
+    return index != NULL && files->boot != 0 && is_ours(found) && is_local(fd) &&
+           now.changed_ns <= aoticache_wall_ns() &&
            aoticache_index_read_file_digest(index, now.device, now.inode, &then, NULL) == AOTICACHE_OK &&
            is_same_state(&now, &then) && aoticache_digest_equal(&then.digest, digest);
 }
 
-static void note(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns, const aoticache_digest *digest)
+static void note(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns,
+                 const aoticache_digest *digest)
 {
     aoticache_known_files *files = (aoticache_known_files *)(void *)known;
     struct stat after;
@@ -102,13 +104,14 @@ static void note(aoticache_known *known, int fd, const struct stat *found, int64
 
 void aoticache_known_files_begin(aoticache_known_files *files, aoticache_cache *cache)
 {
-    *files = (aoticache_known_files){.known = {.has = has, .note = note}, .cache = cache, .boot = aoticache_boot_number()};
+    *files =
+        (aoticache_known_files){.known = {.has = has, .note = note}, .cache = cache, .boot = aoticache_boot_number()};
 }
 
 void aoticache_known_files_end(aoticache_known_files *files)
 {
-    aoticache_index *index = files->count > 0 && !files->cache->directory->read_only ? aoticache_cache_index(files->cache)
-                                                                                    : NULL;
+    aoticache_index *index =
+        files->count > 0 && !files->cache->directory->read_only ? aoticache_cache_index(files->cache) : NULL;
     if (index != NULL)
         aoticache_index_put_file_digests(index, files->found, files->count, WAIT_MS, NULL);
     free(files->found);

@@ -144,8 +144,7 @@ static aoticache_status read_manifest_text(aoticache_cache *cache, const aoticac
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
     aoticache_cache_enter(cache);
-    aoticache_status status =
-        aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, ret_error);
+    aoticache_status status = aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     char *text = steal_ptr(field(manifest));
@@ -172,8 +171,8 @@ aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aotic
     return read_manifest_text(cache, artifact, __func__, output_of, ret_text, ret_error);
 }
 
-aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
-                                               aoticache_error *ret_error)
+aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               char **ret_text, aoticache_error *ret_error)
 {
     return read_manifest_text(cache, artifact, __func__, metadata_of, ret_text, ret_error);
 }

@@ -40,8 +40,7 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
                       hex, found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
         return;
     }
-    aoticache_status now =
-        aoticache_object_look(cache->directory, digest, part->bytes, NULL, NULL, &sight, detail);
+    aoticache_status now = aoticache_object_look(cache->directory, digest, part->bytes, NULL, NULL, &sight, detail);
     if ((now != found && now != AOTICACHE_CORRUPT) ||
         aoticache_lock_store(cache->directory, true, &lock, NULL) != AOTICACHE_OK)
         return;
@@ -49,8 +48,8 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
         aoticache_status moved = aoticache_object_set_aside(cache->directory, digest, NULL);
         aoticache_index_remove_object(index, digest, &removed, NULL);
         if (moved == AOTICACHE_OK)
-            aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s is damaged (%s): moved to " AOTICACHE_QUARANTINE "/",
-                          hex, detail->message);
+            aoticache_log(logger, AOTICACHE_LOG_WARNING,
+                          "object %s is damaged (%s): moved to " AOTICACHE_QUARANTINE "/", hex, detail->message);
         else if (found == AOTICACHE_NOT_FOUND)
             aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s is missing: its entries are removed", hex);
         else
@@ -265,10 +264,8 @@ void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_artifact 
     aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, now - begun_ns);
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lookup, now - begun_ns);
-    aoticache_cache_note_tally(cache, (aoticache_index_tally){.entry_id = report->entry_id,
-                                                              .uses = 1,
-                                                              .hits = 1,
-                                                              .saved_ns = saved_ns});
+    aoticache_cache_note_tally(
+        cache, (aoticache_index_tally){.entry_id = report->entry_id, .uses = 1, .hits = 1, .saved_ns = saved_ns});
     aoticache_cache_flush_if_due(cache, now);
 }
 
@@ -350,7 +347,8 @@ aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t ent
                                              aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || entry_id == 0 || artifact == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_stored: an argument is NULL or 0");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_open_stored: an argument is NULL or 0");
     const uint64_t begun = aoticache_monotonic_ns();
     const aoticache_lookup_target target = {.entry_id = entry_id, .artifact = artifact};
     aoticache_cache_enter(cache);

@@ -19,14 +19,16 @@ static aoticache_status check_guard(const aoticache_request *request, const aoti
     if (has_guard == aoticache_request_is_dynamic(request))
         return AOTICACHE_OK;
     if (has_guard)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a product of %s has a guard, but the request is for exact shapes: set its environment "
-                                   AOTICACHE_SHAPES_NAME " to " AOTICACHE_SHAPES_DYNAMIC,
-                                   aoticache_request_op(request));
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "a product of %s has no guard, but the request is dynamic (environment "
-                               AOTICACHE_SHAPES_NAME " = " AOTICACHE_SHAPES_DYNAMIC ")",
-                               aoticache_request_op(request));
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "a product of %s has a guard, but the request is for exact shapes: set its environment " AOTICACHE_SHAPES_NAME
+            " to " AOTICACHE_SHAPES_DYNAMIC,
+            aoticache_request_op(request));
+    return aoticache_error_set(
+        ret_error, AOTICACHE_INVALID,
+        "a product of %s has no guard, but the request is dynamic (environment " AOTICACHE_SHAPES_NAME
+        " = " AOTICACHE_SHAPES_DYNAMIC ")",
+        aoticache_request_op(request));
 }
 
 /* What one put holds. release_put() releases it. */
@@ -91,8 +93,8 @@ static aoticache_status put_manifest(struct put *put, aoticache_error *ret_error
         digests[i] = put->objects[i].digest;
         sizes[i] = put->objects[i].bytes;
     }
-    aoticache_status status = aoticache_manifest_create(put->request, put->product, digests, sizes,
-                                                        aoticache_wall_ns(), &put->manifest, ret_error);
+    aoticache_status status = aoticache_manifest_create(put->request, put->product, digests, sizes, aoticache_wall_ns(),
+                                                        &put->manifest, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_manifest_format(put->manifest, &text, &text_size, ret_error);
     if (status == AOTICACHE_OK && text_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
@@ -114,7 +116,8 @@ static aoticache_status open_artifact(struct put *put, aoticache_error *ret_erro
     put->objects[0].fd = -1; /* the artifact's from here on */
     aoticache_status status = aoticache_artifact_create_opened(put->cache->directory, &put->manifest_object.digest,
                                                                put->manifest, fds, &put->artifact, ret_error);
-    return status == AOTICACHE_OK ? aoticache_artifact_set_guard(put->artifact, put->manifest->guard, ret_error) : status;
+    return status == AOTICACHE_OK ? aoticache_artifact_set_guard(put->artifact, put->manifest->guard, ret_error)
+                                  : status;
 }
 
 /* With the store's lock held, shared. */
@@ -216,5 +219,6 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
         if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
             return aoticache_cache_index_result(status, ret_error);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again", cache->directory->path);
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
+                               cache->directory->path);
 }

@@ -46,8 +46,7 @@ static bool has_held_file(DIR *folder)
     for (struct dirent *item; errno = 0, (item = readdir(folder)) != NULL;) {
         if (item->d_name[0] == '.' && (item->d_name[1] == '\0' || strcmp(item->d_name, "..") == 0))
             continue;
-        cleanup_fd int fd =
-            openat(dirfd(folder), item->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        cleanup_fd int fd = openat(dirfd(folder), item->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) != 0 : errno == EMFILE || errno == ENFILE || errno == ENOMEM)
             return true; /* or it cannot be told */
     }

@@ -172,8 +172,8 @@ static aoticache_status decode_request(aoticache_cache *cache, const struct row 
         status = aoticache_request_decode(row->encoding, row->encoding_size, ret_request, &detail);
     if (status == AOTICACHE_INVALID)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING,
-                      "entry %lld is passed over: its request in the index cannot be read: %s", (long long)row->entry_id,
-                      detail.message);
+                      "entry %lld is passed over: its request in the index cannot be read: %s",
+                      (long long)row->entry_id, detail.message);
     return status;
 }
 

@@ -150,8 +150,7 @@ static aoticache_status read_input(named_call *call, const aoticache_tensor_view
     if (input->handle == NULL) {
         if (input->device.type != AOTICACHE_DEVICE_TYPE_CPU || input->sizes == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: input %zu has no handle, and %s",
-                                       call->op, i,
-                                       input->sizes == NULL ? "no sizes" : "is not on the CPU");
+                                       call->op, i, input->sizes == NULL ? "no sizes" : "is not on the CPU");
         aoticache_status status = aoticache_tensor_from_blob(input->data, input->dtype, input->ndim, input->sizes,
                                                              input->strides, &call->own[i], ret_error);
         if (status == AOTICACHE_OK)
@@ -192,16 +191,17 @@ static aoticache_status read_inputs(named_call *call, const aoticache_tensor_vie
 /* ---- results ---- */
 
 /* Takes the tensors of `results`: they become the caller's, or are freed. */
-static aoticache_status return_outputs(const named_call *call, aoticache_value *results, aoticache_tensor_view *ret_outputs,
-                                       size_t num_outputs, aoticache_error *ret_error)
+static aoticache_status return_outputs(const named_call *call, aoticache_value *results,
+                                       aoticache_tensor_view *ret_outputs, size_t num_outputs,
+                                       aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     cleanup_free aoticache_tensor_view *views = calloc(num_outputs + 1, sizeof *views);
     if (views == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its results", call->op);
     else if (results->count != num_outputs)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s gives %u results, %zu were asked for", call->op,
-                                     (unsigned)results->count, num_outputs);
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s gives %u results, %zu were asked for",
+                                     call->op, (unsigned)results->count, num_outputs);
     for (size_t i = 0; status == AOTICACHE_OK && i < num_outputs; i++) {
         status = aoticache_tensor_get_view(results->as.outputs[i], &views[i], ret_error);
         views[i].handle = results->as.outputs[i];

@@ -26,15 +26,15 @@ typedef struct aoticache_hook aoticache_hook;
 
 typedef struct aoticache_hook_options {
     size_t size;
-    const char *program;      /* worker: the Python; command: the program; C: the compiler. NULL: see each */
+    const char *program;          /* worker: the Python; command: the program; C: the compiler. NULL: see each */
     const char *const *arguments; /* command: its arguments, NULL-terminated, without the program; else NULL */
-    const char *kernels;      /* C: folder of kernel sources; NULL: the ones that come with the library */
-    const char *cpu_features; /* what the code may use: "x86-64-v3", "avx2,fma"; NULL: all this machine has */
-    uint32_t timeout_seconds; /* of one compile; 0: 300 */
+    const char *kernels;          /* C: folder of kernel sources; NULL: the ones that come with the library */
+    const char *cpu_features;     /* what the code may use: "x86-64-v3", "avx2,fma"; NULL: all this machine has */
+    uint32_t timeout_seconds;     /* of one compile; 0: 300 */
     aoticache_logger logger;
-    uint64_t memory_limit_bytes; /* of data memory, for each process of a compile (RLIMIT_DATA); 0: none */
+    uint64_t memory_limit_bytes;    /* of data memory, for each process of a compile (RLIMIT_DATA); 0: none */
     const char *const *environment; /* "NAME=VALUE", NULL-terminated: all that the program gets; NULL: the host's */
-    uint32_t workers;         /* worker: how many compile at once; started as they are needed; 0: 1 */
+    uint32_t workers;               /* worker: how many compile at once; started as they are needed; 0: 1 */
     /* C: folders of sources, at most 16, NULL-terminated, in which a source is looked for in this order, then in `kernels` */
     const char *const *kernel_folders;
 } aoticache_hook_options;
@@ -116,9 +116,9 @@ typedef struct aoticache_get_runner_report {
     aoticache_source source;
     bool stored;
     aoticache_key key;
-    uint64_t lookup_ns; /* get or compile, compiling included */
+    uint64_t lookup_ns;  /* get or compile, compiling included */
     uint64_t compile_ns; /* when it was made */
-    uint64_t load_ns;   /* library and container */
+    uint64_t load_ns;    /* library and container */
 } aoticache_get_runner_report;
 
 /*
@@ -129,9 +129,9 @@ typedef struct aoticache_get_runner_report {
  * A library that the index has but that cannot be loaded here is an error, not a miss.
  */
 AOTICACHE_API aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *hook,
-                                                          aoticache_request *request, aoticache_runner **ret_runner,
-                                                          aoticache_get_runner_report *ret_report,
-                                                          aoticache_error *ret_error);
+                                                    aoticache_request *request, aoticache_runner **ret_runner,
+                                                    aoticache_get_runner_report *ret_report,
+                                                    aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -125,7 +125,9 @@ aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *ho
 {
     if (cache == NULL || request == NULL || ret_runner == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "runner: %s is NULL",
-                                   cache == NULL ? "cache" : request == NULL ? "request" : "ret_runner");
+                                   cache == NULL     ? "cache"
+                                   : request == NULL ? "request"
+                                                     : "ret_runner");
     cleanup_artifact aoticache_artifact *artifact = NULL;
     aoticache_get_runner_report report = {0};
     aoticache_status status = get_artifact(cache, hook, request, &artifact, &report, ret_error);

@@ -20,27 +20,27 @@ extern "C" {
 #endif
 
 /* Kind, number, text. */
-#define AOTICACHE_VALUE_KIND_LIST(X)            \
-    X(NONE, 0, "none")                          \
-    X(TENSOR, 1, "tensor")                      \
-    X(TENSOR_LIST, 2, "tensor list")            \
-    X(INT, 3, "int")                            \
-    X(DOUBLE, 4, "double")                      \
-    X(BOOL, 5, "bool")                          \
-    X(COMPLEX, 6, "complex")                    \
-    X(STRING, 7, "string")                      \
-    X(DEVICE, 8, "device")                      \
-    X(DTYPE, 9, "dtype")                        \
-    X(LAYOUT, 10, "layout")                     \
-    X(MEMORY_FORMAT, 11, "memory format")       \
-    X(INT_LIST, 12, "int list")                 \
-    X(DOUBLE_LIST, 13, "double list")           \
-    X(BOOL_LIST, 14, "bool list")               \
-    X(SCALAR_LIST, 15, "scalar list")           \
-    X(STRING_LIST, 16, "string list")           \
-    X(GENERATOR, 17, "generator")               \
-    X(OUTPUT, 18, "output tensor")              \
-    X(OUTPUT_LIST, 19, "output tensor list")    \
+#define AOTICACHE_VALUE_KIND_LIST(X)         \
+    X(NONE, 0, "none")                       \
+    X(TENSOR, 1, "tensor")                   \
+    X(TENSOR_LIST, 2, "tensor list")         \
+    X(INT, 3, "int")                         \
+    X(DOUBLE, 4, "double")                   \
+    X(BOOL, 5, "bool")                       \
+    X(COMPLEX, 6, "complex")                 \
+    X(STRING, 7, "string")                   \
+    X(DEVICE, 8, "device")                   \
+    X(DTYPE, 9, "dtype")                     \
+    X(LAYOUT, 10, "layout")                  \
+    X(MEMORY_FORMAT, 11, "memory format")    \
+    X(INT_LIST, 12, "int list")              \
+    X(DOUBLE_LIST, 13, "double list")        \
+    X(BOOL_LIST, 14, "bool list")            \
+    X(SCALAR_LIST, 15, "scalar list")        \
+    X(STRING_LIST, 16, "string list")        \
+    X(GENERATOR, 17, "generator")            \
+    X(OUTPUT, 18, "output tensor")           \
+    X(OUTPUT_LIST, 19, "output tensor list") \
     X(OTHER, 20, "object")
 
 typedef enum aoticache_value_kind {
@@ -69,11 +69,12 @@ typedef struct aoticache_value {
         const char *const *strings;
         struct AtenTensorOpaque *output;   /* OUTPUT: the receiver's, to be freed with aoticache_tensor_free() */
         struct AtenTensorOpaque **outputs; /* OUTPUT_LIST: likewise, and the array with free() */
-        void *object;              /* GENERATOR, OTHER: the binding's */
+        void *object;                      /* GENERATOR, OTHER: the binding's */
     } as;
 } aoticache_value;
 
-AOTICACHE_API const char *aoticache_value_kind_name(int32_t kind); /* "tensor list"; "value 99" is static text too: "?" */
+AOTICACHE_API const char *aoticache_value_kind_name(
+    int32_t kind); /* "tensor list"; "value 99" is static text too: "?" */
 
 /*
  * The stack of a boxed call: arguments in the order of the schema, the last on top; a call takes them off and puts its

@@ -28,8 +28,8 @@ typedef struct aoticache_index_options {
     const char *path;
     bool read_only;
     uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (connection/gate.c) */
-    aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
-    bool is_group_shared;    /* a file that is made has mode 0660, for the group of its folder */
+    aoticache_logger logger;  /* where WAL is not possible (network file systems) one line says so */
+    bool is_group_shared;     /* a file that is made has mode 0660, for the group of its folder */
     /* The folder of `path`, where the caller has opened and checked it: then `path` is for messages, but for its last
      * component. Borrowed for the call. NULL: it is opened by its name. */
     const int *folder_fd;
@@ -100,7 +100,7 @@ typedef struct aoticache_index_entry {
     aoticache_digest artifact;
     aoticache_digest library;
     const aoticache_index_object *objects; /* all of the artifact: manifest first, library second */
-    size_t object_count; /* put: at least one, the library among them */
+    size_t object_count;                   /* put: at least one, the library among them */
     uint32_t file_count;
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
     const char *guard;
@@ -264,8 +264,8 @@ typedef struct aoticache_index_failure {
     const char *message;
     int64_t failed_ns;
     int64_t retry_ns;
-    uint32_t count;       /* list only: how many times in a row */
-    int64_t delay_ns;     /* put only, where not 0: retry_ns is then failed_ns + delay_ns, twice that after each further */
+    uint32_t count;   /* list only: how many times in a row */
+    int64_t delay_ns; /* put only, where not 0: retry_ns is then failed_ns + delay_ns, twice that after each further */
     int64_t max_delay_ns; /* failure, at most failed_ns + max_delay_ns */
 } aoticache_index_failure;
 

@@ -28,12 +28,13 @@ struct aoticache_library {
      */
     int self_fd;
     bool proxy_executor; /* calls operators through PyTorch's */
-    uint64_t bytes; /* of address space, */
-    uintptr_t address; /* and where it begins */
+    uint64_t bytes;      /* of address space, */
+    uintptr_t address;   /* and where it begins */
     const aoticache_torch *torch;
     struct aoticache_cuda_facts *cuda; /* loader/cuda/internal.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;
-    const aoticache_kernel *(*plain_kernel)(AOTInductorModelContainerHandle container); /* runtime/kernel.h; NULL: none */
+    const aoticache_kernel *(*plain_kernel)(
+        AOTInductorModelContainerHandle container); /* runtime/kernel.h; NULL: none */
     char name[];
 };
 

@@ -134,8 +134,7 @@ static aoticache_status fail_missing_functions(const loading *load, const aotica
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it needs %zu function%s that %s not have: %s%s%s; %s",
                                missing->count, missing->count == 1 ? "" : "s",
                                shim ? "the shim does" : "the PyTorch in this process does", names, operators, proxy,
-                               shim ? "run it in a process with PyTorch"
-                                    : "compile it with this version of PyTorch");
+                               shim ? "run it in a process with PyTorch" : "compile it with this version of PyTorch");
 }
 
 /*
@@ -276,8 +275,7 @@ static aoticache_status make_image(loading *load, aoticache_error *ret_error)
     if (load->image >= 0 || load->digest == NULL || !is_copied)
         return AOTICACHE_OK;
     bool whole = load->names.finds_itself && !finds_original(load);
-    aoticache_status status =
-        aoticache_sealed_copy_read(&load->elf, whole, load->digest, &load->image, ret_error);
+    aoticache_status status = aoticache_sealed_copy_read(&load->elf, whole, load->digest, &load->image, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     forget_file(load);
@@ -288,10 +286,10 @@ static aoticache_status make_image(loading *load, aoticache_error *ret_error)
 
 static aoticache_status resolve_functions(aoticache_library *library, aoticache_error *ret_error)
 {
-#define RESOLVE(function, parameters)                                                \
-    {                                                                                \
-        void *address = dlsym(library->handle, #function);                           \
-        memcpy(&library->functions.function, &address, sizeof address);              \
+#define RESOLVE(function, parameters)                                   \
+    {                                                                   \
+        void *address = dlsym(library->handle, #function);              \
+        memcpy(&library->functions.function, &address, sizeof address); \
     }
     AOTICACHE_ABI_BASE_LIST(RESOLVE)
     AOTICACHE_ABI_NEWER_LIST(RESOLVE)
@@ -594,8 +592,8 @@ aoticache_status aoticache_library_failure(const aoticache_library *library, aot
         library->functions.AOTInductorGetLastError(&message) == 0 && message != NULL && message[0] != '\0')
         set_failure(ret_error, status, library->name, message);
     else
-        aoticache_error_set(ret_error, status, "library %.*s: %s returned %d and left no message",
-                            NAMED(library->name), function, (int)code);
+        aoticache_error_set(ret_error, status, "library %.*s: %s returned %d and left no message", NAMED(library->name),
+                            function, (int)code);
     for (char *at = ret_error->message; (at = strchr(at, '\n')) != NULL;)
         *at = ' ';
     return status;

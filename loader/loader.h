@@ -77,17 +77,17 @@ typedef struct aoticache_library aoticache_library;
  * What a library needs and offers, read from the file without loading it (ELF). All strings belong to the description.
  */
 typedef struct aoticache_library_description {
-    size_t needed_count;   /* DT_NEEDED */
+    size_t needed_count; /* DT_NEEDED */
     const char **needed;
-    size_t symbol_count;   /* undefined aoti_torch_*, torch_*, Sleef_* and PyTorch's C++ symbols (not weak), sorted */
+    size_t symbol_count; /* undefined aoti_torch_*, torch_*, Sleef_* and PyTorch's C++ symbols (not weak), sorted */
     const char **symbols;
-    size_t missing_count;  /* of these: what the shim does not have (all, without a shim), so that it needs PyTorch */
+    size_t missing_count; /* of these: what the shim does not have (all, without a shim), so that it needs PyTorch */
     const char **missing;
-    size_t export_count;   /* AOTInductor* functions it exports, sorted */
+    size_t export_count; /* AOTInductor* functions it exports, sorted */
     const char **exports;
-    bool proxy_executor;   /* calls operators through PyTorch's proxy executor */
-    bool cuda;             /* needs libtorch_cuda or aoti_torch_cuda_* */
-    const char *machine;   /* "x86_64", "aarch64", or "machine 243"; of 32-bit ones and of the other byte order only
+    bool proxy_executor; /* calls operators through PyTorch's proxy executor */
+    bool cuda;           /* needs libtorch_cuda or aoti_torch_cuda_* */
+    const char *machine; /* "x86_64", "aarch64", or "machine 243"; of 32-bit ones and of the other byte order only
                             * this is read, and says so: "arm, 32-bit big-endian" */
 } aoticache_library_description;
 
@@ -191,8 +191,8 @@ AOTICACHE_API bool aoticache_library_exports(const aoticache_library *library, c
 /* Who made a library, as far as its file tells. */
 typedef enum aoticache_library_maker {
     AOTICACHE_MAKER_UNKNOWN = 0,
-    AOTICACHE_MAKER_PYTORCH = 1, /* PyTorch's AOTInductor, C++ */
-    AOTICACHE_MAKER_RUNTIME = 2, /* written in C over libaoticache_runtime.a */
+    AOTICACHE_MAKER_PYTORCH = 1,  /* PyTorch's AOTInductor, C++ */
+    AOTICACHE_MAKER_RUNTIME = 2,  /* written in C over libaoticache_runtime.a */
     AOTICACHE_MAKER_INDUCTOR = 3, /* Inductor's code over libaoticache_runtime.a (eager/inductor/) */
 } aoticache_library_maker;
 

@@ -54,9 +54,8 @@ aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t n
     if (status != AOTICACHE_OK)
         return status;
     AtenTensorHandle tensor = NULL;
-    AOTITorchError code = torch->aoti_torch_create_tensor_from_blob(data, ndim, sizes,
-                                                                    strides != NULL ? strides : contiguous, 0, dtype,
-                                                                    AOTICACHE_DEVICE_TYPE_CPU, 0, &tensor);
+    AOTITorchError code = torch->aoti_torch_create_tensor_from_blob(
+        data, ndim, sizes, strides != NULL ? strides : contiguous, 0, dtype, AOTICACHE_DEVICE_TYPE_CPU, 0, &tensor);
     if (code != 0 || tensor == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoti_torch_create_tensor_from_blob returned %d",
                                    (int)code);

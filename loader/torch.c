@@ -49,11 +49,11 @@ static aoticache_status bind_functions(aoticache_torch_provider *provider, aotic
     aoticache_torch *torch = &provider->torch;
     bool complete = true;
     bind_optional_functions(provider);
-#define BIND(result, name, parameters)                          \
-    {                                                           \
-        void *address = dlsym(provider->handle, #name);         \
-        memcpy(&torch->name, &address, sizeof address);         \
-        if (address == NULL)                                    \
+#define BIND(result, name, parameters)                            \
+    {                                                             \
+        void *address = dlsym(provider->handle, #name);           \
+        memcpy(&torch->name, &address, sizeof address);           \
+        if (address == NULL)                                      \
             complete &= aoticache_name_list_add(&missing, #name); \
     }
     AOTICACHE_ABI_TORCH_LIST(BIND)
@@ -67,8 +67,8 @@ static aoticache_status bind_functions(aoticache_torch_provider *provider, aotic
     if (!complete || missing.count > tolerated) {
         char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
         aoticache_name_list_format(&missing, names);
-        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%.200s lacks %zu functions: %s",
-                                     torch->path, missing.count, names);
+        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%.200s lacks %zu functions: %s", torch->path,
+                                     missing.count, names);
     }
     aoticache_name_list_free(&missing);
     return status;
@@ -230,8 +230,7 @@ static aoticache_status choose_provider(aoticache_torch_provider **ret_provider,
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **ret_provider,
-                                              aoticache_error *ret_error)
+aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **ret_provider, aoticache_error *ret_error)
 {
     aoticache_torch_provider *provider = atomic_load_explicit(&chosen, memory_order_acquire);
     if (provider == NULL) {

@@ -16,7 +16,7 @@
 
 typedef struct aoticache_torch_provider {
     aoticache_torch torch;
-    void *handle; /* of dlopen; never closed once the provider is chosen */
+    void *handle;                              /* of dlopen; never closed once the provider is chosen */
     char needed[AOTICACHE_TORCH_NEEDED_BYTES]; /* a DT_NEEDED with this name gets the provider, without any search */
     char *path;
     /* Functions that not every version has; NULL then: */

@@ -170,9 +170,13 @@ static AOTIRuntimeError fold_constants(const aoticache_container *container, aot
     AtenTensorHandle *given = hide_folded(container, buffer);
     AOTIRuntimeError status;
     if (made != NULL && given != NULL) {
-        aoticache_kernel_call call = {.kernel = container->kernel, .outputs = made, .constants = given,
-                                      .stream = stream, .proxy_executor = proxy_executor,
-                                      .device_index = container->device.index, .device_type = container->device.type,
+        aoticache_kernel_call call = {.kernel = container->kernel,
+                                      .outputs = made,
+                                      .constants = given,
+                                      .stream = stream,
+                                      .proxy_executor = proxy_executor,
+                                      .device_index = container->device.index,
+                                      .device_type = container->device.type,
                                       .model = model};
         status = call_fold(container, &call);
         if (status == AOTICACHE_KERNEL_OK)
@@ -192,7 +196,8 @@ static AOTIRuntimeError check_complete(const aoticache_container *container, con
     for (size_t i = 0; i < container->kernel->num_constants; i++)
         if (buffer->constants[i] == NULL && !container->kernel->constants[i].from_folded)
             return aoticache_message_set("constant %s has no data: its weights are not part of this library, and no "
-                                         "update has given them", container->kernel->constants[i].name);
+                                         "update has given them",
+                                         container->kernel->constants[i].name);
     return AOTICACHE_KERNEL_OK;
 }
 

@@ -26,7 +26,7 @@ using constant_map = std::unordered_map<std::string, AtenTensorHandle>;
 
 /* The pairs of a map, in the map's order; the names stay the map's. */
 class pairs_of_map {
-public:
+  public:
     AOTInductorConstantMapEntry *list = nullptr;
     size_t count = 0;
     AOTIRuntimeError status = 0; /* else there is a message */
@@ -93,8 +93,7 @@ AOTIRuntimeError AOTInductorModelContainerUpdateUserManagedConstantBuffer(AOTInd
 
 /* Entries that the map has already stay as they are. On failure it may have some of the new ones. */
 AOTIRuntimeError AOTInductorModelContainerExtractConstantsMap(AOTInductorModelContainerHandle container,
-                                                              AOTInductorConstantMapHandle constants,
-                                                              bool use_inactive)
+                                                              AOTInductorConstantMapHandle constants, bool use_inactive)
 {
     const AOTInductorConstantMapEntry *entries = nullptr;
     size_t count = 0;

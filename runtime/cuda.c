@@ -31,9 +31,9 @@ typedef struct cuda_functions {
 } cuda_functions;
 
 static const char *const symbols[] = {
-    "cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaGetErrorString", "cudaGetLastError", "cudaMalloc",
-    "cudaFree", "cudaMemcpy", "cudaEventCreateWithFlags", "cudaEventDestroy", "cudaEventRecord", "cudaEventQuery",
-    "cudaEventSynchronize",
+    "cudaGetDeviceCount", "cudaGetDevice",  "cudaSetDevice",        "cudaGetErrorString",       "cudaGetLastError",
+    "cudaMalloc",         "cudaFree",       "cudaMemcpy",           "cudaEventCreateWithFlags", "cudaEventDestroy",
+    "cudaEventRecord",    "cudaEventQuery", "cudaEventSynchronize",
 };
 _Static_assert(sizeof symbols / sizeof symbols[0] == sizeof(cuda_functions) / sizeof(void (*)(void)),
                "one symbol for each function, in order");
@@ -51,9 +51,9 @@ static AOTIRuntimeError fail_cuda(const char *what, int error)
     return aoticache_message_set("CUDA: %s failed: error %d: %s", what, error, cuda.get_error_string(error));
 }
 
-#define CUDA_CALL(what, call)                                   \
-    do {                                                        \
-        int error_ = (call);                                    \
+#define CUDA_CALL(what, call)                                                     \
+    do {                                                                          \
+        int error_ = (call);                                                      \
         return error_ == SUCCESS ? AOTICACHE_KERNEL_OK : fail_cuda(what, error_); \
     } while (0)
 
@@ -102,8 +102,13 @@ static AOTIRuntimeError cuda_event_wait(void *event)
 }
 
 static const aoticache_device_functions cuda_device_functions = {
-    .allocate = cuda_allocate, .free = cuda_free, .copy_in = cuda_copy_in, .event_create = cuda_event_create,
-    .event_free = cuda_event_free, .event_record = cuda_event_record, .event_query = cuda_event_query,
+    .allocate = cuda_allocate,
+    .free = cuda_free,
+    .copy_in = cuda_copy_in,
+    .event_create = cuda_event_create,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .event_query = cuda_event_query,
     .event_wait = cuda_event_wait,
 };
 
@@ -125,7 +130,8 @@ static AOTIRuntimeError bind_runtime(void)
     void *handle = open_runtime();
     if (handle == NULL)
         return aoticache_message_set("device cuda is asked for, but there is no CUDA runtime: libcudart.so.13, .12, "
-                                     ".11.0 and libcudart.so cannot be opened: %s", dlerror());
+                                     ".11.0 and libcudart.so cannot be opened: %s",
+                                     dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         found[i] = dlsym(handle, symbols[i]);
         if (found[i] == NULL)

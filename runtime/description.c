@@ -111,7 +111,8 @@ static AOTIRuntimeError check_fields(const aoticache_kernel *kernel)
                                      kernel->device == NULL ? "device" : "run function");
     if (kernel->weights < AOTICACHE_KERNEL_WEIGHTS_EMBEDDED || kernel->weights > AOTICACHE_KERNEL_WEIGHTS_HOST)
         return aoticache_message_set("the kernel's description says its weights are in place %d; this runtime knows %d "
-                                     "to %d", (int)kernel->weights, (int)AOTICACHE_KERNEL_WEIGHTS_EMBEDDED,
+                                     "to %d",
+                                     (int)kernel->weights, (int)AOTICACHE_KERNEL_WEIGHTS_EMBEDDED,
                                      (int)AOTICACHE_KERNEL_WEIGHTS_HOST);
     if (kernel->weights == AOTICACHE_KERNEL_WEIGHTS_FILE && kernel->weights_file == NULL)
         return aoticache_message_set("the kernel's description has no name for its file of weights");
@@ -127,10 +128,12 @@ static AOTIRuntimeError complete_fields(aoticache_container *container, const ao
     const size_t oldest = offsetof(aoticache_kernel, weights);
     if (kernel->size > sizeof *kernel)
         return aoticache_message_set("the kernel's description has %zu bytes, this runtime knows %zu: the description "
-                                     "was compiled with the header of a newer runtime", kernel->size, sizeof *kernel);
+                                     "was compiled with the header of a newer runtime",
+                                     kernel->size, sizeof *kernel);
     if (kernel->size < oldest)
         return aoticache_message_set("the kernel's description has %zu bytes, this runtime's has %zu, and the oldest "
-                                     "one %zu", kernel->size, sizeof *kernel, oldest);
+                                     "one %zu",
+                                     kernel->size, sizeof *kernel, oldest);
     container->kernel = kernel;
     if (kernel->size < sizeof *kernel) {
         memcpy(&container->completed, kernel, kernel->size);

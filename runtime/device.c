@@ -28,7 +28,9 @@ static AOTIRuntimeError cpu_copy_in(void *to, const void *from, size_t bytes)
 }
 
 static const aoticache_device_functions cpu_functions = {
-    .allocate = cpu_allocate, .free = free, .copy_in = cpu_copy_in,
+    .allocate = cpu_allocate,
+    .free = free,
+    .copy_in = cpu_copy_in,
 };
 
 /* ---- the device of a container ---- */

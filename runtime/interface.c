@@ -48,8 +48,7 @@ AOTIRuntimeError AOTInductorModelContainerCreate(AOTInductorModelContainerHandle
 }
 
 AOTIRuntimeError AOTInductorModelContainerCreateWithDevice(AOTInductorModelContainerHandle *ret_container,
-                                                           size_t num_models, const char *device,
-                                                           const char *cubin_dir)
+                                                           size_t num_models, const char *device, const char *cubin_dir)
 {
     return create_container(ret_container, num_models, device, cubin_dir);
 }
@@ -65,8 +64,8 @@ AOTIRuntimeError AOTInductorModelContainerRun(AOTInductorModelContainerHandle co
                                               size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
                                               AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor)
 {
-    return aoticache_container_run(begin_call(container), inputs, num_inputs, outputs, num_outputs,
-                                   stream, proxy_executor, false);
+    return aoticache_container_run(begin_call(container), inputs, num_inputs, outputs, num_outputs, stream,
+                                   proxy_executor, false);
 }
 
 AOTIRuntimeError AOTInductorModelContainerRunSingleThreaded(AOTInductorModelContainerHandle container,
@@ -75,8 +74,8 @@ AOTIRuntimeError AOTInductorModelContainerRunSingleThreaded(AOTInductorModelCont
                                                             AOTInductorStreamHandle stream,
                                                             AOTIProxyExecutorHandle proxy_executor)
 {
-    return aoticache_container_run(begin_call(container), inputs, num_inputs, outputs, num_outputs,
-                                   stream, proxy_executor, true);
+    return aoticache_container_run(begin_call(container), inputs, num_inputs, outputs, num_outputs, stream,
+                                   proxy_executor, true);
 }
 
 const aoticache_kernel *aoticache_plain_kernel_v3(AOTInductorModelContainerHandle handle)
@@ -193,15 +192,15 @@ static const aoticache_kernel_constant *find_constant(AOTInductorModelContainerH
 }
 
 /* Functions that give one field of a constant. */
-#define DEFINE_CONSTANT_QUERY(name, type, field)                                                              \
-    AOTIRuntimeError AOTInductorModelContainerGetConstant##name(AOTInductorModelContainerHandle handle,       \
-                                                                size_t position, type *ret_value)             \
-    {                                                                                                         \
-        const aoticache_kernel_constant *constant = find_constant(handle, position, ret_value);               \
-        if (constant == NULL)                                                                                 \
-            return AOTICACHE_KERNEL_FAILURE;                                                                  \
-        *ret_value = constant->field;                                                                         \
-        return AOTICACHE_KERNEL_OK;                                                                           \
+#define DEFINE_CONSTANT_QUERY(name, type, field)                                                        \
+    AOTIRuntimeError AOTInductorModelContainerGetConstant##name(AOTInductorModelContainerHandle handle, \
+                                                                size_t position, type *ret_value)       \
+    {                                                                                                   \
+        const aoticache_kernel_constant *constant = find_constant(handle, position, ret_value);         \
+        if (constant == NULL)                                                                           \
+            return AOTICACHE_KERNEL_FAILURE;                                                            \
+        *ret_value = constant->field;                                                                   \
+        return AOTICACHE_KERNEL_OK;                                                                     \
     }
 
 DEFINE_CONSTANT_QUERY(Name, const char *, name)
@@ -476,8 +475,8 @@ static AOTIRuntimeError check_descriptors(const aoticache_kernel *kernel, int32_
 static AOTIRuntimeError run_descriptors(aoticache_container *model, const AOTInductorArrayRefTensor *inputs,
                                         AOTInductorArrayRefTensor *outputs)
 {
-    aoticache_kernel_call call = {.kernel = model->kernel, .device_index = model->device.index,
-                                  .device_type = model->device.type};
+    aoticache_kernel_call call = {
+        .kernel = model->kernel, .device_index = model->device.index, .device_type = model->device.type};
     if (aoticache_container_enter(model, NULL, NULL, &call.model) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
     bool gradients = aoti_torch_grad_mode_is_enabled();

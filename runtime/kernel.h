@@ -54,12 +54,12 @@ typedef struct aoticache_kernel_constant {
     int32_t dtype;            /* aoticache_dtype */
     int32_t ndim;
     const int64_t *sizes;
-    const int64_t *strides;   /* in elements; not negative */
-    int64_t storage_offset;   /* in elements */
-    size_t data_size;         /* bytes */
-    int32_t type;             /* aoticache_kernel_constant_type */
-    bool from_folded;         /* `fold` makes it from the other constants; it has no data of its own */
-    const void *data;         /* embedded, and used in place, read only; best aligned to 64 bytes. NULL: none */
+    const int64_t *strides; /* in elements; not negative */
+    int64_t storage_offset; /* in elements */
+    size_t data_size;       /* bytes */
+    int32_t type;           /* aoticache_kernel_constant_type */
+    bool from_folded;       /* `fold` makes it from the other constants; it has no data of its own */
+    const void *data;       /* embedded, and used in place, read only; best aligned to 64 bytes. NULL: none */
 } aoticache_kernel_constant;
 
 typedef struct aoticache_kernel aoticache_kernel;
@@ -131,12 +131,12 @@ struct aoticache_kernel {
     const char *const *output_names;
     size_t num_constants;
     const aoticache_kernel_constant *constants;
-    const char *in_spec;  /* the call specification as PyTorch writes it; NULL: "" */
+    const char *in_spec; /* the call specification as PyTorch writes it; NULL: "" */
     const char *out_spec;
     aoticache_kernel_run_fn run;
     /* Makes the constants with from_folded: before the first run, and before the first run after each update. */
     aoticache_kernel_run_fn fold;
-    void *user; /* for the author's use, as call->kernel->user */
+    void *user;                                    /* for the author's use, as call->kernel->user */
     int32_t weights;                               /* aoticache_kernel_weights */
     const char *weights_file;                      /* a file name, searched in cubin_dir, then beside the library */
     aoticache_kernel_run_arrayref_fn run_arrayref; /* NULL: none */
@@ -201,8 +201,8 @@ AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, siz
                                                 int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                 void **ret_data);
 /* The same, by the host's function where there is one and strides are given. */
-static inline AOTIRuntimeError aoticache_kernel_empty_by_host(aoticache_kernel_call *call, size_t position, int32_t dtype,
-                                                              int64_t ndim, const int64_t *sizes,
+static inline AOTIRuntimeError aoticache_kernel_empty_by_host(aoticache_kernel_call *call, size_t position,
+                                                              int32_t dtype, int64_t ndim, const int64_t *sizes,
                                                               const int64_t *strides, void **ret_data)
 {
     void *data;
@@ -245,12 +245,12 @@ AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v3(AOTInduct
 #endif
 
 /* Write this once in a library, at file scope, with the name of its aoticache_kernel. It needs no semicolon. */
-#define AOTICACHE_KERNEL_EXPORT(description)                                                        \
-    AOTICACHE_KERNEL_EXTERN const aoticache_kernel *aoticache_kernel_described(void)                \
-    {                                                                                               \
-        return &(description);                                                                      \
-    }                                                                                               \
-    __attribute__((used)) static const aoticache_kernel_any_fn *const aoticache_kernel_linked =     \
+#define AOTICACHE_KERNEL_EXPORT(description)                                                    \
+    AOTICACHE_KERNEL_EXTERN const aoticache_kernel *aoticache_kernel_described(void)            \
+    {                                                                                           \
+        return &(description);                                                                  \
+    }                                                                                           \
+    __attribute__((used)) static const aoticache_kernel_any_fn *const aoticache_kernel_linked = \
         aoticache_kernel_interface;
 
 #ifdef __cplusplus

@@ -24,7 +24,7 @@
 #define MODELS (HAS_SLEEPERS - 1)
 
 enum { MAX_SHARDS = 16, BITS_PER_SHARD = 60 };
-_Static_assert(MAX_SHARDS * BITS_PER_SHARD == AOTICACHE_POOL_MAX_MODELS, "every model has a bit");
+_Static_assert(MAX_SHARDS *BITS_PER_SHARD == AOTICACHE_POOL_MAX_MODELS, "every model has a bit");
 
 /* Model m is bit m / num_shards of word m % num_shards. */
 static size_t model_number(const aoticache_pool *pool, size_t shard, unsigned bit)

@@ -117,8 +117,11 @@ AOTIRuntimeError aoticache_container_run(aoticache_container *container, AtenTen
     if (container != NULL)
         status = check_call(container->kernel, inputs, num_inputs, outputs, num_outputs);
     if (status == AOTICACHE_KERNEL_OK) {
-        aoticache_kernel_call call = {.kernel = container->kernel, .inputs = inputs, .stream = stream,
-                                      .proxy_executor = proxy_executor, .device_index = container->device.index,
+        aoticache_kernel_call call = {.kernel = container->kernel,
+                                      .inputs = inputs,
+                                      .stream = stream,
+                                      .proxy_executor = proxy_executor,
+                                      .device_index = container->device.index,
                                       .device_type = container->device.type};
         status = run_checked(container, &call, outputs, alone);
     }

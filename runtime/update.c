@@ -29,7 +29,7 @@ typedef struct update_plan {
     aoticache_buffer *target;
     unsigned flags;
     bool take;
-    bool in_blob; /* a source lies in the target's blob */
+    bool in_blob;            /* a source lies in the target's blob */
     planned_change *changes; /* num_constants */
 } update_plan;
 
@@ -63,7 +63,8 @@ static AOTIRuntimeError check_sizes(const aoticache_kernel_constant *constant, c
     for (int32_t d = 0; d < constant->ndim; d++)
         if (seen->sizes[d] != constant->sizes[d])
             return aoticache_message_set("update_constant_buffer: constant '%s' has size %lld in dimension %d but "
-                                         "expected %lld", constant->name, (long long)seen->sizes[d], (int)d,
+                                         "expected %lld",
+                                         constant->name, (long long)seen->sizes[d], (int)d,
                                          (long long)constant->sizes[d]);
     return AOTICACHE_KERNEL_OK;
 }
@@ -73,15 +74,14 @@ static AOTIRuntimeError check_storage(const aoticache_kernel_constant *constant,
 {
     int64_t extent, end, bytes;
     int64_t element = (int64_t)aoticache_description_dtype_bytes(constant->dtype);
-    if (seen->offset < 0 ||
-        !aoticache_description_extent(seen->ndim, seen->sizes, seen->strides, &extent) ||
+    if (seen->offset < 0 || !aoticache_description_extent(seen->ndim, seen->sizes, seen->strides, &extent) ||
         __builtin_add_overflow(seen->offset, extent, &end) || __builtin_mul_overflow(end, element, &bytes))
         return aoticache_message_set("update_constant_buffer: constant '%s': its strides and offset make no tensor",
                                      constant->name);
     if (extent > 0 && (bytes > seen->storage_bytes || seen->data == NULL))
         return aoticache_message_set("update_constant_buffer: constant '%s' has %lld bytes of storage but its strides "
-                                     "and offset need %lld", constant->name, (long long)seen->storage_bytes,
-                                     (long long)bytes);
+                                     "and offset need %lld",
+                                     constant->name, (long long)seen->storage_bytes, (long long)bytes);
     return AOTICACHE_KERNEL_OK;
 }
 
@@ -92,11 +92,12 @@ static AOTIRuntimeError check_tensor(const update_plan *update, const aoticache_
     bool from_cpu = (update->flags & AOTICACHE_UPDATE_FROM_CPU) != 0 && seen->device_type == AOTICACHE_DEVICE_TYPE_CPU;
     if (seen->device_type != wanted && !from_cpu)
         return aoticache_message_set("update_constant_buffer: constant '%s' is on device type %d but expected device "
-                                     "type %d", constant->name, (int)seen->device_type, (int)wanted);
+                                     "type %d",
+                                     constant->name, (int)seen->device_type, (int)wanted);
     if (seen->dtype != constant->dtype)
         return aoticache_message_set("update_constant_buffer: constant '%s' has dtype %d (%s) but expected dtype %d "
-                                     "(%s)", constant->name, (int)seen->dtype,
-                                     aoticache_description_dtype_name(seen->dtype),
+                                     "(%s)",
+                                     constant->name, (int)seen->dtype, aoticache_description_dtype_name(seen->dtype),
                                      (int)constant->dtype, aoticache_description_dtype_name(constant->dtype));
     if (check_sizes(constant, seen) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
@@ -250,9 +251,8 @@ static AOTIRuntimeError copy_constant(const update_plan *update, const planned_c
     if (change->keep || change->bytes == 0)
         return AOTICACHE_KERNEL_OK;
     if (change->gather)
-        return aoti_torch_copy_(change->replacement, change->source, 0) == 0
-                   ? AOTICACHE_KERNEL_OK
-                   : aoticache_kernel_fail_torch(NULL, name);
+        return aoti_torch_copy_(change->replacement, change->source, 0) == 0 ? AOTICACHE_KERNEL_OK
+                                                                             : aoticache_kernel_fail_torch(NULL, name);
     return update->container->device.functions->copy_in(
         change->to, change->staged != NULL ? change->staged : change->from, change->bytes);
 }
@@ -317,9 +317,8 @@ static void delete_unused_handles(const update_plan *update, const AOTInductorCo
 
 static AOTIRuntimeError apply_plan(update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
 {
-    update->target = (update->flags & AOTICACHE_UPDATE_INACTIVE) != 0
-                         ? aoticache_container_inactive(update->container)
-                         : update->container->active;
+    update->target = (update->flags & AOTICACHE_UPDATE_INACTIVE) != 0 ? aoticache_container_inactive(update->container)
+                                                                      : update->container->active;
     AOTIRuntimeError status = resolve_pairs(update, pairs, num_pairs);
     if (status == AOTICACHE_KERNEL_OK)
         status = resolve_missing(update);

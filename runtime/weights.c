@@ -66,8 +66,7 @@ static AOTIRuntimeError find_appended(const char *path, int fd, uint64_t file_by
     if (memcmp(trailer + TRAILER_BYTES - sizeof trailer_mark, trailer_mark, sizeof trailer_mark) != 0)
         return aoticache_message_set("weights: %s: its %llu bytes do not end with appended weights, of which the "
                                      "kernel has %llu: the file is cut off, or scripts/append-weights was not run",
-                                     path,
-                                     (unsigned long long)file_bytes, (unsigned long long)wanted);
+                                     path, (unsigned long long)file_bytes, (unsigned long long)wanted);
     blob_place place = {read_number(trailer), read_number(trailer + 8)};
     if (place.offset > file_bytes - TRAILER_BYTES || place.bytes != file_bytes - TRAILER_BYTES - place.offset)
         return aoticache_message_set("weights: %s: the trailer says %llu bytes at %llu, the file has %llu", path,

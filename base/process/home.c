@@ -16,7 +16,7 @@
 #ifndef AOTICACHE_PREFIX
 #define AOTICACHE_PREFIX "/usr/local"
 #define AOTICACHE_LIBDIR AOTICACHE_PREFIX "/lib" /* the library's own folder */
-#define AOTICACHE_PKGLIBDIR AOTICACHE_LIBDIR    /* what it loads and links by itself */
+#define AOTICACHE_PKGLIBDIR AOTICACHE_LIBDIR     /* what it loads and links by itself */
 #define AOTICACHE_DATADIR AOTICACHE_PREFIX "/share"
 #define AOTICACHE_INCLUDEDIR AOTICACHE_PREFIX "/include"
 #endif
@@ -24,9 +24,8 @@
 static const struct {
     const char *name;   /* in a build folder, and in what callers ask for */
     const char *folder; /* the same in the installation */
-} installed_folders[] = {{"lib/", AOTICACHE_PKGLIBDIR "/"},
-                         {"share/", AOTICACHE_DATADIR "/"},
-                         {"include/", AOTICACHE_INCLUDEDIR "/"}};
+} installed_folders[] = {
+    {"lib/", AOTICACHE_PKGLIBDIR "/"}, {"share/", AOTICACHE_DATADIR "/"}, {"include/", AOTICACHE_INCLUDEDIR "/"}};
 
 typedef struct home_search {
     const char *relative;

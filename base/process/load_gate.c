@@ -20,7 +20,7 @@ static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left;   /* a thread has left */
 static pthread_cond_t forked; /* no fork is waiting any more */
-static unsigned long inside; /* how often threads have entered and not left */
+static unsigned long inside;  /* how often threads have entered and not left */
 static unsigned forks_waiting;
 static __thread unsigned long mine; /* of `inside`, this thread's */
 

@@ -38,7 +38,8 @@ bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *na
             continue;
         *is_open = bind_functions(library, functions, function_count);
         if (!*is_open) {
-            snprintf(ret_problem, AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES, "%s lacks functions of %s", names[i], version);
+            snprintf(ret_problem, AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES, "%s lacks functions of %s", names[i],
+                     version);
             dlclose(library);
         }
     }

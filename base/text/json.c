@@ -47,7 +47,8 @@ static json_t *value_of(json_t *all, size_t longest)
     json_t *value = NULL;
     if (all != NULL && json_string_length(json_array_get(all, 0)) != longest)
         errno = ENOMEM;
-    else if (json_array_size(all) == 2 && (json_is_object(json_array_get(all, 1)) || json_is_array(json_array_get(all, 1))))
+    else if (json_array_size(all) == 2 &&
+             (json_is_object(json_array_get(all, 1)) || json_is_array(json_array_get(all, 1))))
         value = json_incref(json_array_get(all, 1));
     json_decref(all);
     return value;

@@ -69,7 +69,8 @@ static bool is_swapped(const char *a, const char *b)
     size_t i = 0;
     while (a[i] != '\0' && a[i] == b[i])
         i++;
-    return a[i] != '\0' && a[i + 1] != '\0' && a[i] == b[i + 1] && a[i + 1] == b[i] && strcmp(a + i + 2, b + i + 2) == 0;
+    return a[i] != '\0' && a[i + 1] != '\0' && a[i] == b[i + 1] && a[i + 1] == b[i] &&
+           strcmp(a + i + 2, b + i + 2) == 0;
 }
 
 static size_t name_slips(const char *written, const char *known)

@@ -100,7 +100,8 @@ static aoticache_status finish_reading(aoticache_config *config, aoticache_statu
     return status;
 }
 
-static aoticache_status create_config(aoticache_logger logger, aoticache_config **ret_config, aoticache_error *ret_error)
+static aoticache_status create_config(aoticache_logger logger, aoticache_config **ret_config,
+                                      aoticache_error *ret_error)
 {
     if (ret_config == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no place for the configuration: ret_config is NULL");
@@ -228,7 +229,8 @@ void aoticache_config_apply(const aoticache_config *config, struct aoticache_cac
 {
     aoticache_cache_options all;
     if (config == NULL || options == NULL ||
-        AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &all, NULL) != AOTICACHE_OK)
+        AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &all, NULL) !=
+            AOTICACHE_OK)
         return; /* opening the cache with them will say what is wrong */
     apply_settings(config, &all);
     all.size = options->size;

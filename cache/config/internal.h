@@ -12,7 +12,7 @@
 #define AOTICACHE_CONFIG_MAX_FILES 2
 
 typedef struct aoticache_config_setting {
-    char *text;   /* NULL: the default */
+    char *text; /* NULL: the default */
     char *origin;
     uint64_t number;
     double share;

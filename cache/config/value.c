@@ -269,8 +269,9 @@ static bool is_key_word(aoticache_config_name name, const char *word, aoticache_
 {
     aoticache_public_key key;
     aoticache_revocation revocation;
-    return (name == AOTICACHE_CONFIG_trusted_keys ? aoticache_public_key_parse(word, &key, ret_error)
-                                                  : aoticache_revocation_parse(word, &revocation, ret_error)) == AOTICACHE_OK;
+    return (name == AOTICACHE_CONFIG_trusted_keys
+                ? aoticache_public_key_parse(word, &key, ret_error)
+                : aoticache_revocation_parse(word, &revocation, ret_error)) == AOTICACHE_OK;
 }
 
 /* What is there stays, whoever said it: no file and no variable takes back what another one revokes. */
@@ -294,8 +295,8 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
             memcpy(all + length, word, strlen(word) + 1);
             length += strlen(word);
         } else {
-            aoticache_config_warn(config, "%s: %s: '%.200s' is not used: %s", origin, aoticache_config_name_text(name), word,
-                                  detail.message);
+            aoticache_config_warn(config, "%s: %s: '%.200s' is not used: %s", origin, aoticache_config_name_text(name),
+                                  word, detail.message);
         }
     }
     return set_value(setting, all, origin, &none);

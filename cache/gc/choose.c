@@ -26,8 +26,8 @@
 
 #define MENDED_AT_ONCE 1000
 #define UNSEEN_NS (INT64_C(7) * 24 * 3600 * 1000000000) /* less is a weekend, and clocks that differ a little */
-#define LEAST_ENTRIES 32                               /* fewer are soon compiled again */
-#define STAYING_PART 10                                /* nearly all: less than a tenth stays */
+#define LEAST_ENTRIES 32                                /* fewer are soon compiled again */
+#define STAYING_PART 10                                 /* nearly all: less than a tenth stays */
 
 /* Names under which the index keeps what the last collection saw. */
 #define RECORDED_WALL "collected_ns"
@@ -133,7 +133,8 @@ static bool is_kept(const aoticache_collection *collection, const char *op)
 
 static double score_of(const aoticache_collection *collection, const aoticache_index_candidate *candidate)
 {
-    double age = collection->now_ns > candidate->last_used_ns ? (double)(collection->now_ns - candidate->last_used_ns) : 0;
+    double age =
+        collection->now_ns > candidate->last_used_ns ? (double)(collection->now_ns - candidate->last_used_ns) : 0;
     double compile = (double)candidate->compile_ns;
     if (candidate->is_lost || is_old(collection, candidate->last_used_ns))
         return HUGE_VAL;
@@ -213,8 +214,8 @@ static aoticache_status fill_with_lost(aoticache_collection *collection, size_t 
     aoticache_status status = AOTICACHE_OK;
     collection->is_lost_listed |= is_over(collection);
     if (is_over(collection))
-        status = aoticache_index_list_lost(collection->index, &collection->lost_key, collection->lost_id, wanted, add_lost,
-                                           collection, ret_error);
+        status = aoticache_index_list_lost(collection->index, &collection->lost_key, collection->lost_id, wanted,
+                                           add_lost, collection, ret_error);
     collection->is_lost_read = collection->seen < wanted;
     return status;
 }
@@ -236,9 +237,8 @@ static aoticache_status fill_window(aoticache_collection *collection, aoticache_
     collection->seen = 0;
     if (!collection->is_lost_read)
         return fill_with_lost(collection, wanted, ret_error);
-    aoticache_status status = aoticache_index_list_candidates(collection->index, collection->read_used_ns,
-                                                              collection->read_id, wanted, add_candidate, collection,
-                                                              ret_error);
+    aoticache_status status = aoticache_index_list_candidates(
+        collection->index, collection->read_used_ns, collection->read_id, wanted, add_candidate, collection, ret_error);
     if (status == AOTICACHE_OK && collection->seen < wanted)
         collection->is_read = true;
     if (status == AOTICACHE_OK && by_cost)
@@ -367,8 +367,7 @@ static aoticache_status judge_clock(aoticache_collection *collection, int64_t un
     if (age > (uint64_t)collection->now_ns / 1000000000)
         return AOTICACHE_OK; /* nothing can be so old */
     const int64_t due_ns = collection->now_ns - (int64_t)age * 1000000000;
-    aoticache_status status =
-        aoticache_index_count_used_since(collection->index, due_ns - unseen, &fresh, ret_error);
+    aoticache_status status = aoticache_index_count_used_since(collection->index, due_ns - unseen, &fresh, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_count_used_since(collection->index, due_ns, &staying, ret_error);
     if (status != AOTICACHE_OK || fresh < LEAST_ENTRIES || staying * STAYING_PART >= fresh)
@@ -399,7 +398,8 @@ aoticache_status aoticache_collection_check_clock(aoticache_collection *collecti
     aoticache_status status = AOTICACHE_OK;
     if (!options->dry_run)
         status = mend_uses(collection, ret_error);
-    if (status != AOTICACHE_OK || collection->is_step || options->trust_clock || collection->max_age_seconds == UINT64_MAX)
+    if (status != AOTICACHE_OK || collection->is_step || options->trust_clock ||
+        collection->max_age_seconds == UINT64_MAX)
         return status;
     status = read_last(collection->index, &last, ret_error);
     if (status != AOTICACHE_OK || unseen_ns(&last, &now) < UNSEEN_NS)

@@ -36,9 +36,9 @@ static aoticache_status remove_failures(aoticache_collection *collection, aotica
 {
     uint64_t expired = 0, forgotten = 0;
     if (!collection->options->dry_run) /* what is left of them for longer is merely judged again */
-        aoticache_index_forget_judgements(collection->index, collection->now_ns - JUDGEMENTS_NS, collection->now_ns, NULL);
-    aoticache_status status =
-        aoticache_index_count_expired(collection->index, collection->now_ns, &expired, ret_error);
+        aoticache_index_forget_judgements(collection->index, collection->now_ns - JUDGEMENTS_NS, collection->now_ns,
+                                          NULL);
+    aoticache_status status = aoticache_index_count_expired(collection->index, collection->now_ns, &expired, ret_error);
     if (status != AOTICACHE_OK || collection->options->dry_run) {
         collection->report.failures_removed = expired;
         return status;
@@ -124,8 +124,8 @@ static void begin(aoticache_collection *collection)
     collection->deadline_ns =
         limit_ms == 0 || limit_ms > INT64_MAX / 1000000 ? UINT64_MAX : collection->begun_ns + limit_ms * 1000000u;
     collection->read_used_ns = INT64_MIN;
-    collection->remover = (aoticache_remover){
-        .cache = collection->cache, .has_one_thread = collection->is_step, .last_id = INT64_MIN};
+    collection->remover =
+        (aoticache_remover){.cache = collection->cache, .has_one_thread = collection->is_step, .last_id = INT64_MIN};
 }
 
 /* Collects with the index that is there now; once more if it turns out to be damaged and is rebuilt. */
@@ -190,7 +190,8 @@ static aoticache_status run_collection(aoticache_cache *cache, const aoticache_c
 static aoticache_status check_options(const aoticache_collect_options *options, aoticache_error *ret_error)
 {
     if (options->policy != AOTICACHE_COLLECT_LRU && options->policy != AOTICACHE_COLLECT_COST)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "collect: there is no policy %d", (int)options->policy);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "collect: there is no policy %d",
+                                   (int)options->policy);
     if (!(options->min_free_share >= 0 && options->min_free_share < 1))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "collect: min_free_share is %g; it is a share, from 0 to less than 1",
@@ -199,13 +200,13 @@ static aoticache_status check_options(const aoticache_collect_options *options, 
 }
 
 aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache_collect_options *options,
-                                         aoticache_entry_fn callback, void *user,
-                                         aoticache_collect_report *ret_report, aoticache_error *ret_error)
+                                         aoticache_entry_fn callback, void *user, aoticache_collect_report *ret_report,
+                                         aoticache_error *ret_error)
 {
     aoticache_collect_report report = {.entries_before = 0};
     aoticache_collect_options chosen;
-    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT, options,
-                                                     &chosen, ret_error);
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT, options, &chosen, ret_error);
     if (status == AOTICACHE_OK && cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_collect: cache is NULL");
     if (status == AOTICACHE_OK)
@@ -228,7 +229,8 @@ aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache
  */
 
 #define STEP_MS 10
-#define PAUSE_NS UINT64_C(1000000000) /* after a step that could free nothing: all that is left is held, kept or pinned */
+#define PAUSE_NS \
+    UINT64_C(1000000000) /* after a step that could free nothing: all that is left is held, kept or pinned */
 
 /* 0: no limit. */
 static uint64_t low_watermark(uint64_t high)

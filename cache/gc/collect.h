@@ -36,8 +36,9 @@ typedef struct aoticache_collect_options {
     uint64_t min_free_bytes;  /* that the file system shall have free; 0: any */
     double min_free_share;    /* 0.05: a twentieth of the file system; 0: any. The larger of the two holds */
     aoticache_collect_policy policy;
-    const char *const *keep;  /* shell patterns (fnmatch(3), no flags) of operators that stay, NULL-terminated; may be NULL */
-    uint64_t time_limit_ms;   /* stop after so long, with what was done, at least one batch; 0: no limit */
+    const char *const
+        *keep; /* shell patterns (fnmatch(3), no flags) of operators that stay, NULL-terminated; may be NULL */
+    uint64_t time_limit_ms;          /* stop after so long, with what was done, at least one batch; 0: no limit */
     uint64_t quarantine_age_seconds; /* remove what has been in quarantine/ for longer; 0: 30 days; UINT64_MAX: never */
     /* Look through the whole store for objects and folders that no entry names. Otherwise a store of more than 2000 objects
      * is looked through a part at a time, for about three milliseconds; each collection goes on where the last stopped. */
@@ -70,15 +71,17 @@ static inline aoticache_collect_options aoticache_collect_options_init()
 
 typedef struct aoticache_collect_report {
     uint64_t entries_before, bytes_before; /* what the index names, and what was found beside it */
-    uint64_t entries_after, bytes_after;   /* the same, less what this collection removed; concurrent puts are not counted */
+    uint64_t entries_after,
+        bytes_after; /* the same, less what this collection removed; concurrent puts are not counted */
     uint64_t entries_removed, objects_removed, bytes_removed;
-    uint64_t held;      /* entries that were due and stay, because a live process holds them */
-    uint64_t leftovers; /* temporary files, leases and folders of dead processes that were removed; 0 in a dry run */
-    uint64_t pinned, kept;       /* entries that were due and stay: pinned (cache/pins/pins.h); of an operator to keep */
+    uint64_t held;         /* entries that were due and stay, because a live process holds them */
+    uint64_t leftovers;    /* temporary files, leases and folders of dead processes that were removed; 0 in a dry run */
+    uint64_t pinned, kept; /* entries that were due and stay: pinned (cache/pins/pins.h); of an operator to keep */
     uint64_t failures_removed;   /* remembered failures that might have been tried again */
     uint64_t quarantine_removed; /* old files of quarantine/ */
     uint64_t vacuumed_bytes;
-    bool is_partial; /* the time limit, or the caller, stopped it before it was done; or the index was replaced meanwhile */
+    /* the time limit, or the caller, stopped it before it was done; or the index was replaced meanwhile */
+    bool is_partial;
     /* How many entries were due for their age and stay, because the clock went from previous_ns (the last collection, or else
      * the last use of any entry) to clock_ns faster than time can have passed (options.trust_clock). If it is not 0, no file
      * of quarantine/ was removed either; all else was done. */

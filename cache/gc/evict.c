@@ -10,8 +10,8 @@
 #include "base/array.h"
 #include "cache/snapshot.h"
 
-#define MAX_OWNED 1026 /* what a manifest may list, and itself */
-#define LOG_PAGES 16000 /* 64 MB: merging takes a fifth of a second, and nobody else does it */
+#define MAX_OWNED 1026      /* what a manifest may list, and itself */
+#define LOG_PAGES 16000     /* 64 MB: merging takes a fifth of a second, and nobody else does it */
 #define RESOLVED_AT_ONCE 64 /* entries, before others of this process may use the index again */
 
 /*
@@ -193,7 +193,8 @@ static bool rounds_are_short(const aoticache_collection *collection)
     return collection->is_short_of_space || collection->deadline_ns != UINT64_MAX;
 }
 
-aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last, aoticache_error *ret_error)
+aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last,
+                                                aoticache_error *ret_error)
 {
     const bool in_foreground = rounds_are_short(collection) || collection->is_step, is_empty = collection->round == 0;
     aoticache_status status = AOTICACHE_OK;
@@ -239,7 +240,8 @@ static aoticache_status evict_victims(aoticache_collection *collection, struct b
         const size_t limit = aoticache_collection_measure_space(collection);
         const size_t tried = batch->count - at < limit ? batch->count - at : limit;
         const bool is_round = rounds_are_short(collection);
-        aoticache_status status = is_round ? aoticache_collection_end_round(collection, false, ret_error) : AOTICACHE_OK;
+        aoticache_status status =
+            is_round ? aoticache_collection_end_round(collection, false, ret_error) : AOTICACHE_OK;
         if (status != AOTICACHE_OK)
             return status;
         status = aoticache_index_evict(collection->index, batch->victims + at, tried, collection->done,
@@ -340,8 +342,8 @@ static bool release_object(aoticache_collection *collection, const aoticache_ind
     return true;
 }
 
-static aoticache_status count_as_evicted(aoticache_collection *collection, const aoticache_index_owned *owned, size_t count,
-                                         aoticache_error *ret_error)
+static aoticache_status count_as_evicted(aoticache_collection *collection, const aoticache_index_owned *owned,
+                                         size_t count, aoticache_error *ret_error)
 {
     collection->report.entries_removed++;
     collection->entries -= collection->entries > 0 ? 1 : 0;
@@ -364,8 +366,8 @@ aoticache_status aoticache_collection_pretend(aoticache_collection *collection, 
     for (size_t i = 0; i < count && !collection->is_stopped; i++) {
         aoticache_index_owned owned[MAX_OWNED];
         size_t objects = 0;
-        aoticache_status status = aoticache_index_entry_objects(collection->index, items[i].entry_id, owned, MAX_OWNED,
-                                                                &objects, ret_error);
+        aoticache_status status =
+            aoticache_index_entry_objects(collection->index, items[i].entry_id, owned, MAX_OWNED, &objects, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         objects = objects < MAX_OWNED ? objects : MAX_OWNED;

@@ -48,9 +48,9 @@ typedef struct aoticache_remover {
     aoticache_cache *cache;
     bool has_one_thread; /* inside a put: the processors are its program's */
 
-    aoticache_index *index;                /* borrowed: what the running removal asks */
-    aoticache_index *background_index;     /* a connection of its own for reading; NULL: not needed yet */
-    aoticache_index *background_log;       /* to merge the log with; NULL: it is merged when it is very long */
+    aoticache_index *index;            /* borrowed: what the running removal asks */
+    aoticache_index *background_index; /* a connection of its own for reading; NULL: not needed yet */
+    aoticache_index *background_log;   /* to merge the log with; NULL: it is merged when it is very long */
 
     aoticache_index_removal *removals; /* what is to go */
     size_t count;
@@ -67,7 +67,7 @@ typedef struct aoticache_remover {
     uint64_t backlog_bytes; /* of a backlog: of what was there before, whether it is gone or not */
     int64_t *done;          /* numbers of waiting objects that are gone */
     size_t done_count, done_capacity;
-    bool index_is_replaced; /* nothing more is to be removed by this one */
+    bool index_is_replaced;  /* nothing more is to be removed by this one */
     aoticache_status status; /* of the background removal */
     aoticache_error error;
     aoticache_status file_status; /* the first file that cannot be removed does not keep the others from going */
@@ -81,8 +81,8 @@ typedef struct aoticache_collection {
     aoticache_entry_fn callback;
     void *user;
     aoticache_collect_report report;
-    uint64_t begun_ns; /* monotonic */
-    int64_t now_ns;    /* wall clock */
+    uint64_t begun_ns;        /* monotonic */
+    int64_t now_ns;           /* wall clock */
     uint64_t max_age_seconds; /* UINT64_MAX: ages do not matter */
     uint64_t deadline_ns;
     bool is_step;    /* inside a put: removes entries and their objects, nothing else */
@@ -95,8 +95,8 @@ typedef struct aoticache_collection {
 
     aoticache_collection_item *window;
     size_t window_capacity, window_next, window_count;
-    int64_t read_used_ns, read_id; /* where the index was read to */
-    bool is_read;                  /* to its end, or to where nothing is due */
+    int64_t read_used_ns, read_id;     /* where the index was read to */
+    bool is_read;                      /* to its end, or to where nothing is due */
     bool is_lost_listed, is_lost_read; /* what has lost is read first, up to here: */
     aoticache_digest lost_key;
     int64_t lost_id;
@@ -164,7 +164,8 @@ void aoticache_collection_clear(aoticache_collection *collection);
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error);
 /* is_last: no round comes after it. */
-aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last, aoticache_error *ret_error);
+aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last,
+                                                aoticache_error *ret_error);
 
 /* For a dry run: counts what evict would do, and the objects that wait now. */
 aoticache_status aoticache_collection_pretend(aoticache_collection *collection, const aoticache_collection_item *items,

@@ -171,8 +171,7 @@ static aoticache_status sweep_by_manifest(aoticache_cache *cache, const struct b
 {
     struct names names = {.items = NULL};
     int fd = -1;
-    aoticache_status status =
-        aoticache_directory_open_folder(cache->directory, what->folder, false, &fd, ret_error);
+    aoticache_status status = aoticache_directory_open_folder(cache->directory, what->folder, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *listing = fdopendir(fd);
@@ -271,7 +270,7 @@ static bool time_is_up(const struct scan *scan)
 
 /* *ret_is_named: whether the index has a row for `digest`. Called with digests in ascending order. */
 static aoticache_status find_row(struct scan *scan, const aoticache_digest *digest, bool *ret_is_named,
-                            aoticache_error *ret_error)
+                                 aoticache_error *ret_error)
 {
     int order = -1;
     for (;;) {
@@ -311,7 +310,8 @@ static aoticache_status scan_folder(struct scan *scan, unsigned folder, uint32_t
     scan->name_count = 0;
     scan->row_count = scan->row_at = 0;
     scan->rows_end = false;
-    status = aoticache_object_list_folder(scan->collection->cache->directory, (uint8_t)folder, add_object, scan, ret_error);
+    status =
+        aoticache_object_list_folder(scan->collection->cache->directory, (uint8_t)folder, add_object, scan, ret_error);
     if (status == AOTICACHE_OK && scan->name_count > 1)
         qsort(scan->names, scan->name_count, sizeof *scan->names, by_digest);
     *ret_next = (folder + 1) << 8;
@@ -354,7 +354,8 @@ static aoticache_status remove_garbage(struct scan *scan, aoticache_error *ret_e
         if (status == AOTICACHE_OK && !aoticache_cache_index_is_current(collection->cache))
             at = scan->garbage.count; /* the new one may name what the old one does not */
         for (size_t n = 0; status == AOTICACHE_OK && at < scan->garbage.count && n < STRETCH_OBJECTS; n++) {
-            status = aoticache_cache_remove_objects(collection->cache, &scan->garbage.items[at++], 1, &removal, ret_error);
+            status =
+                aoticache_cache_remove_objects(collection->cache, &scan->garbage.items[at++], 1, &removal, ret_error);
             if (aoticache_monotonic_ns() - begun > AOTICACHE_COLLECTION_STRETCH_NS)
                 break;
         }
@@ -469,8 +470,8 @@ void aoticache_collection_remove_quarantine(aoticache_collection *collection)
 {
     uint64_t seconds = collection->options->quarantine_age_seconds;
     int fd = -1;
-    if (seconds == UINT64_MAX || aoticache_directory_open_folder(collection->cache->directory, AOTICACHE_QUARANTINE, false,
-                                                                 &fd, NULL) != AOTICACHE_OK)
+    if (seconds == UINT64_MAX || aoticache_directory_open_folder(collection->cache->directory, AOTICACHE_QUARANTINE,
+                                                                 false, &fd, NULL) != AOTICACHE_OK)
         return;
     seconds = seconds == 0 ? QUARANTINE_SECONDS : seconds;
     cleanup_dir DIR *listing = fdopendir(fd);
@@ -490,4 +491,3 @@ void aoticache_collection_remove_quarantine(aoticache_collection *collection)
             collection->report.quarantine_removed++;
     }
 }
-

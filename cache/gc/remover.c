@@ -65,9 +65,9 @@ static void remove_file(struct chunk *chunk, size_t at, aoticache_object_folder 
         return;
     if (removal->kind == AOTICACHE_INDEX_REMOVAL_FOLDER)
         aoticache_cache_remove_side_files(chunk->cache, &removal->object);
-    outcome->status = aoticache_object_remove_next(chunk->cache->directory, folder, &removal->object,
-                                                   removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &outcome->bytes,
-                                                   &error);
+    outcome->status =
+        aoticache_object_remove_next(chunk->cache->directory, folder, &removal->object,
+                                     removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &outcome->bytes, &error);
     if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND ||
         outcome->status == AOTICACHE_LOCKED)
         return;
@@ -101,8 +101,7 @@ static void remove_from_chunk(void *argument)
     if (folder.fd >= 0)
         close(folder.fd);
     if (has_first)
-        chunk->is_disk_bound =
-            clock_ns(CLOCK_MONOTONIC) - begun > 2 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked);
+        chunk->is_disk_bound = clock_ns(CLOCK_MONOTONIC) - begun > 2 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked);
 }
 
 /*
@@ -112,7 +111,8 @@ static void remove_from_chunk(void *argument)
  */
 static void start_helpers(aoticache_remover *remover, struct chunk *chunk)
 {
-    const size_t most = remover->is_disk_bound ? HELPERS_DISK_BOUND : HELPERS, useful = chunk->count / FILES_OF_A_THREAD;
+    const size_t most = remover->is_disk_bound ? HELPERS_DISK_BOUND : HELPERS,
+                 useful = chunk->count / FILES_OF_A_THREAD;
     if (remover->has_one_thread || useful < 2)
         return;
     if (remover->pool == NULL)
@@ -128,8 +128,8 @@ static void note_done(int64_t **done, size_t *count, size_t *capacity, int64_t i
         (*done)[(*count)++] = id;
 }
 
-static void note_outcome(aoticache_remover *remover, const aoticache_index_removal *removal, const struct outcome *outcome,
-                         const aoticache_error *error)
+static void note_outcome(aoticache_remover *remover, const aoticache_index_removal *removal,
+                         const struct outcome *outcome, const aoticache_error *error)
 {
     if (outcome->status == AOTICACHE_OK) {
         remover->objects++;
@@ -153,8 +153,12 @@ static void note_outcome(aoticache_remover *remover, const aoticache_index_remov
 static size_t remove_chunk(aoticache_remover *remover, const aoticache_index_removal *removals, size_t count,
                            uint64_t end_ns)
 {
-    struct chunk chunk = {.cache = remover->cache, .removals = removals, .count = count, .end_ns = end_ns,
-                          .is_disk_bound = remover->is_disk_bound, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct chunk chunk = {.cache = remover->cache,
+                          .removals = removals,
+                          .count = count,
+                          .end_ns = end_ns,
+                          .is_disk_bound = remover->is_disk_bound,
+                          .mutex = PTHREAD_MUTEX_INITIALIZER};
     start_helpers(remover, &chunk);
     remove_from_chunk(&chunk);
     if (remover->pool != NULL)
@@ -227,7 +231,8 @@ static int by_folder(const void *a, const void *b)
 }
 
 /* Removes what is listed. polled: the collection that may stop in between; NULL: none. */
-static aoticache_status remove_list(aoticache_remover *remover, aoticache_collection *polled, aoticache_error *ret_error)
+static aoticache_status remove_list(aoticache_remover *remover, aoticache_collection *polled,
+                                    aoticache_error *ret_error)
 {
     size_t at = 0;
     aoticache_status status = AOTICACHE_OK;
@@ -320,8 +325,8 @@ aoticache_status aoticache_collection_remove_files(aoticache_collection *collect
 
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_index_forget_removals(collection->index, collection->done, collection->done_count,
-                                                              ret_error);
+    aoticache_status status =
+        aoticache_index_forget_removals(collection->index, collection->done, collection->done_count, ret_error);
     collection->done_count = 0;
     return status;
 }

@@ -83,7 +83,8 @@ void aoticache_thread_pool_free(aoticache_thread_pool *pool)
     free(pool);
 }
 
-void aoticache_thread_pool_start(aoticache_thread_pool *pool, size_t count, void (*work)(void *argument), void *argument)
+void aoticache_thread_pool_start(aoticache_thread_pool *pool, size_t count, void (*work)(void *argument),
+                                 void *argument)
 {
     enlarge(pool, count);
     pthread_mutex_lock(&pool->mutex);

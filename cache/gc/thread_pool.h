@@ -18,7 +18,8 @@ void aoticache_thread_pool_free(aoticache_thread_pool *pool);
  * Has up to `count` of its threads call `work`, and starts those that are missing, as far as it can. `work` must be right
  * for any number of threads, none included; `argument` must last until aoticache_thread_pool_wait() has returned.
  */
-void aoticache_thread_pool_start(aoticache_thread_pool *pool, size_t count, void (*work)(void *argument), void *argument);
+void aoticache_thread_pool_start(aoticache_thread_pool *pool, size_t count, void (*work)(void *argument),
+                                 void *argument);
 /* Waits for the threads that have begun; the others do not begin any more. Does nothing without work under way. */
 void aoticache_thread_pool_wait(aoticache_thread_pool *pool);
 

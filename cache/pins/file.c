@@ -56,8 +56,10 @@ aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const c
     if (at < state->tag_count && strcmp(state->tags[at], tag) == 0)
         return AOTICACHE_OK;
     if (state->tag_count == AOTICACHE_MAX_TAGS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tag %s: the key has %d tags already, the most that it"
-                                   " may have; remove one", tag, AOTICACHE_MAX_TAGS);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "tag %s: the key has %d tags already, the most that it"
+                                   " may have; remove one",
+                                   tag, AOTICACHE_MAX_TAGS);
     memmove(state->tags[at + 1], state->tags[at], (state->tag_count - at) * sizeof state->tags[0]);
     memset(state->tags[at], 0, sizeof state->tags[at]);
     memcpy(state->tags[at], tag, strlen(tag));
@@ -154,7 +156,7 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
 }
 
 aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const aoticache_key *key,
-                                          aoticache_pin_state *ret_state, aoticache_error *ret_error)
+                                         aoticache_pin_state *ret_state, aoticache_error *ret_error)
 {
     char name[AOTICACHE_PIN_FILE_NAME_BYTES];
     char text[MAX_FILE_BYTES];
@@ -235,8 +237,8 @@ static aoticache_status replace_file(int tmp_fd, int folder_fd, const aoticache_
 }
 
 aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
-                                            const aoticache_pin_state *const *states, size_t count,
-                                            aoticache_error *ret_error)
+                                           const aoticache_pin_state *const *states, size_t count,
+                                           aoticache_error *ret_error)
 {
     cleanup_fd int tmp_fd = -1;
     cleanup_free temporary_name *temporaries = calloc(count, sizeof *temporaries);
@@ -268,10 +270,8 @@ aoticache_status aoticache_pin_states_record(aoticache_index *index, const aotic
         const char **own = tags + i * AOTICACHE_MAX_TAGS;
         for (size_t k = 0; k < states[i]->tag_count; k++)
             own[k] = states[i]->tags[k];
-        rows[i] = (aoticache_index_pins){.key = states[i]->key,
-                                         .is_pinned = states[i]->is_pinned,
-                                         .tags = own,
-                                         .tag_count = states[i]->tag_count};
+        rows[i] = (aoticache_index_pins){
+            .key = states[i]->key, .is_pinned = states[i]->is_pinned, .tags = own, .tag_count = states[i]->tag_count};
     }
     return aoticache_index_put_pins(index, rows, count, ret_error);
 }
@@ -305,11 +305,10 @@ static aoticache_status load_file(aoticache_directory *directory, int folder_fd,
 }
 
 aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,
-                                            aoticache_error *ret_error)
+                                           aoticache_error *ret_error)
 {
     cleanup_fd int folder = -1;
-    aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_PINS, false, &folder, ret_error);
+    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_PINS, false, &folder, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *listing = aoticache_directory_list(folder);

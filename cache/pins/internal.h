@@ -36,8 +36,8 @@ aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const a
  * Returns: OK, IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
-                                            const aoticache_pin_state *const *states, size_t count,
-                                            aoticache_error *ret_error);
+                                           const aoticache_pin_state *const *states, size_t count,
+                                           aoticache_error *ret_error);
 
 /* Puts the states into the index, in one transaction. OK, IO, LOCKED, CORRUPT, NO_MEMORY. */
 aoticache_status aoticache_pin_states_record(aoticache_index *index, const aoticache_pin_state *const *states,
@@ -49,6 +49,6 @@ aoticache_status aoticache_pin_states_record(aoticache_index *index, const aotic
  * Returns: OK, IO, DENIED, NO_MEMORY, LOCKED.
  */
 aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,
-                                            aoticache_error *ret_error);
+                                           aoticache_error *ret_error);
 
 #endif

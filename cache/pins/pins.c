@@ -39,7 +39,8 @@ struct batch {
 
 /* ---- changing ---- */
 
-static aoticache_status apply_change(const struct change *change, aoticache_pin_state *state, aoticache_error *ret_error)
+static aoticache_status apply_change(const struct change *change, aoticache_pin_state *state,
+                                     aoticache_error *ret_error)
 {
     switch (change->what) {
     case AOTICACHE_PIN:
@@ -112,8 +113,9 @@ static bool is_same_state(const aoticache_pin_state *a, const aoticache_pin_stat
 }
 
 /* Reads one key and adds it to the batch, unless it is already as it should be. */
-static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *index, int folder, const struct change *change,
-                                    size_t at, struct batch *batch, aoticache_error *ret_error)
+static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *index, int folder,
+                                    const struct change *change, size_t at, struct batch *batch,
+                                    aoticache_error *ret_error)
 {
     aoticache_pin_state recorded, before, *after = &batch->after[at];
     bool was_damaged = false;
@@ -204,8 +206,8 @@ aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aotic
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "aoticache_cache_change_pins: the cache or the key is NULL");
     if ((unsigned)action > AOTICACHE_UNTAG)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_change_pins: there is no action %d", (int)action);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_change_pins: there is no action %d",
+                                   (int)action);
     if (action == AOTICACHE_TAG || action == AOTICACHE_UNTAG)
         status = aoticache_tag_check(tag, ret_error);
     if (status != AOTICACHE_OK)
@@ -288,7 +290,7 @@ static size_t show_key(const struct row *rows, size_t count, aoticache_pins_fn c
 }
 
 aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *tag, aoticache_pins_fn callback,
-                                            void *user, aoticache_error *ret_error)
+                                           void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_pins: an argument is NULL");

@@ -43,7 +43,8 @@ static void ask_for_lease(aoticache_remote *remote, struct answers *answers)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES], token[40];
     aoticache_remote_lease_name(&(aoticache_key){{0}}, name);
-    snprintf(token, sizeof token, "%016llx%016llx", (unsigned long long)aoticache_monotonic_ns(), (unsigned long long)getpid());
+    snprintf(token, sizeof token, "%016llx%016llx", (unsigned long long)aoticache_monotonic_ns(),
+             (unsigned long long)getpid());
     aoticache_status status = aoticache_remote_acquire(remote, name, token, LEASE_MS, &answers->lease);
     if (status == AOTICACHE_OK)
         status = aoticache_remote_release(remote, name, token, &answers->lease);
@@ -63,7 +64,8 @@ static void ask_to_read(aoticache_remote *remote, struct answers *answers)
         state->status = AOTICACHE_OK;
 }
 
-static bool ask(aoticache_remote *remote, const struct question *question, aoticache_remote_state_fn callback, void *user)
+static bool ask(aoticache_remote *remote, const struct question *question, aoticache_remote_state_fn callback,
+                void *user)
 {
     struct answers answers = {.state = {.url = remote->config.url,
                                         .reads = remote->config.reads,
@@ -90,8 +92,9 @@ static bool ask(aoticache_remote *remote, const struct question *question, aotic
     return goes_on;
 }
 
-aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secret_key *const *signers, size_t signer_count,
-                                       aoticache_remote_state_fn callback, void *user, aoticache_error *ret_error)
+aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secret_key *const *signers,
+                                       size_t signer_count, aoticache_remote_state_fn callback, void *user,
+                                       aoticache_error *ret_error)
 {
     static const aoticache_logger silent = {.log = NULL};
     const struct question question = {.signers = signers, .signer_count = signer_count};

@@ -28,7 +28,8 @@ aoticache_status aoticache_bazel_name(const char *space, const char *name, char 
         return AOTICACHE_OK;
     }
     /* Such servers ignore what stands before "ac/", so a namespace would not keep records apart. */
-    const int length = snprintf(full, sizeof full, "aoticache/%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
+    const int length =
+        snprintf(full, sizeof full, "aoticache/%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
     aoticache_status status = aoticache_digest_of(full, (size_t)length, &digest);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "out of memory for a name");
@@ -75,11 +76,18 @@ static bool read_length(const char *bytes, size_t size, unsigned type, size_t *a
     uint64_t ignored;
     *ret_length = 0;
     switch (type) {
-    case VARINT: return read_varint(bytes, size, at, &ignored);
-    case EIGHT_BYTES: *ret_length = 8; return true;
-    case FOUR_BYTES: *ret_length = 4; return true;
-    case LENGTH: return read_varint(bytes, size, at, ret_length);
-    default: return false;
+    case VARINT:
+        return read_varint(bytes, size, at, &ignored);
+    case EIGHT_BYTES:
+        *ret_length = 8;
+        return true;
+    case FOUR_BYTES:
+        *ret_length = 4;
+        return true;
+    case LENGTH:
+        return read_varint(bytes, size, at, ret_length);
+    default:
+        return false;
     }
 }
 

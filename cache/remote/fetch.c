@@ -60,7 +60,8 @@ static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remot
     if (remote->config.is_bazel && aoticache_unpacker_take_plain(unpacker, "", 0)) /* an empty object brings nothing */
         status = aoticache_remote_get(remote, name, bytes, aoticache_unpacker_take_plain, unpacker, NULL, ret_error);
     else
-        status = aoticache_remote_get(remote, name, aoticache_zstd_bound(bytes), aoticache_unpacker_take, unpacker, NULL, ret_error);
+        status = aoticache_remote_get(remote, name, aoticache_zstd_bound(bytes), aoticache_unpacker_take, unpacker,
+                                      NULL, ret_error);
     const aoticache_status finished = aoticache_unpacker_finish(unpacker, &detail);
     const bool has_refused = aoticache_unpacker_has_refused(unpacker); /* before the end, so the request was stopped */
     aoticache_unpacker_free(unpacker);
@@ -81,8 +82,8 @@ static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remot
     return status;
 }
 
-static aoticache_status verify_file(aoticache_intake *intake, aoticache_remote *remote, const aoticache_digest *digest, int fd,
-                                    bool *ret_good, aoticache_error *ret_error)
+static aoticache_status verify_file(aoticache_intake *intake, aoticache_remote *remote, const aoticache_digest *digest,
+                                    int fd, bool *ret_good, aoticache_error *ret_error)
 {
     aoticache_digest actual;
     uint64_t size = 0;
@@ -93,14 +94,13 @@ static aoticache_status verify_file(aoticache_intake *intake, aoticache_remote *
         refuse_object(intake, remote, digest, "its bytes do not hash to its name");
     if (*ret_good)
         status = aoticache_intake_keep_file(intake, digest, size, fd, ret_error);
-    return *ret_good && status == AOTICACHE_OK
-               ? aoticache_intake_note_if_manifest(intake, digest, fd, size, ret_error)
-               : status;
+    return *ret_good && status == AOTICACHE_OK ? aoticache_intake_note_if_manifest(intake, digest, fd, size, ret_error)
+                                               : status;
 }
 
 /* *ret_good: it is here, or on its way in. */
-static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *remote, const aoticache_manifest_file *file,
-                                   bool *ret_good, aoticache_error *ret_error)
+static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *remote,
+                                   const aoticache_manifest_file *file, bool *ret_good, aoticache_error *ret_error)
 {
     cleanup_fd int fd = -1;
     aoticache_status status = aoticache_intake_has(intake, &file->digest, file->bytes, ret_good, ret_error);
@@ -126,8 +126,8 @@ static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *r
 /* ---- the manifest ---- */
 
 /* *ret_text: verified, by free(); NULL where it was refused. */
-static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remote *remote, const aoticache_record_entry *entry,
-                                       char **ret_text, aoticache_error *ret_error)
+static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remote *remote,
+                                       const aoticache_record_entry *entry, char **ret_text, aoticache_error *ret_error)
 {
     aoticache_digest actual;
     bool is_good = false;
@@ -180,8 +180,8 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
         refuse_object(intake, remote, &entry->artifact, "it answers another key than the one that was asked for");
         return AOTICACHE_OK;
     }
-    aoticache_status status = aoticache_remote_decide(intake->cache, remote, &entry->artifact, manifest, entry->signatures,
-                                                      key, ret_good, reason, ret_error);
+    aoticache_status status = aoticache_remote_decide(intake->cache, remote, &entry->artifact, manifest,
+                                                      entry->signatures, key, ret_good, reason, ret_error);
     if (status == AOTICACHE_OK && !*ret_good) {
         intake->report->entries_untrusted++;
         refuse_object(intake, remote, &entry->artifact, reason);
@@ -190,9 +190,9 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
 }
 
 /* Takes `manifest` over. */
-static aoticache_status bring_files(aoticache_intake *intake, aoticache_remote *remote, const aoticache_record_entry *entry,
-                                    const char *text, aoticache_manifest *manifest, bool *ret_good,
-                                    aoticache_error *ret_error)
+static aoticache_status bring_files(aoticache_intake *intake, aoticache_remote *remote,
+                                    const aoticache_record_entry *entry, const char *text, aoticache_manifest *manifest,
+                                    bool *ret_good, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < manifest->file_count; i++)
@@ -206,7 +206,8 @@ static aoticache_status bring_files(aoticache_intake *intake, aoticache_remote *
     const aoticache_intake_entry incoming = {.digest = entry->artifact,
                                              .bytes = entry->bytes,
                                              .manifest = manifest,
-                                             .signatures = entry->signatures[0] != '\0' ? strdup(entry->signatures) : NULL,
+                                             .signatures =
+                                                 entry->signatures[0] != '\0' ? strdup(entry->signatures) : NULL,
                                              .last_used_ns = aoticache_wall_ns()};
     if (incoming.signatures == NULL && entry->signatures[0] != '\0') {
         aoticache_intake_free_entry(&incoming);

@@ -27,20 +27,22 @@ aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache
         return status;
     /* The cache may require no signatures of what people import by hand. A remote's own settings must say so. */
     *ret_accepted = verdict.is_accepted && (verdict.reason == AOTICACHE_TRUST_SIGNED || remote->config.allow_unsigned);
-    snprintf(ret_reason, 512, "%s", verdict.is_accepted ? "no trusted key signed it, and the remote is not unsigned=allow"
-                                                        : verdict.message);
+    snprintf(ret_reason, 512, "%s",
+             verdict.is_accepted ? "no trusted key signed it, and the remote is not unsigned=allow" : verdict.message);
     return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                             const aoticache_manifest *manifest, const aoticache_secret_key *const *signers,
-                                             size_t count, char **ret_text, aoticache_error *ret_error)
+                                             const aoticache_manifest *manifest,
+                                             const aoticache_secret_key *const *signers, size_t count, char **ret_text,
+                                             aoticache_error *ret_error)
 {
     const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
     aoticache_signature_list list = {.count = 0};
     aoticache_error detail = {.message = ""};
     if (aoticache_signature_file_read(cache->directory, artifact, &list, &detail) != AOTICACHE_OK)
-        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; these signatures are left out", detail.message);
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; these signatures are left out",
+                      detail.message);
     for (size_t i = 0; i < count; i++) {
         aoticache_signature signature;
         aoticache_status status = aoticache_statement_sign(&statement, signers[i], &signature, ret_error);

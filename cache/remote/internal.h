@@ -27,8 +27,8 @@ typedef struct aoticache_remote_config {
 } aoticache_remote_config;
 
 /* *ret_configs: an array, by aoticache_remote_configs_free(). OK (also for ""), INVALID, NO_MEMORY. */
-aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs, size_t *ret_count,
-                                                aoticache_error *ret_error);
+aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs,
+                                                size_t *ret_count, aoticache_error *ret_error);
 void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count);
 void aoticache_remote_config_clear(aoticache_remote_config *config);
 
@@ -43,8 +43,8 @@ uint64_t aoticache_zstd_bound(uint64_t bytes);
 /* Unpacks a frame that comes in pieces, to a descriptor or into memory; stops as soon as there is more than `expected`. */
 typedef struct aoticache_unpacker aoticache_unpacker;
 /* fd: -1: into `memory`, which has space for `expected` bytes. OK, NO_MEMORY, UNSUPPORTED. */
-aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected, aoticache_unpacker **ret_unpacker,
-                                           aoticache_error *ret_error);
+aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected,
+                                           aoticache_unpacker **ret_unpacker, aoticache_error *ret_error);
 /* An aoticache_remote_sink_fn. */
 bool aoticache_unpacker_take(void *unpacker, const void *bytes, size_t size);
 /* The same of bytes that are no frame, but the object itself. */
@@ -84,9 +84,9 @@ typedef struct aoticache_remote {
     const aoticache_logger *logger;
     aoticache_remote_module module; /* all zero: not loaded yet */
     struct aoticache_remote_connection connections[AOTICACHE_REMOTE_CONNECTIONS];
-    pid_t pid;             /* whose connections they are: the child of a fork makes its own */
-    pthread_mutex_t mutex; /* of the module and the connections */
-    pthread_cond_t is_free; /* a connection is */
+    pid_t pid;                       /* whose connections they are: the child of a fork makes its own */
+    pthread_mutex_t mutex;           /* of the module and the connections */
+    pthread_cond_t is_free;          /* a connection is */
     _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
     _Atomic uint32_t failures;       /* one after the other */
     _Atomic uint32_t rests;          /* that began, and are not counted yet */
@@ -104,15 +104,15 @@ typedef struct aoticache_sender aoticache_sender;
 typedef struct aoticache_remotes {
     aoticache_remote *items;
     size_t count;
-    aoticache_sender *sender; /* NULL: none was needed yet */
-    bool is_finished;         /* and none will be */
-    pthread_mutex_t mutex;    /* of these two */
+    aoticache_sender *sender;  /* NULL: none was needed yet */
+    bool is_finished;          /* and none will be */
+    pthread_mutex_t mutex;     /* of these two */
     _Atomic bool is_abandoned; /* nothing more is sent */
 } aoticache_remotes;
 
 /* logger: must outlive them. NULL is given for a text without remotes. */
-aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger, aoticache_remotes **ret_remotes,
-                                          aoticache_error *ret_error);
+aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger,
+                                          aoticache_remotes **ret_remotes, aoticache_error *ret_error);
 /* NULL is allowed. */
 void aoticache_remotes_free(aoticache_remotes *remotes);
 /* In the child of a fork: what a thread of the parent held is free, its connections are left alone. */
@@ -131,8 +131,8 @@ aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name
 aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *name, aoticache_error *ret_error);
 /* How far the server's clock is ahead of this machine's. UNSUPPORTED: the server does not say its time. */
 aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error);
-aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token, uint32_t ttl_ms,
-                                          aoticache_error *ret_error);
+aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token,
+                                          uint32_t ttl_ms, aoticache_error *ret_error);
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
                                           aoticache_error *ret_error);
 
@@ -155,8 +155,9 @@ void aoticache_remote_stop_listening(aoticache_remote_ear *ear);
 
 /* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside, or is no ActionResult where it must
  * be one. */
-aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes, char **ret_text,
-                                           size_t *ret_size, char *ret_version, aoticache_error *ret_error);
+aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes,
+                                           char **ret_text, size_t *ret_size, char *ret_version,
+                                           aoticache_error *ret_error);
 aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char *name, const char *text, size_t size,
                                            const char *condition, aoticache_error *ret_error);
 
@@ -200,8 +201,8 @@ typedef struct aoticache_record {
 } aoticache_record;
 
 /* The text may have been written by anybody. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
-aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key, aoticache_record *ret_record,
-                                        aoticache_error *ret_error);
+aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key,
+                                        aoticache_record *ret_record, aoticache_error *ret_error);
 /* Adds an entry, or replaces the one with the same requirements and guard; the same artifact keeps the signatures of other
  * keys. Of too many the oldest goes. *ret_changed: the
  * record is another than it was. NO_MEMORY. */
@@ -243,30 +244,32 @@ aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache
 
 /* The signatures of an entry of the cache, and those of the signers, one on each line, by free(). */
 aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                             const aoticache_manifest *manifest, const aoticache_secret_key *const *signers,
-                                             size_t count, char **ret_text, aoticache_error *ret_error);
+                                             const aoticache_manifest *manifest,
+                                             const aoticache_secret_key *const *signers, size_t count, char **ret_text,
+                                             aoticache_error *ret_error);
 
 /*
  * Brings an entry of a record into an intake. *ret_good: it was queued or is there; else it was refused and logged.
  * Returns: OK; IO, DENIED: the remote fails; and what an intake returns.
  */
 aoticache_status aoticache_remote_fetch(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
-                                        const aoticache_record_entry *entry, bool *ret_good, aoticache_error *ret_error);
+                                        const aoticache_record_entry *entry, bool *ret_good,
+                                        aoticache_error *ret_error);
 
 /*
  * Brings those entries of a key that this CPU meets and that are not served here yet: the most demanding first, for each
  * guard one. accept: NULL: exact entries and all guards; else one whose guard it accepts.
  * Returns: OK, NOT_FOUND (no record); CORRUPT, UNSUPPORTED (a record that cannot be used); and as aoticache_remote_fetch().
  */
-aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
-                                            aoticache_guard_fn accept, void *accept_user, size_t *ret_brought,
-                                            aoticache_error *ret_error);
+aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote,
+                                            const aoticache_key *key, aoticache_guard_fn accept, void *accept_user,
+                                            size_t *ret_brought, aoticache_error *ret_error);
 
 /* What entries are sent with. */
 typedef struct aoticache_remote_sending {
     const aoticache_secret_key *const *signers;
     size_t signer_count;
-    bool replaces; /* also objects that are there already: they may be damaged */
+    bool replaces;             /* also objects that are there already: they may be damaged */
     aoticache_goes_on_fn poll; /* NULL: goes on to the end */
     void *user;
     aoticache_transfer_report *report; /* objects, bytes, archive_bytes are added to */
@@ -274,8 +277,9 @@ typedef struct aoticache_remote_sending {
 
 /* Sends an entry of the cache: its objects, then its record. Returns: OK; CORRUPT, UNSUPPORTED (it stays here, with the
  * reason); what a request returns. */
-aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                       const aoticache_remote_sending *sending, aoticache_error *ret_error);
+aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote,
+                                       const aoticache_digest *artifact, const aoticache_remote_sending *sending,
+                                       aoticache_error *ret_error);
 
 /* ---- push.c ---- */
 
@@ -315,13 +319,14 @@ bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target 
  * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
  */
 typedef struct aoticache_tier_lease aoticache_tier_lease;
-bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease);
+bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target,
+                               aoticache_tier_lease **ret_lease);
 /* NULL is allowed. */
 void aoticache_tier_lease_release(aoticache_tier_lease *lease);
 
 /* Counts what a miss or a compile had to do with a remote: how long, whether it failed, and rests that began. */
-void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind, uint64_t begun_ns,
-                          bool has_failed);
+void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind,
+                          uint64_t begun_ns, bool has_failed);
 
 /* ---- sender.c ---- */
 
@@ -331,7 +336,8 @@ void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, co
                             aoticache_tier_lease *lease);
 /* An entry that came from remote `from` goes to those before it that are written to, with the signatures that it has: the
  * nearer ones are asked first. */
-void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact, size_t from);
+void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                           size_t from);
 /* Waits a few seconds for what is still to be sent. The rest stays noted. From then on nothing goes by itself. */
 void aoticache_tier_finish(aoticache_cache *cache);
 

@@ -3,8 +3,8 @@
  */
 #include "cache/remote/internal.h"
 
-static bool report_record(const aoticache_remote *remote, const aoticache_record *record, aoticache_remote_entry_fn callback,
-                          void *user)
+static bool report_record(const aoticache_remote *remote, const aoticache_record *record,
+                          aoticache_remote_entry_fn callback, void *user)
 {
     for (size_t i = 0; i < record->count; i++) {
         const aoticache_record_entry *one = &record->entries[i];
@@ -42,8 +42,8 @@ static bool look_at(aoticache_remote *remote, const aoticache_key *key, aoticach
     return callback(user, &nothing);
 }
 
-aoticache_status aoticache_remotes_look(const char *remotes, const aoticache_key *key, aoticache_remote_entry_fn callback,
-                                        void *user, aoticache_error *ret_error)
+aoticache_status aoticache_remotes_look(const char *remotes, const aoticache_key *key,
+                                        aoticache_remote_entry_fn callback, void *user, aoticache_error *ret_error)
 {
     static const aoticache_logger silent = {.log = NULL};
     aoticache_remotes *asked = NULL;

@@ -27,10 +27,10 @@ extern "C" {
 
 /* What is configured of a remote. Borrowed while the connection is open. */
 typedef struct aoticache_remote_settings {
-    uint32_t bytes;     /* sizeof this struct: later versions only add to its end */
-    const char *url;    /* it has no secret in it */
-    const char *user;   /* NULL: none */
-    const char *secret; /* password, token or secret key; NULL: none */
+    uint32_t bytes;      /* sizeof this struct: later versions only add to its end */
+    const char *url;     /* it has no secret in it */
+    const char *user;    /* NULL: none */
+    const char *secret;  /* password, token or secret key; NULL: none */
     const char *ca_file; /* certificates to believe; NULL: the system's */
     uint32_t connect_timeout_ms;
     const char *client_certificate; /* what the client shows of itself, and its secret key: PEM files; NULL: nothing */
@@ -42,11 +42,12 @@ typedef bool (*aoticache_remote_sink_fn)(void *user, const void *bytes, size_t s
 
 typedef struct aoticache_remote_module {
     uint32_t bytes;      /* sizeof this struct: later versions only add to its end */
-    uint32_t abi;       /* AOTICACHE_REMOTE_MODULE_ABI */
+    uint32_t abi;        /* AOTICACHE_REMOTE_MODULE_ABI */
     bool is_conditional; /* the condition of put() holds whatever other machines do meanwhile */
 
     /* Reads the settings. It need not connect yet. Returns: OK, INVALID (the URL), UNSUPPORTED, IO, DENIED, NO_MEMORY. */
-    aoticache_status (*open)(const aoticache_remote_settings *settings, void **ret_connection, aoticache_error *ret_error);
+    aoticache_status (*open)(const aoticache_remote_settings *settings, void **ret_connection,
+                             aoticache_error *ret_error);
     void (*close)(void *connection);
 
     /*
@@ -70,8 +71,8 @@ typedef struct aoticache_remote_module {
      * A lease with the name `name`, for ttl_ms: taken if nobody has it, made longer if `token` has it. NULL: this kind of
      * server has no leases. Returns: OK, LOCKED (another token has it), UNSUPPORTED (this server has none), IO, DENIED.
      */
-    aoticache_status (*acquire)(void *connection, const char *name, const char *token, uint32_t ttl_ms, uint32_t timeout_ms,
-                                aoticache_error *ret_error);
+    aoticache_status (*acquire)(void *connection, const char *name, const char *token, uint32_t ttl_ms,
+                                uint32_t timeout_ms, aoticache_error *ret_error);
     /* Gives the lease back if `token` has it. Returns: OK, IO, DENIED. */
     aoticache_status (*release)(void *connection, const char *name, const char *token, uint32_t timeout_ms,
                                 aoticache_error *ret_error);

@@ -24,8 +24,8 @@ static aoticache_statement statement_of(int64_t created_ns)
     return statement;
 }
 
-static aoticache_status sign(const aoticache_statement *statement, const aoticache_secret_key *const *signers, size_t count,
-                             char **ret_text, aoticache_error *ret_error)
+static aoticache_status sign(const aoticache_statement *statement, const aoticache_secret_key *const *signers,
+                             size_t count, char **ret_text, aoticache_error *ret_error)
 {
     aoticache_signature_list list = {.count = 0};
     aoticache_signature one;

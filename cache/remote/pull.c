@@ -25,9 +25,9 @@ static bool is_served(const aoticache_record *record, size_t before, const bool 
     return false;
 }
 
-aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
-                                            aoticache_guard_fn accept, void *accept_user, size_t *ret_brought,
-                                            aoticache_error *ret_error)
+aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote,
+                                            const aoticache_key *key, aoticache_guard_fn accept, void *accept_user,
+                                            size_t *ret_brought, aoticache_error *ret_error)
 {
     aoticache_record record;
     bool is_here[AOTICACHE_RECORD_MAX_ENTRIES] = {false};
@@ -37,10 +37,8 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
         return status;
     for (size_t i = 0; status == AOTICACHE_OK && i < record.count; i++) {
         const aoticache_record_entry *entry = &record.entries[i];
-        const aoticache_intake_claim claim = {.key = key,
-                                              .artifact = &entry->artifact,
-                                              .requirements = &entry->requirements,
-                                              .guard = entry->guard};
+        const aoticache_intake_claim claim = {
+            .key = key, .artifact = &entry->artifact, .requirements = &entry->requirements, .guard = entry->guard};
         bool is_wanted = false;
         if (!aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements) ||
             is_served(&record, i, is_here) ||
@@ -93,7 +91,8 @@ static bool take_row(void *user, const aoticache_list_row *row)
     return !pull->is_out_of_memory;
 }
 
-static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, unsigned first_byte, aoticache_error *ret_error)
+static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, unsigned first_byte,
+                                  aoticache_error *ret_error)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES];
     cleanup_free char *text = NULL;
@@ -106,8 +105,9 @@ static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, u
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     if (aoticache_list_parse(text, first_byte, take_row, pull, &detail) != AOTICACHE_OK)
         aoticache_intake_refuse(&pull->intake, "remote %s: %s: %s", remote->config.url, name, detail.message);
-    return pull->is_out_of_memory ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys")
-                                  : AOTICACHE_OK;
+    return pull->is_out_of_memory
+               ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys")
+               : AOTICACHE_OK;
 }
 
 /* Whether a key with this first byte may be wanted. */
@@ -136,7 +136,8 @@ static aoticache_status read_lists(struct pull *pull, aoticache_remote *remote, 
     return status;
 }
 
-static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, const aoticache_key *key, aoticache_error *ret_error)
+static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, const aoticache_key *key,
+                                 aoticache_error *ret_error)
 {
     size_t brought = 0;
     aoticache_error detail = {.message = ""};
@@ -187,8 +188,9 @@ static aoticache_status run_pull(struct pull *pull, aoticache_remotes *remotes, 
     return status;
 }
 
-aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes, const aoticache_transfer_options *options,
-                                      aoticache_transfer_report *ret_report, aoticache_error *ret_error)
+aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes,
+                                      const aoticache_transfer_options *options, aoticache_transfer_report *ret_report,
+                                      aoticache_error *ret_error)
 {
     struct pull pull = {.keys = NULL};
     aoticache_transfer_options chosen;

@@ -54,7 +54,8 @@ static void clear_rows(struct rows *rows)
 static bool add_row(void *user, const aoticache_list_row *row)
 {
     struct rows *rows = user;
-    struct row copy = {.key = row->key, .device = strdup(row->device), .op = strdup(row->op), .tags = strdup(row->tags)};
+    struct row copy = {
+        .key = row->key, .device = strdup(row->device), .op = strdup(row->op), .tags = strdup(row->tags)};
     if (copy.device != NULL && copy.op != NULL && copy.tags != NULL &&
         AOTICACHE_ARRAY_RESERVE(rows->items, rows->capacity, rows->count + 1)) {
         copy.order = rows->count;
@@ -161,7 +162,8 @@ static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, 
     for (size_t i = 0; i < more->count; i++) {
         const struct row *row = &more->items[i];
         if (row->key.bytes[0] == first_byte)
-            add_row(&rows, &(aoticache_list_row){.key = row->key, .device = row->device, .op = row->op, .tags = row->tags});
+            add_row(&rows,
+                    &(aoticache_list_row){.key = row->key, .device = row->device, .op = row->op, .tags = row->tags});
     }
     unite_rows(&rows);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT)
@@ -173,8 +175,10 @@ static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, 
     if (status != AOTICACHE_OK || *ret_done)
         return status;
     if (size > AOTICACHE_LIST_MAX_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: the list %s is full", remote->config.url, name);
-    status = aoticache_remote_put_text(remote, name, text, size, exists && version[0] == '\0' ? NULL : version, ret_error);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: the list %s is full",
+                                   remote->config.url, name);
+    status =
+        aoticache_remote_put_text(remote, name, text, size, exists && version[0] == '\0' ? NULL : version, ret_error);
     *ret_done = status == AOTICACHE_OK && remote->module.is_conditional; /* elsewhere the next try looks */
     return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status;
 }
@@ -204,8 +208,8 @@ aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_r
     aoticache_status status = aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    add_row(&rows, &(aoticache_list_row){
-                       .key = manifest->key, .device = manifest->device, .op = manifest->op, .tags = ""});
+    add_row(&rows,
+            &(aoticache_list_row){.key = manifest->key, .device = manifest->device, .op = manifest->op, .tags = ""});
     status = rows.is_out_of_memory
                  ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys")
                  : update_lists(remote, &rows, ret_error);
@@ -232,7 +236,8 @@ static bool note_tags(void *user, const aoticache_pins *pins)
     bool is_ok = tags != NULL;
     for (size_t i = 0; is_ok && i < pins->tag_count; i++)
         is_ok = join_tags(&tags, pins->tags[i]);
-    is_ok = is_ok && add_row(&push->tags, &(aoticache_list_row){.key = pins->key, .device = "", .op = "", .tags = tags});
+    is_ok =
+        is_ok && add_row(&push->tags, &(aoticache_list_row){.key = pins->key, .device = "", .op = "", .tags = tags});
     free(tags);
     push->tags.is_out_of_memory = push->tags.is_out_of_memory || !is_ok;
     return is_ok;
@@ -254,13 +259,14 @@ static const char *tags_of(const struct push *push, const aoticache_key *key)
 }
 
 /* What stays here was damaged, removed meanwhile, or is too large for the remote. */
-static void leave_out(struct push *push, const aoticache_remote *remote, const aoticache_entry *entry, const char *reason)
+static void leave_out(struct push *push, const aoticache_remote *remote, const aoticache_entry *entry,
+                      const char *reason)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&entry->artifact, hex);
     push->report.refused++;
-    aoticache_log(&push->cache->directory->logger, AOTICACHE_LOG_WARNING, "artifact %s of %.200s is not sent to %s: %s", hex,
-                  entry->op, remote->config.url, reason);
+    aoticache_log(&push->cache->directory->logger, AOTICACHE_LOG_WARNING, "artifact %s of %.200s is not sent to %s: %s",
+                  hex, entry->op, remote->config.url, reason);
 }
 
 static aoticache_status push_entry(struct push *push, aoticache_remote *remote, const aoticache_entry *entry,
@@ -288,8 +294,9 @@ static aoticache_status push_entry(struct push *push, aoticache_remote *remote, 
     push->report.entries_present += push->report.objects > before ? 0 : 1;
     add_row(sent, &(aoticache_list_row){
                       .key = entry->key, .device = entry->device, .op = entry->op, .tags = tags_of(push, &entry->key)});
-    return sent->is_out_of_memory ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys")
-                                  : AOTICACHE_OK;
+    return sent->is_out_of_memory
+               ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys")
+               : AOTICACHE_OK;
 }
 
 static aoticache_status push_to(struct push *push, aoticache_remote *remote, aoticache_error *ret_error)
@@ -317,11 +324,13 @@ static aoticache_status run_push(struct push *push, aoticache_remotes *remotes, 
     for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
         targets += remotes->items[i].config.writes ? 1 : 0;
     if (targets == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
-                                   "there is no remote to write to: set `remote` in the configuration (docs/remotes.md)");
+        return aoticache_error_set(
+            ret_error, AOTICACHE_NOT_FOUND,
+            "there is no remote to write to: set `remote` in the configuration (docs/remotes.md)");
     aoticache_status status = aoticache_transfer_select(push->cache, push->options, &push->selection, ret_error);
     if (status == AOTICACHE_OK && push->selection.count == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "nothing matches in %s", push->cache->directory->path);
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "nothing matches in %s",
+                                   push->cache->directory->path);
     if (status == AOTICACHE_OK)
         status = aoticache_transfer_list_pins(push->cache, &push->selection, note_tags, push, ret_error);
     if (status == AOTICACHE_OK && push->tags.is_out_of_memory)
@@ -334,8 +343,9 @@ static aoticache_status run_push(struct push *push, aoticache_remotes *remotes, 
     return status;
 }
 
-aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remotes, const aoticache_transfer_options *options,
-                                      aoticache_transfer_report *ret_report, aoticache_error *ret_error)
+aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remotes,
+                                      const aoticache_transfer_options *options, aoticache_transfer_report *ret_report,
+                                      aoticache_error *ret_error)
 {
     struct push push = {.cache = cache};
     aoticache_transfer_options chosen;
@@ -346,8 +356,9 @@ aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remote
     if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_push: cache is NULL");
     if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_push: %zu signers; 0 to %d are possible",
-                                   chosen.signer_count, AOTICACHE_MAX_SIGNATURES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_push: %zu signers; 0 to %d are possible", chosen.signer_count,
+                                   AOTICACHE_MAX_SIGNATURES);
     push.options = &chosen;
     aoticache_cache_enter(cache);
     if (remotes != NULL)

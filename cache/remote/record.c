@@ -84,7 +84,8 @@ static aoticache_status read_requirements(const json_t *object, aoticache_cpu_fe
 static bool is_printable(const char *text, bool with_spaces)
 {
     for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f || (!with_spaces && (*text == ' ' || (unsigned char)*text > '~')))
+        if ((unsigned char)*text < ' ' || *text == 0x7f ||
+            (!with_spaces && (*text == ' ' || (unsigned char)*text > '~')))
             return false;
     return true;
 }
@@ -99,7 +100,8 @@ static aoticache_status read_signatures(const json_t *object, char **ret_text, a
     if (text == NULL)
         return out_of_memory(ret_error);
     text[0] = '\0';
-    json_array_foreach(list, i, value) {
+    json_array_foreach(list, i, value)
+    {
         const char *one = json_string_value(value);
         if (one == NULL || one[0] == '\0' || strlen(one) > MAX_SIGNATURE_BYTES || !is_printable(one, false)) {
             free(text);
@@ -174,7 +176,8 @@ static aoticache_status read_entries(const json_t *root, aoticache_record *recor
     record->entries = calloc(AOTICACHE_RECORD_MAX_ENTRIES + 1, sizeof *record->entries);
     if (record->entries == NULL)
         return out_of_memory(ret_error);
-    json_array_foreach(list, i, value) {
+    json_array_foreach(list, i, value)
+    {
         record->count++;
         aoticache_status status = read_entry(value, &record->entries[i], ret_error);
         if (status != AOTICACHE_OK)
@@ -201,8 +204,8 @@ static aoticache_status read_root(const json_t *root, const aoticache_key *key, 
     return read_entries(root, record, ret_error);
 }
 
-aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key, aoticache_record *ret_record,
-                                        aoticache_error *ret_error)
+aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key,
+                                        aoticache_record *ret_record, aoticache_error *ret_error)
 {
     json_error_t detail;
     aoticache_record record = {.count = 0};
@@ -297,8 +300,8 @@ aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_
     aoticache_record_entry copy = *entry;
     copy.guard = entry->guard != NULL ? strdup(entry->guard) : NULL;
     copy.signatures = join_signatures(entry->signatures, is_same ? record->entries[at].signatures : "");
-    *ret_changed = !is_same || (copy.signatures != NULL &&
-                                strlen(record->entries[at].signatures) != strlen(copy.signatures));
+    *ret_changed =
+        !is_same || (copy.signatures != NULL && strlen(record->entries[at].signatures) != strlen(copy.signatures));
     if (copy.signatures != NULL && is_same && !*ret_changed) {
         clear_entry(&copy);
         return AOTICACHE_OK;
@@ -348,9 +351,9 @@ static json_t *format_entry(const aoticache_record_entry *entry)
     aoticache_requirements_to_bytes(&entry->requirements, bytes);
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(requirements + 2 * i, 3, "%02x", bytes[i]);
-    return json_pack("{s:s, s:I, s:I, s:s, s:s*, s:o}", "artifact", artifact, "bytes", (json_int_t)entry->bytes, "created_ns",
-                     (json_int_t)entry->created_ns, "requirements", requirements, "guard", entry->guard, "signatures",
-                     format_signatures(entry->signatures));
+    return json_pack("{s:s, s:I, s:I, s:s, s:s*, s:o}", "artifact", artifact, "bytes", (json_int_t)entry->bytes,
+                     "created_ns", (json_int_t)entry->created_ns, "requirements", requirements, "guard", entry->guard,
+                     "signatures", format_signatures(entry->signatures));
 }
 
 aoticache_status aoticache_record_format(const aoticache_record *record, char **ret_text, size_t *ret_size,
@@ -362,8 +365,9 @@ aoticache_status aoticache_record_format(const aoticache_record *record, char **
     for (size_t i = 0; is_ok && i < record->count; i++)
         is_ok = json_array_append_new(entries, format_entry(&record->entries[i])) == 0;
     aoticache_digest_to_hex(&record->key, key);
-    json_t *root = is_ok ? json_pack("{s:s, s:i, s:s, s:O}", "kind", KIND, "format", FORMAT, "key", key, "entries", entries)
-                         : NULL;
+    json_t *root =
+        is_ok ? json_pack("{s:s, s:i, s:s, s:O}", "kind", KIND, "format", FORMAT, "key", key, "entries", entries)
+              : NULL;
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(root);
     json_decref(entries);

@@ -31,15 +31,15 @@ AOTICACHE_API aoticache_status aoticache_remotes_check(const char *remotes, aoti
 typedef struct aoticache_remote_state {
     const char *url;
     bool reads, writes, allow_unsigned;
-    aoticache_status status; /* of one small request; OK also where it has nothing yet */
-    const char *message;     /* of a failure; else "" */
-    uint64_t answer_ns;      /* how long it took */
+    aoticache_status status;       /* of one small request; OK also where it has nothing yet */
+    const char *message;           /* of a failure; else "" */
+    uint64_t answer_ns;            /* how long it took */
     aoticache_status write_status; /* of storing `probe` there, and reading it; OK where nothing is to be written */
     const char *write_message;
     aoticache_status lease_status; /* OK: one machine compiles for all; UNSUPPORTED: each machine compiles */
     const char *lease_message;     /* why not; "" where nobody asked */
-    bool has_clock; /* the server says its time */
-    int64_t clock_ahead_ms; /* how far its clock is ahead of this machine's, to about a second */
+    bool has_clock;                /* the server says its time */
+    int64_t clock_ahead_ms;        /* how far its clock is ahead of this machine's, to about a second */
     /* What was found as `probe` where the remote is read: the last one that asked had written and signed it; else what was
      * just written. Nobody has checked the signatures. NULL: there is none. */
     const struct aoticache_statement *probe;
@@ -53,8 +53,8 @@ typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_sta
  * Returns: OK, INVALID, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secret_key *const *signers,
-                                                     size_t signer_count, aoticache_remote_state_fn callback, void *user,
-                                                     aoticache_error *ret_error);
+                                                     size_t signer_count, aoticache_remote_state_fn callback,
+                                                     void *user, aoticache_error *ret_error);
 
 /* What a remote has for a key: one entry, or nothing. */
 typedef struct aoticache_remote_entry {

@@ -17,8 +17,8 @@
 
 /* ---- objects ---- */
 
-static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_digest *digest, const void *bytes, size_t size,
-                                   aoticache_transfer_report *report, aoticache_error *ret_error)
+static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_digest *digest, const void *bytes,
+                                   size_t size, aoticache_transfer_report *report, aoticache_error *ret_error)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES];
     cleanup_free void *packed = NULL;
@@ -28,8 +28,8 @@ static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_dig
     if (!remote->config.is_bazel)
         status = aoticache_zstd_compress(bytes, size, &packed, &packed_size, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_remote_put(remote, name, packed != NULL ? packed : bytes, packed != NULL ? packed_size : size, NULL,
-                                      ret_error);
+        status = aoticache_remote_put(remote, name, packed != NULL ? packed : bytes,
+                                      packed != NULL ? packed_size : size, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report->objects++;
@@ -62,13 +62,15 @@ static aoticache_status send_file(aoticache_cache *cache, aoticache_remote *remo
     cleanup_fd int fd = -1;
     aoticache_digest_to_hex(&file->digest, hex);
     if (file->bytes > remote->config.max_object)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "its object %s has %llu bytes, and max-object of the "
-                                   "remote allows %llu", hex, (unsigned long long)file->bytes,
-                                   (unsigned long long)remote->config.max_object);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "its object %s has %llu bytes, and max-object of the "
+                                   "remote allows %llu",
+                                   hex, (unsigned long long)file->bytes, (unsigned long long)remote->config.max_object);
     aoticache_status status = has_object(remote, &file->digest, sending, &has, ret_error);
     if (status != AOTICACHE_OK || has)
         return status;
-    status = aoticache_object_open_while(cache->directory, &file->digest, file->bytes, sending->poll, sending->user, &fd, NULL, ret_error);
+    status = aoticache_object_open_while(cache->directory, &file->digest, file->bytes, sending->poll, sending->user,
+                                         &fd, NULL, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its object %s is missing", hex);
     if (status != AOTICACHE_OK)
@@ -118,13 +120,14 @@ static aoticache_status write_record(aoticache_remote *remote, const char *name,
     size_t size = 0;
     aoticache_status status = aoticache_record_format(record, &text, &size, ret_error);
     if (status == AOTICACHE_OK && size > AOTICACHE_RECORD_MAX_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the record of its key would have %zu bytes", size);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the record of its key would have %zu bytes",
+                                   size);
     return status == AOTICACHE_OK ? aoticache_remote_put_text(remote, name, text, size, condition, ret_error) : status;
 }
 
 /* One try. *ret_done: the entry is in the record that lies there. */
-static aoticache_status try_record(aoticache_remote *remote, const aoticache_key *key, const aoticache_record_entry *entry,
-                                   bool *ret_done, aoticache_error *ret_error)
+static aoticache_status try_record(aoticache_remote *remote, const aoticache_key *key,
+                                   const aoticache_record_entry *entry, bool *ret_done, aoticache_error *ret_error)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES], version[AOTICACHE_REMOTE_VERSION_BYTES];
     aoticache_record record;
@@ -148,26 +151,28 @@ static aoticache_status try_record(aoticache_remote *remote, const aoticache_key
     return status;
 }
 
-static aoticache_status update_record(aoticache_remote *remote, const aoticache_key *key, const aoticache_record_entry *entry,
-                                      aoticache_error *ret_error)
+static aoticache_status update_record(aoticache_remote *remote, const aoticache_key *key,
+                                      const aoticache_record_entry *entry, aoticache_error *ret_error)
 {
     for (int i = 0; i < MAX_TRIES; i++) {
         bool is_done = false;
         aoticache_status status = try_record(remote, key, entry, &is_done, ret_error);
         if (status != AOTICACHE_OK || is_done)
             return status;
-        const struct timespec pause = {.tv_nsec = FIRST_PAUSE_NS * (1 + (long)(aoticache_monotonic_ns() % 8) * (i + 1))};
+        const struct timespec pause = {.tv_nsec =
+                                           FIRST_PAUSE_NS * (1 + (long)(aoticache_monotonic_ns() % 8) * (i + 1))};
         nanosleep(&pause, NULL);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: other machines change the record of a key all the time",
-                               remote->config.url);
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "remote %s: other machines change the record of a key all the time", remote->config.url);
 }
 
 /* ---- the entry ---- */
 
-static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                      const char *text, size_t size, const aoticache_manifest *manifest,
-                                      const aoticache_remote_sending *sending, aoticache_error *ret_error)
+static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *remote,
+                                      const aoticache_digest *artifact, const char *text, size_t size,
+                                      const aoticache_manifest *manifest, const aoticache_remote_sending *sending,
+                                      aoticache_error *ret_error)
 {
     bool has = false;
     cleanup_free char *signatures = NULL;
@@ -188,8 +193,9 @@ static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *
     return update_record(remote, &manifest->key, &entry, ret_error);
 }
 
-aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                       const aoticache_remote_sending *sending, aoticache_error *ret_error)
+aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote,
+                                       const aoticache_digest *artifact, const aoticache_remote_sending *sending,
+                                       aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;

@@ -181,7 +181,8 @@ void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, co
                             aoticache_tier_lease *lease)
 {
     const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
-    const struct parcel parcel = {.key = *key, .artifact = *artifact, .lease = lease, .remotes = count, .is_ours = true};
+    const struct parcel parcel = {
+        .key = *key, .artifact = *artifact, .lease = lease, .remotes = count, .is_ours = true};
     if (!is_written_to(cache->remotes, count)) {
         aoticache_tier_lease_release(lease);
         return;
@@ -191,7 +192,8 @@ void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, co
         send_parcel(cache, &parcel);
 }
 
-void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact, size_t from)
+void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                           size_t from)
 {
     const struct parcel parcel = {.key = *key, .artifact = *artifact, .remotes = from};
     if (is_written_to(cache->remotes, from))

@@ -34,8 +34,8 @@
 
 /* ---- all remotes of a cache ---- */
 
-aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger, aoticache_remotes **ret_remotes,
-                                          aoticache_error *ret_error)
+aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger,
+                                          aoticache_remotes **ret_remotes, aoticache_error *ret_error)
 {
     aoticache_remote_config *configs = NULL;
     size_t count = 0;
@@ -106,9 +106,11 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
         return aoticache_error_set_errno(ret_error, errno, "cannot read the secret in %s", path);
     if (!S_ISREG(found.st_mode) || (found.st_uid != 0 && found.st_uid != geteuid()) ||
         (found.st_mode & (S_IWGRP | S_IWOTH | S_IROTH)) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "the secret in %s is not used: the file must be this user's or root's, and others may "
-                                   "neither read nor write it (chmod 600)", path);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "the secret in %s is not used: the file must be this user's or root's, and others may "
+            "neither read nor write it (chmod 600)",
+            path);
     ssize_t size = read(fd, ret_text, MAX_SECRET_BYTES);
     if (size < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read the secret in %s", path);
@@ -270,7 +272,8 @@ struct request {
 };
 
 /* Takes a connection. On failure there is nothing to end, and the message names the remote. */
-static aoticache_status begin(struct request *request, aoticache_remote *remote, const char *name, aoticache_error *ret_error)
+static aoticache_status begin(struct request *request, aoticache_remote *remote, const char *name,
+                              aoticache_error *ret_error)
 {
     const char *space = remote->config.namespace_;
     *request = (struct request){.remote = remote};
@@ -296,7 +299,8 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
     note(request->remote, status, request->detail.message);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return status;
-    return aoticache_error_set(ret_error, status, "remote %s: %s", request->remote->config.url, request->detail.message);
+    return aoticache_error_set(ret_error, status, "remote %s: %s", request->remote->config.url,
+                               request->detail.message);
 }
 
 aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error)
@@ -382,8 +386,8 @@ aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name
     aoticache_status status = begin(&request, remote, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = remote->module.put(request.connection->opened, request.name, bytes, size, condition, time_for(remote, size),
-                                &request.detail);
+    status = remote->module.put(request.connection->opened, request.name, bytes, size, condition,
+                                time_for(remote, size), &request.detail);
     return end(&request, status, ret_error);
 }
 
@@ -425,8 +429,8 @@ aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_a
     return end(&request, status, ret_error);
 }
 
-aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token, uint32_t ttl_ms,
-                                          aoticache_error *ret_error)
+aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token,
+                                          uint32_t ttl_ms, aoticache_error *ret_error)
 {
     struct request request;
     aoticache_status status = begin(&request, remote, name, ret_error);
@@ -449,7 +453,8 @@ aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *
         return status;
     if (remote->module.release == NULL)
         return end_unsupported(&request, WITHOUT_LEASES, ret_error);
-    status = remote->module.release(request.connection->opened, request.name, token, time_for(remote, 0), &request.detail);
+    status =
+        remote->module.release(request.connection->opened, request.name, token, time_for(remote, 0), &request.detail);
     return end(&request, status, ret_error);
 }
 
@@ -524,8 +529,9 @@ static aoticache_status unwrap(struct text *text, aoticache_error *ret_error)
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes, char **ret_text,
-                                           size_t *ret_size, char *ret_version, aoticache_error *ret_error)
+aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes,
+                                           char **ret_text, size_t *ret_size, char *ret_version,
+                                           aoticache_error *ret_error)
 {
     struct text text = {.bytes = NULL};
     aoticache_error detail = {.message = "it has a zero byte"};
@@ -534,10 +540,10 @@ aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char 
         text.is_out_of_memory = true;
     if (text.is_out_of_memory)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for what a remote answers");
-    if (status == AOTICACHE_OK && ((remote->config.is_bazel && unwrap(&text, &detail) != AOTICACHE_OK) ||
-                                   strlen(text.bytes) != text.size))
-        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s cannot be used: %s", remote->config.url,
-                                     name, detail.message);
+    if (status == AOTICACHE_OK &&
+        ((remote->config.is_bazel && unwrap(&text, &detail) != AOTICACHE_OK) || strlen(text.bytes) != text.size))
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "remote %s: %s cannot be used: %s",
+                                     remote->config.url, name, detail.message);
     if (status != AOTICACHE_OK) {
         free(text.bytes);
         return status;

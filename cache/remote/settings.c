@@ -45,7 +45,8 @@ static bool parse_time(const char *text, uint32_t *ret_ms)
 static bool is_namespace(const char *text)
 {
     for (const char *c = text; *c != '\0'; c++)
-        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("._-", *c) != NULL))
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
+              strchr("._-", *c) != NULL))
             return false;
     return text[0] != '\0' && text[0] != '.' && strlen(text) <= 64;
 }
@@ -82,8 +83,9 @@ static bool has_user_part(const char *url)
 static aoticache_status begin_remote(aoticache_remote_config *config, const char *url, aoticache_error *ret_error)
 {
     if (has_user_part(url))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "remote: a URL has no user and no password: use user= and secret-file= or secret-env=");
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "remote: a URL has no user and no password: use user= and secret-file= or secret-env=");
     *config = (aoticache_remote_config){.reads = true,
                                         .writes = true,
                                         .connect_timeout_ms = DEFAULT_CONNECT_MS,
@@ -127,10 +129,12 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
     const size_t length = (size_t)(value - word) - 1;
 #define IS(name) (length == sizeof(name) - 1 && strncmp(word, name, length) == 0)
     if (IS("connect-timeout"))
-        return parse_time(value, &config->connect_timeout_ms) ? AOTICACHE_OK
-                                                              : bad_value(word, "a time, as connect-timeout=250ms", ret_error);
+        return parse_time(value, &config->connect_timeout_ms)
+                   ? AOTICACHE_OK
+                   : bad_value(word, "a time, as connect-timeout=250ms", ret_error);
     if (IS("timeout"))
-        return parse_time(value, &config->timeout_ms) ? AOTICACHE_OK : bad_value(word, "a time, as timeout=2s", ret_error);
+        return parse_time(value, &config->timeout_ms) ? AOTICACHE_OK
+                                                      : bad_value(word, "a time, as timeout=2s", ret_error);
     if (IS("max-object"))
         return aoticache_size_parse(value, &config->max_object) && config->max_object > 0 &&
                        config->max_object <= MAX_MAX_OBJECT
@@ -161,8 +165,9 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
                                : bad_value(word, "the absolute path of a module", ret_error);
     if (IS("layout")) {
         config->is_bazel = strcmp(value, "bazel") == 0;
-        return config->is_bazel || strcmp(value, "plain") == 0 ? AOTICACHE_OK
-                                                               : bad_value(word, "layout=plain or layout=bazel", ret_error);
+        return config->is_bazel || strcmp(value, "plain") == 0
+                   ? AOTICACHE_OK
+                   : bad_value(word, "layout=plain or layout=bazel", ret_error);
     }
     if (IS("unsigned")) {
         config->allow_unsigned = strcmp(value, "allow") == 0;
@@ -199,7 +204,8 @@ static aoticache_status take_next(struct configs *configs, const char *word, aot
     if (!has_scheme(word))
         return configs->count > 0
                    ? take_word(&configs->items[configs->count - 1], word, ret_error)
-                   : bad_value(word, "a remote, as redis://cache.example:6379/0 or https://cache.example/kernels", ret_error);
+                   : bad_value(word, "a remote, as redis://cache.example:6379/0 or https://cache.example/kernels",
+                               ret_error);
     if (configs->count == MAX_REMOTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there are more than %d", MAX_REMOTES);
     if (!AOTICACHE_ARRAY_RESERVE(configs->items, configs->capacity, configs->count + 1))
@@ -216,8 +222,8 @@ static bool has_control_characters(const char *text)
     return false;
 }
 
-aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs, size_t *ret_count,
-                                                aoticache_error *ret_error)
+aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs,
+                                                size_t *ret_count, aoticache_error *ret_error)
 {
     struct configs configs = {.items = NULL};
     aoticache_status status = AOTICACHE_OK;
@@ -241,9 +247,15 @@ aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remo
 
 void aoticache_remote_config_clear(aoticache_remote_config *config)
 {
-    char *const texts[] = {config->url,        config->module,      config->user,           config->ca_file,
-                           config->namespace_, config->secret_file, config->secret_variable,
-                           config->client_certificate, config->client_key};
+    char *const texts[] = {config->url,
+                           config->module,
+                           config->user,
+                           config->ca_file,
+                           config->namespace_,
+                           config->secret_file,
+                           config->secret_variable,
+                           config->client_certificate,
+                           config->client_key};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free(texts[i]);
 }

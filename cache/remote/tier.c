@@ -26,17 +26,17 @@
 
 #define LEASE_MS 30000
 #define RENEW_MS 10000
-#define TOLD_PAUSE_MS 1000 /* where the server tells */
+#define TOLD_PAUSE_MS 1000    /* where the server tells */
 #define SHORTEST_PAUSE_MS 500 /* docs/fleet.md: 300 machines that ask more often are more than S3 answers */
 #define LONGEST_PAUSE_MS 2000
 #define PAUSES_IN_A_WAIT 8 /* a pause is this part of the time that was waited already */
-#define GRACE_MS 5000      /* how long who waits already forgives a server that does not answer: it may be started anew */
-#define SLICE_MS 100       /* after which is looked whether the program ends */
+#define GRACE_MS 5000 /* how long who waits already forgives a server that does not answer: it may be started anew */
+#define SLICE_MS 100  /* after which is looked whether the program ends */
 #define TOKEN_BYTES 33
 #define NS_PER_MS UINT64_C(1000000)
 
-void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind, uint64_t begun_ns,
-                          bool has_failed)
+void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind,
+                          uint64_t begun_ns, bool has_failed)
 {
     aoticache_cache_note_latency(cache, kind, aoticache_monotonic_ns() - begun_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, has_failed);
@@ -59,19 +59,18 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     if (status == AOTICACHE_OK) {
         intake.is_foreign = true;
         aoticache_remote_begin_fetch(remote);
-        status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->accept, target->accept_user, &brought,
-                                            &detail);
+        status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->accept, target->accept_user,
+                                            &brought, &detail);
         aoticache_remote_end_fetch();
     }
     if (status == AOTICACHE_OK)
         status = aoticache_intake_commit(&intake, &detail);
     aoticache_intake_end(&intake);
     aoticache_remote_note_sight(remote, &target->key,
-                                report.entries > 0                                ? AOTICACHE_REMOTE_NOT_SEEN
-                                : report.refused > 0 || status == AOTICACHE_CORRUPT ? AOTICACHE_REMOTE_REFUSED
-                                : status == AOTICACHE_NOT_FOUND || status == AOTICACHE_OK
-                                    ? AOTICACHE_REMOTE_NOTHING
-                                    : AOTICACHE_REMOTE_NOT_SEEN);
+                                report.entries > 0                                        ? AOTICACHE_REMOTE_NOT_SEEN
+                                : report.refused > 0 || status == AOTICACHE_CORRUPT       ? AOTICACHE_REMOTE_REFUSED
+                                : status == AOTICACHE_NOT_FOUND || status == AOTICACHE_OK ? AOTICACHE_REMOTE_NOTHING
+                                                                                          : AOTICACHE_REMOTE_NOT_SEEN);
     const bool has_failed = status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND;
     aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_fetch, begun, has_failed);
     if (has_failed) /* when a server cannot be reached, that has been said once (server.c) */
@@ -85,7 +84,8 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
 
 /* least: what was seen a moment ago that is no reason not to ask again: nothing may have become something. Returns which
  * remote had it, or how many there are. */
-static size_t fetch_from_one(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_remote_sight least)
+static size_t fetch_from_one(aoticache_cache *cache, const aoticache_lookup_target *target,
+                             aoticache_remote_sight least)
 {
     const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
     for (size_t i = 0; i < count; i++) {
@@ -160,7 +160,8 @@ static bool make_token(aoticache_cache *cache, const aoticache_key *key, char re
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     memset(&named, 0, sizeof named);
     named.boot = aoticache_boot_number();
-    if (named.boot == 0 || fstat(cache->directory->fd, &root) != 0 || gethostname(named.host, sizeof named.host - 1) != 0)
+    if (named.boot == 0 || fstat(cache->directory->fd, &root) != 0 ||
+        gethostname(named.host, sizeof named.host - 1) != 0)
         return false;
     named.device = root.st_dev;
     named.inode = root.st_ino;
@@ -188,9 +189,9 @@ static aoticache_tier_lease *make_lease(aoticache_cache *cache, aoticache_remote
 /* Whether the remote is one whose lease is asked for. */
 static bool may_have_leases(aoticache_remote *remote)
 {
-    return remote->config.reads && remote->config.writes && !remote->config.is_bazel && !atomic_load(&remote->lacks_leases) &&
-           aoticache_remote_may_ask(remote) && aoticache_remote_prepare(remote, NULL) == AOTICACHE_OK &&
-           remote->module.acquire != NULL;
+    return remote->config.reads && remote->config.writes && !remote->config.is_bazel &&
+           !atomic_load(&remote->lacks_leases) && aoticache_remote_may_ask(remote) &&
+           aoticache_remote_prepare(remote, NULL) == AOTICACHE_OK && remote->module.acquire != NULL;
 }
 
 static void note_lack(aoticache_remote *remote, const char *message)
@@ -201,7 +202,8 @@ static void note_lack(aoticache_remote *remote, const char *message)
 }
 
 /* Asks for the lease of the first remote that has any. *ret_lease: NULL where none has. Returns what acquire does. */
-static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_key *key, aoticache_tier_lease **ret_lease)
+static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_key *key,
+                                      aoticache_tier_lease **ret_lease)
 {
     *ret_lease = NULL;
     for (size_t i = 0; cache->remotes != NULL && i < cache->remotes->count; i++) {
@@ -295,14 +297,16 @@ static bool wait_for_entry(aoticache_cache *cache, const aoticache_lookup_target
             *ret_status = AOTICACHE_LOCKED; /* it was not asked for: many machines are told at the same moment */
             return true;
         }
-        *ret_status = aoticache_remote_acquire(wait->lease->remote, wait->lease->name, wait->lease->token, LEASE_MS, NULL);
+        *ret_status =
+            aoticache_remote_acquire(wait->lease->remote, wait->lease->name, wait->lease->token, LEASE_MS, NULL);
         if (!was_told && fetch(cache, target, AOTICACHE_REMOTE_REFUSED))
             return true;
     } while (goes_on(wait, *ret_status));
     return false;
 }
 
-bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease)
+bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target,
+                               aoticache_tier_lease **ret_lease)
 {
     const uint64_t begun = aoticache_monotonic_ns();
     struct wait wait = {.begun_ns = begun, .answered_ns = begun, .limit_ns = cache->compile_timeout_ms * NS_PER_MS};

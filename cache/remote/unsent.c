@@ -20,7 +20,8 @@
 static int open_folder(aoticache_cache *cache, bool create)
 {
     int fd = -1;
-    return aoticache_directory_open_folder(cache->directory, AOTICACHE_UNSENT, create, &fd, NULL) == AOTICACHE_OK ? fd : -1;
+    return aoticache_directory_open_folder(cache->directory, AOTICACHE_UNSENT, create, &fd, NULL) == AOTICACHE_OK ? fd
+                                                                                                                  : -1;
 }
 
 /* Digests of notes, at most `most`. */

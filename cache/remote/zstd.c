@@ -31,13 +31,13 @@ typedef struct zstd_out {
 
 #define WINDOW_LOG_MAX 100 /* ZSTD_d_windowLogMax */
 
-#define FUNCTION_LIST(X)                                                                    \
-    X(size_t, compressBound, (size_t))                                                      \
-    X(size_t, compress, (void *, size_t, const void *, size_t, int))                        \
-    X(unsigned, isError, (size_t))                                                          \
-    X(void *, createDStream, (void))                                                        \
-    X(size_t, freeDStream, (void *))                                                        \
-    X(size_t, DCtx_setParameter, (void *, int, int))                                        \
+#define FUNCTION_LIST(X)                                             \
+    X(size_t, compressBound, (size_t))                               \
+    X(size_t, compress, (void *, size_t, const void *, size_t, int)) \
+    X(unsigned, isError, (size_t))                                   \
+    X(void *, createDStream, (void))                                 \
+    X(size_t, freeDStream, (void *))                                 \
+    X(size_t, DCtx_setParameter, (void *, int, int))                 \
     X(size_t, decompressStream, (void *, zstd_out *, zstd_in *))
 
 static struct {
@@ -56,7 +56,8 @@ static aoticache_status need_library(aoticache_error *ret_error)
 #undef ENTRY
     };
     char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzstd.so.1 (1.4 or newer) cannot be loaded";
-    if (aoticache_optional_library_open(&is_there, names, 1, table, sizeof table / sizeof table[0], "zstd 1.4", problem))
+    if (aoticache_optional_library_open(&is_there, names, 1, table, sizeof table / sizeof table[0], "zstd 1.4",
+                                        problem))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "objects travel to and from remotes compressed, and %s: install it (Debian: libzstd1; "
@@ -106,15 +107,16 @@ static int window_log(uint64_t expected)
     return log;
 }
 
-aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected, aoticache_unpacker **ret_unpacker,
-                                           aoticache_error *ret_error)
+aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected,
+                                           aoticache_unpacker **ret_unpacker, aoticache_error *ret_error)
 {
     aoticache_status status = need_library(ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_unpacker *unpacker = malloc(sizeof *unpacker);
     void *stream = zstd.createDStream();
-    if (unpacker == NULL || stream == NULL || zstd.isError(zstd.DCtx_setParameter(stream, WINDOW_LOG_MAX, window_log(expected)))) {
+    if (unpacker == NULL || stream == NULL ||
+        zstd.isError(zstd.DCtx_setParameter(stream, WINDOW_LOG_MAX, window_log(expected)))) {
         free(unpacker);
         zstd.freeDStream(stream);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to unpack an object");

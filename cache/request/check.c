@@ -68,8 +68,8 @@ bool aoticache_request_check_op(const char *op, char ret_reason[REQUEST_REASON_B
         if (overload_length == 0)
             return refuse_byte(ret_reason, "the operator's name", op, at + 1, "an overload");
         if (strcmp(overload, "default") == 0) {
-            snprintf(ret_reason, REQUEST_REASON_BYTES, "the overload \"default\" is written without it: %.*s",
-                     (int)at, op);
+            snprintf(ret_reason, REQUEST_REASON_BYTES, "the overload \"default\" is written without it: %.*s", (int)at,
+                     op);
             return false;
         }
         at += 1 + overload_length;
@@ -105,8 +105,10 @@ bool aoticache_request_check_environment(const char *name, const char *value, ch
         return refuse_byte(ret_reason, what, name, at, "a letter, a digit, '_', '.' or '-'");
     size_t value_length = strlen(value);
     if (value_length > REQUEST_MAX_ENVIRONMENT_VALUE_BYTES) {
-        snprintf(ret_reason, REQUEST_REASON_BYTES, "the environment's value of %s has %zu bytes, at most %d are "
-                 "allowed", name, value_length, REQUEST_MAX_ENVIRONMENT_VALUE_BYTES);
+        snprintf(ret_reason, REQUEST_REASON_BYTES,
+                 "the environment's value of %s has %zu bytes, at most %d are "
+                 "allowed",
+                 name, value_length, REQUEST_MAX_ENVIRONMENT_VALUE_BYTES);
         return false;
     }
     if (!aoticache_request_is_utf8(value, value_length)) {

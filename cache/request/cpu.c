@@ -24,14 +24,14 @@ static const struct cpu_name x86_names[] = {
 #define NAME(number, name, reg, reg_bit, state) {#name, number},
     AOTICACHE_CPU_X86_LIST(NAME)
 #undef NAME
-    {NULL, 0},
+        {NULL, 0},
 };
 
 static const struct cpu_name aarch64_names[] = {
 #define NAME(number, name, word, word_bit) {#name, number},
     AOTICACHE_CPU_AARCH64_LIST(NAME)
 #undef NAME
-    {NULL, 0},
+        {NULL, 0},
 };
 
 /* OSXSAVE of level v3 is "xsave", which is set only where the operating system has switched it on. */
@@ -219,8 +219,8 @@ size_t aoticache_cpu_features_format(const aoticache_cpu_features *features, cha
         const char *name = name_of(bit), *comma = length > 0 ? "," : "";
         char *end = length < size ? ret_text + length : NULL;
         size_t left = length < size ? size - length : 0;
-        int added = name != NULL ? snprintf(end, left, "%s%s", comma, name)
-                                 : snprintf(end, left, "%sbit%u", comma, bit);
+        int added =
+            name != NULL ? snprintf(end, left, "%s%s", comma, name) : snprintf(end, left, "%sbit%u", comma, bit);
         length += added > 0 ? (size_t)added : 0;
     }
     return length;
@@ -334,7 +334,8 @@ static aoticache_status refuse_name(const char *name, size_t length, aoticache_e
         shown[i] = name[i] >= ' ' && name[i] < 0x7f ? name[i] : '?';
     shown[count] = '\0';
     if (length == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "CPU features: a name is missing between commas or at "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "CPU features: a name is missing between commas or at "
                                    "the end");
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "CPU features: \"%s\" is not a name this library knows",
                                shown);

@@ -67,7 +67,17 @@ static void read_leaf(unsigned leaf, unsigned subleaf, unsigned ret_registers[4]
  * trip to the host, some 4 us. It is looked up by name, so that the library loads with an older glibc, and with another
  * C library.
  */
-enum known_leaf { KNOWN_1, KNOWN_7, KNOWN_80000001, KNOWN_D_1, KNOWN_80000007, KNOWN_80000008, KNOWN_7_1, KNOWN_19, KNOWN_14 };
+enum known_leaf {
+    KNOWN_1,
+    KNOWN_7,
+    KNOWN_80000001,
+    KNOWN_D_1,
+    KNOWN_80000007,
+    KNOWN_80000008,
+    KNOWN_7_1,
+    KNOWN_19,
+    KNOWN_14
+};
 
 struct known_feature { /* struct cpuid_feature */
     unsigned cpuid[4], active[4];
@@ -75,7 +85,8 @@ struct known_feature { /* struct cpuid_feature */
 
 typedef const struct known_feature *(*get_leaf_fn)(unsigned known);
 
-static void read_known(get_leaf_fn get_leaf, enum known_leaf known, unsigned leaf, unsigned subleaf, unsigned ret_registers[4])
+static void read_known(get_leaf_fn get_leaf, enum known_leaf known, unsigned leaf, unsigned subleaf,
+                       unsigned ret_registers[4])
 {
     const struct known_feature *feature = get_leaf != NULL ? get_leaf(known) : NULL;
     if (feature != NULL)

@@ -313,8 +313,7 @@ static aoticache_status decode_pair(struct reader *reader, aoticache_request *re
 {
     cleanup_free char *name = NULL;
     cleanup_free char *value = NULL;
-    aoticache_status status =
-        get_text(reader, "an environment's name", REQUEST_MAX_ENVIRONMENT_NAME_BYTES, &name);
+    aoticache_status status = get_text(reader, "an environment's name", REQUEST_MAX_ENVIRONMENT_NAME_BYTES, &name);
     if (status == AOTICACHE_OK)
         status = get_text(reader, "an environment's value", REQUEST_MAX_ENVIRONMENT_VALUE_BYTES, &value);
     return status == AOTICACHE_OK ? aoticache_request_set_environment(request, name, value, reader->error) : status;
@@ -323,8 +322,7 @@ static aoticache_status decode_pair(struct reader *reader, aoticache_request *re
 static aoticache_status decode_body(struct reader *reader, aoticache_request *request)
 {
     uint32_t count;
-    aoticache_status status =
-        get_count(reader, "the number of environment pairs", REQUEST_MAX_ENVIRONMENT, &count);
+    aoticache_status status = get_count(reader, "the number of environment pairs", REQUEST_MAX_ENVIRONMENT, &count);
     for (uint32_t i = 0; status == AOTICACHE_OK && i < count; i++)
         status = decode_pair(reader, request);
     if (status == AOTICACHE_OK)
@@ -332,9 +330,9 @@ static aoticache_status decode_body(struct reader *reader, aoticache_request *re
     for (uint32_t i = 0; status == AOTICACHE_OK && i < count; i++)
         status = decode_argument(reader, request);
     if (status == AOTICACHE_OK && reader->at != reader->size)
-        status = aoticache_error_set(reader->error, AOTICACHE_INVALID,
-                                     "key encoding: it ends at byte %zu, %zu bytes follow", reader->at,
-                                     reader->size - reader->at);
+        status =
+            aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: it ends at byte %zu, %zu bytes follow",
+                                reader->at, reader->size - reader->at);
     return status;
 }
 

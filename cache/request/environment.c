@@ -36,8 +36,10 @@ static aoticache_status insert_pair(aoticache_request *request, size_t position,
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment %s: the request has %d pairs already",
                                    name, REQUEST_MAX_ENVIRONMENT);
     if (size > REQUEST_MAX_ENCODED_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment %s: the request would have %zu bytes, at "
-                                   "most %u are allowed", name, size, REQUEST_MAX_ENCODED_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "environment %s: the request would have %zu bytes, at "
+                                   "most %u are allowed",
+                                   name, size, REQUEST_MAX_ENCODED_BYTES);
     cleanup_free char *name_copy = strdup(name);
     cleanup_free char *value_copy = strdup(value);
     if (name_copy == NULL || value_copy == NULL ||
@@ -57,8 +59,10 @@ static aoticache_status replace_pair(aoticache_request *request, struct environm
 {
     size_t size = request->encoded_size - strlen(pair->value) + strlen(value);
     if (size > REQUEST_MAX_ENCODED_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment %s: the request would have %zu bytes, at "
-                                   "most %u are allowed", pair->name, size, REQUEST_MAX_ENCODED_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "environment %s: the request would have %zu bytes, at "
+                                   "most %u are allowed",
+                                   pair->name, size, REQUEST_MAX_ENCODED_BYTES);
     char *copy = strdup(value);
     if (copy == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "environment %s: out of memory", pair->name);
@@ -74,7 +78,8 @@ aoticache_status aoticache_request_set_environment(aoticache_request *request, c
     char reason[REQUEST_REASON_BYTES];
     bool found;
     if (request == NULL || name == NULL || value == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment: request, name and value must not be "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "environment: request, name and value must not be "
                                    "NULL");
     if (!aoticache_request_check_environment(name, value, reason))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s", reason);

@@ -13,14 +13,14 @@
 #include "cache/request/request.h"
 
 #define REQUEST_MAX_OP_BYTES 255
-#define REQUEST_MAX_NAME_BYTES 255        /* of a keyword */
-#define REQUEST_MAX_STRING_BYTES 65536    /* of a STRING argument */
-#define REQUEST_MAX_ARGUMENTS 65535       /* arguments and items of lists together */
-#define REQUEST_MAX_KEYWORDS 255          /* no schema has more; keeps the search for duplicates short */
+#define REQUEST_MAX_NAME_BYTES 255     /* of a keyword */
+#define REQUEST_MAX_STRING_BYTES 65536 /* of a STRING argument */
+#define REQUEST_MAX_ARGUMENTS 65535    /* arguments and items of lists together */
+#define REQUEST_MAX_KEYWORDS 255       /* no schema has more; keeps the search for duplicates short */
 #define REQUEST_MAX_ENVIRONMENT 255
 #define REQUEST_MAX_ENVIRONMENT_NAME_BYTES 63
 #define REQUEST_MAX_ENVIRONMENT_VALUE_BYTES 255
-#define REQUEST_MAX_DEVICE_INDEX 9999     /* as many digits as the text form of a device takes */
+#define REQUEST_MAX_DEVICE_INDEX 9999 /* as many digits as the text form of a device takes */
 #define REQUEST_MAX_ENCODED_BYTES (16u << 20)
 
 #define REQUEST_ENCODING_MAGIC "aoticache key" /* its terminator belongs to the encoding */

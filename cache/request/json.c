@@ -180,7 +180,8 @@ static aoticache_status check_members(const json_t *object, const char *const *n
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
         size_t i = 0;
         while (names[i] != NULL && strcmp(names[i], name) != 0)
             i++;
@@ -204,7 +205,8 @@ static bool read_double(const json_t *json, double *ret_value)
 /* `device` stays as it is where there is no such member. */
 static bool read_device(const json_t *json, aoticache_device *device)
 {
-    return json == NULL || (json_is_string(json) && aoticache_device_parse(json_string_value(json), device) == AOTICACHE_OK);
+    return json == NULL ||
+           (json_is_string(json) && aoticache_device_parse(json_string_value(json), device) == AOTICACHE_OK);
 }
 
 static bool read_extents(const json_t *json, int64_t values[AOTICACHE_MAX_DIMS])
@@ -237,8 +239,8 @@ static bool read_key_set(const json_t *json, uint64_t *ret_set)
 static aoticache_status read_tensor(aoticache_request *request, const char *name, const json_t *json,
                                     aoticache_error *error)
 {
-    static const char *const members[] = {"kind",   "name",   "dtype",         "sizes",            "strides",
-                                          "device", "layout", "requires_grad", "dispatch_key_set", NULL};
+    static const char *const members[] = {
+        "kind", "name", "dtype", "sizes", "strides", "device", "layout", "requires_grad", "dispatch_key_set", NULL};
     int64_t sizes[AOTICACHE_MAX_DIMS], strides[AOTICACHE_MAX_DIMS];
     const json_t *all_sizes = json_object_get(json, "sizes"), *all_strides = json_object_get(json, "strides");
     const json_t *layout = json_object_get(json, "layout"), *gradient = json_object_get(json, "requires_grad");
@@ -255,8 +257,7 @@ static aoticache_status read_tensor(aoticache_request *request, const char *name
         return refuse(error, "dtype", "a dtype such as float32");
     if (!read_extents(all_sizes, sizes))
         return refuse(error, "sizes", "a list of integers");
-    if (all_strides != NULL &&
-        (!read_extents(all_strides, strides) || json_array_size(all_strides) != metadata.ndim))
+    if (all_strides != NULL && (!read_extents(all_strides, strides) || json_array_size(all_strides) != metadata.ndim))
         return refuse(error, "strides", "a list of as many integers as there are sizes");
     if (!read_device(json_object_get(json, "device"), &metadata.device))
         return refuse(error, "device", "a device such as cpu or cuda:0");
@@ -314,9 +315,8 @@ static aoticache_status read_value(aoticache_request *request, const char *name,
         return json_is_string(value) ? aoticache_request_add_string(request, name, json_string_value(value), error)
                                      : refuse(error, "value", "text");
     case AOTICACHE_ARGUMENT_DEVICE:
-        return value != NULL && read_device(value, &device)
-                   ? aoticache_request_add_device(request, name, device, error)
-                   : refuse(error, "value", "a device such as cpu or cuda:0");
+        return value != NULL && read_device(value, &device) ? aoticache_request_add_device(request, name, device, error)
+                                                            : refuse(error, "value", "a device such as cpu or cuda:0");
     default:
         return read_named_number(request, name, kind, json_string_value(value), error);
     }

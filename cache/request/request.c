@@ -86,15 +86,15 @@ aoticache_status aoticache_request_create(const char *op, aoticache_device devic
 {
     char reason[REQUEST_REASON_BYTES];
     if (op == NULL || ret_request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request: the operator's name and the place for the "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "request: the operator's name and the place for the "
                                    "result must not be NULL");
     if (!aoticache_request_check_op(op, reason) || !aoticache_request_check_device(&device, reason))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request: %s", reason);
     aoticache_request *request = request_allocate(op, device);
     if (request == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request for %s: out of memory", op);
-    aoticache_status status =
-        aoticache_request_set_environment(request, "arch", aoticache_cpu_arch(), ret_error);
+    aoticache_status status = aoticache_request_set_environment(request, "arch", aoticache_cpu_arch(), ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_request_free(request);
         return status;

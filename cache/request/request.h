@@ -45,19 +45,19 @@ typedef struct aoticache_tensor_metadata {
 } aoticache_tensor_metadata;
 
 /* The kinds of argument; numbers are part of the encoding and never change. */
-#define AOTICACHE_ARGUMENT_KIND_LIST(X) \
-    X(NONE, none, 0)                    \
-    X(TENSOR, tensor, 1)                \
+#define AOTICACHE_ARGUMENT_KIND_LIST(X)                                                       \
+    X(NONE, none, 0)                                                                          \
+    X(TENSOR, tensor, 1)                                                                      \
     X(CONSTANT, constant, 2) /* a tensor whose data is part of what is asked for: a weight */ \
-    X(INT, int, 3)                      \
-    X(DOUBLE, double, 4)                \
-    X(BOOL, bool, 5)                    \
-    X(COMPLEX, complex, 6)              \
-    X(STRING, string, 7)                \
-    X(DEVICE, device, 8)                \
-    X(DTYPE, dtype, 9)                  \
-    X(LAYOUT, layout, 10)               \
-    X(MEMORY_FORMAT, memory_format, 11) \
+    X(INT, int, 3)                                                                            \
+    X(DOUBLE, double, 4)                                                                      \
+    X(BOOL, bool, 5)                                                                          \
+    X(COMPLEX, complex, 6)                                                                    \
+    X(STRING, string, 7)                                                                      \
+    X(DEVICE, device, 8)                                                                      \
+    X(DTYPE, dtype, 9)                                                                        \
+    X(LAYOUT, layout, 10)                                                                     \
+    X(MEMORY_FORMAT, memory_format, 11)                                                       \
     X(LIST, list, 12)
 
 typedef enum aoticache_argument_kind {

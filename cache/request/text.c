@@ -131,8 +131,9 @@ static aoticache_status refuse_word(struct text_parser *parser, const char *star
 {
     parser->at = start;
     if (aoticache_text_is_word(start, "const"))
-        return aoticache_text_refuse(parser, start, "a constant: its data is part of what is asked for, and a line of "
-                                                    "text does not have it");
+        return aoticache_text_refuse(parser, start,
+                                     "a constant: its data is part of what is asked for, and a line of "
+                                     "text does not have it");
     return aoticache_text_expected(parser, "an argument: a tensor such as float32[2, 3], a number, \"text\", true, "
                                            "false, none, a list, a dtype, layout, memory format or device");
 }
@@ -221,7 +222,7 @@ static aoticache_status read_keyword(struct text_parser *parser, char ret_name[R
         return AOTICACHE_OK;
     if (!aoticache_text_copy_name(parser, length, ret_name))
         return aoticache_text_refuse(parser, parser->at, "the keyword has %zu bytes, at most %d are allowed", length,
-                      REQUEST_MAX_NAME_BYTES);
+                                     REQUEST_MAX_NAME_BYTES);
     parser->at = equals + 1;
     return AOTICACHE_OK;
 }
@@ -294,8 +295,10 @@ static aoticache_status read_operator(struct text_parser *parser)
     const char *start = parser->at;
     size_t length = strcspn(start, "( \t\r\n");
     if (length == 0 || length > REQUEST_MAX_OP_BYTES)
-        return aoticache_text_refuse(parser, start, "expected an operator such as aten::add.Tensor, of at most %d "
-                                                    "bytes", REQUEST_MAX_OP_BYTES);
+        return aoticache_text_refuse(parser, start,
+                                     "expected an operator such as aten::add.Tensor, of at most %d "
+                                     "bytes",
+                                     REQUEST_MAX_OP_BYTES);
     memcpy(op, start, length);
     op[length] = '\0';
     parser->at += length;

@@ -34,7 +34,7 @@ aoticache_status aoticache_text_expected(const struct text_parser *parser, const
 
 /* What a function of the request said about the part that begins at `at`. */
 aoticache_status aoticache_text_located(const struct text_parser *parser, const char *at, aoticache_status status,
-                                const aoticache_error *error)
+                                        const aoticache_error *error)
 {
     if (status == AOTICACHE_OK)
         return AOTICACHE_OK;
@@ -149,8 +149,10 @@ aoticache_status aoticache_text_read_number(struct text_parser *parser, struct t
     if (number.is_int)
         number.int_value = strtoll(start, NULL, 10);
     if (number.is_int && errno == ERANGE)
-        return aoticache_text_refuse(parser, start, "%.*s is not an integer of 64 bits; a floating-point number has a "
-                                                    "point", (int)(length < 40 ? length : 40), start);
+        return aoticache_text_refuse(parser, start,
+                                     "%.*s is not an integer of 64 bits; a floating-point number has a "
+                                     "point",
+                                     (int)(length < 40 ? length : 40), start);
     number.double_value = strtod_l(start, NULL, parser->locale);
     bool is_word = is_letter(start[start[0] == '-']);
     if (!is_word && number.double_value - number.double_value != 0)

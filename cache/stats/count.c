@@ -21,7 +21,8 @@ bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tal
 {
     bool is_new;
     aoticache_index_tally *sum =
-        tally->entry_id != 0 ? aoticache_hash_map_add(&recency->by_entry, &tally_type, &tally->entry_id, &is_new) : NULL;
+        tally->entry_id != 0 ? aoticache_hash_map_add(&recency->by_entry, &tally_type, &tally->entry_id, &is_new)
+                             : NULL;
     if (sum == NULL)
         return false;
     sum->uses += tally->uses;
@@ -171,7 +172,8 @@ void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request 
 void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters)
 {
 #define ADD_COUNTER(member, name, text) \
-    counters->member += atomic_load_explicit(&cache->unflushed.counters[AOTICACHE_COUNTER_##member], memory_order_relaxed);
+    counters->member +=                 \
+        atomic_load_explicit(&cache->unflushed.counters[AOTICACHE_COUNTER_##member], memory_order_relaxed);
     AOTICACHE_COUNTER_LIST(ADD_COUNTER)
 #undef ADD_COUNTER
 }

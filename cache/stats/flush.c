@@ -47,11 +47,10 @@ static void drain_histograms(aoticache_cache *cache, batch *taken)
         if (!aoticache_histogram_take(&cache->unflushed.histograms[i], distribution))
             continue;
         taken->kinds[taken->histogram_count] = i;
-        taken->histograms[taken->histogram_count++] =
-            (aoticache_index_histogram){.name = aoticache_latency_name(i),
-                                        .sum = distribution->sum,
-                                        .maximum = distribution->maximum,
-                                        .counts = distribution->counts};
+        taken->histograms[taken->histogram_count++] = (aoticache_index_histogram){.name = aoticache_latency_name(i),
+                                                                                  .sum = distribution->sum,
+                                                                                  .maximum = distribution->maximum,
+                                                                                  .counts = distribution->counts};
     }
 }
 

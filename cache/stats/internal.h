@@ -19,7 +19,7 @@
  * histograms with one significant digit). Notes are atomic additions from any thread; a distribution is a plain copy for
  * one thread.
  */
-#define AOTICACHE_HISTOGRAM_BUCKETS 496 /* for all of 64 bits */
+#define AOTICACHE_HISTOGRAM_BUCKETS 496  /* for all of 64 bits */
 #define AOTICACHE_HISTOGRAM_CAPACITY 512 /* as the index keeps them; those at the end stay 0 */
 
 typedef struct aoticache_histogram {
@@ -137,6 +137,7 @@ void aoticache_cache_flush_last(aoticache_cache *cache);
 
 /* Reads and checks the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
 aoticache_status aoticache_statistics_options_read(const aoticache_statistics_options *options,
-                                                   aoticache_statistics_options *ret_options, aoticache_error *ret_error);
+                                                   aoticache_statistics_options *ret_options,
+                                                   aoticache_error *ret_error);
 
 #endif

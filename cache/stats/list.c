@@ -41,11 +41,10 @@ aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_g
 {
     aoticache_statistics_options chosen;
     aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
-    if (status == AOTICACHE_OK &&
-        (cache == NULL || callback == NULL || (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "aoticache_cache_list_groups: an argument is NULL, or there is no kind %d",
-                                     (int)kind);
+    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL || (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS))
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                "aoticache_cache_list_groups: an argument is NULL, or there is no kind %d", (int)kind);
     if (status == AOTICACHE_OK && chosen.since == AOTICACHE_STATISTICS_SINCE_TIME)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                      "aoticache_cache_list_groups: groups have no history: ask for all, or since they"
@@ -125,8 +124,7 @@ aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t si
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL)
         return AOTICACHE_OK;
-    aoticache_status status =
-        aoticache_index_list_history(index, since, step_seconds, fill_slot, &walk, ret_error);
+    aoticache_status status = aoticache_index_list_history(index, since, step_seconds, fill_slot, &walk, ret_error);
     if (status == AOTICACHE_OK)
         forward_slot(&walk);
     return aoticache_cache_index_result(status, ret_error);

@@ -20,8 +20,8 @@ uint64_t aoticache_counters_hits_index(const aoticache_counters *counters)
 
 uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters)
 {
-    uint64_t explained = counters->misses_requirement + counters->misses_guard + counters->misses_damaged +
-                         counters->misses_failed;
+    uint64_t explained =
+        counters->misses_requirement + counters->misses_guard + counters->misses_damaged + counters->misses_failed;
     return counters->misses > explained ? counters->misses - explained : 0;
 }
 
@@ -36,13 +36,14 @@ static uint64_t *counter_field(aoticache_counters *counters, const char *name)
 }
 
 aoticache_status aoticache_statistics_options_read(const aoticache_statistics_options *options,
-                                                   aoticache_statistics_options *ret_options, aoticache_error *ret_error)
+                                                   aoticache_statistics_options *ret_options,
+                                                   aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,
                                                      options, ret_options, ret_error);
     if (status == AOTICACHE_OK && ret_options->since > AOTICACHE_STATISTICS_SINCE_TIME)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statistics_options.since is %d, which is none",
-                                   (int)ret_options->since);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_statistics_options.since is %d, which is none", (int)ret_options->since);
     return status;
 }
 
@@ -53,9 +54,9 @@ aoticache_status aoticache_statistics_options_read(const aoticache_statistics_op
 static int64_t slot_start(int64_t seconds)
 {
     const int64_t now = aoticache_wall_ns() / NS_PER_SECOND;
-    int64_t length = seconds >= now - AOTICACHE_SLOT_DAY_SECONDS      ? AOTICACHE_SLOT_FINE_SECONDS
+    int64_t length = seconds >= now - AOTICACHE_SLOT_DAY_SECONDS        ? AOTICACHE_SLOT_FINE_SECONDS
                      : seconds >= now - 31 * AOTICACHE_SLOT_DAY_SECONDS ? AOTICACHE_SLOT_HOUR_SECONDS
-                                                                      : AOTICACHE_SLOT_DAY_SECONDS;
+                                                                        : AOTICACHE_SLOT_DAY_SECONDS;
     return seconds <= 0 ? 0 : seconds - seconds % length;
 }
 
@@ -109,8 +110,8 @@ static aoticache_status gather_once(aoticache_index *index, const aoticache_stat
 }
 
 /* What is not flushed happened since the last flush, and so since any time that somebody may ask for. */
-static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_statistics_options *options, gathered *all,
-                                       aoticache_error *ret_error)
+static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_statistics_options *options,
+                                       gathered *all, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     all->distributions = calloc(AOTICACHE_LATENCY_COUNT, sizeof *all->distributions);
@@ -189,8 +190,8 @@ aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_st
 }
 
 aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_latency_kind kind,
-                                              const aoticache_statistics_options *options,
-                                              aoticache_bucket_fn callback, void *user, aoticache_error *ret_error)
+                                              const aoticache_statistics_options *options, aoticache_bucket_fn callback,
+                                              void *user, aoticache_error *ret_error)
 {
     gathered all = {.distributions = NULL};
     aoticache_statistics_options chosen;

@@ -24,40 +24,42 @@ extern "C" {
  * (the index). A miss has at most one reason. Misses without one found no entry for the key
  * (aoticache_counters_misses_absent()).
  */
-#define AOTICACHE_COUNTER_LIST(X)                                                                                \
-    X(hits, "hits", "lookups answered by an entry")                                                              \
-    X(hits_dynamic, "hits_guarded", "of these: by a dynamic entry")                                              \
-    X(hits_loaded, "hits_loaded", "calls answered by a runner that was loaded already, without a lookup")        \
-    X(hits_remote, "hits_remote", "of the hits: fetched from a remote tier")                                     \
-    X(misses, "misses", "lookups that found no entry")                                                           \
-    X(misses_requirement, "misses_requirement", "of these: entries were there, but this CPU lacks a feature")    \
-    X(misses_guard, "misses_guard", "of these: entries were there, but no guard accepts the tensors")            \
-    X(misses_damaged, "misses_damaged", "of these: the entry was there, but its object was damaged")             \
-    X(misses_failed, "misses_failed", "of these: a compile had failed a short time ago")                         \
-    X(waits, "waits", "requests answered by another's compile")                                                  \
-    X(lease_waits, "lease_waits", "compiles that had to wait for another's lease of the same key")               \
-    X(lease_wait_ns, "lease_wait_ns", "nanoseconds spent waiting for leases")                                    \
-    X(compiles, "compiles", "compiles that succeeded")                                                           \
-    X(compiles_fallback, "compiles_fallback", "of the compiles: Inductor's code built PyTorch's way, as ours could not") \
-    X(compile_failures, "compile_failures", "compiles that failed")                                              \
-    X(compile_ns, "compile_ns", "nanoseconds spent in compiles that succeeded")                                  \
-    X(saved_ns, "saved_ns", "nanoseconds of compiling that processes were spared, once for each and artifact")    \
-    X(lookup_ns, "lookup_ns", "nanoseconds spent in lookups that hit, opening and verifying included")           \
-    X(loads, "loads", "libraries loaded")                                                                        \
-    X(load_ns, "load_ns", "nanoseconds spent loading libraries and creating their runners")                      \
-    X(stored_bytes, "stored_bytes", "bytes written as objects")                                                  \
-    X(not_stored, "not_stored", "artifacts that could not be stored")                                            \
-    X(damaged, "damaged", "objects found damaged")                                                               \
-    X(refused_untrusted, "refused_untrusted", "entries from elsewhere that were refused for want of a trusted signature") \
-    X(evicted, "evicted", "entries removed by collections")                                                      \
-    X(evicted_bytes, "evicted_bytes", "bytes removed by collections")                                            \
-    X(judged, "judged", "kernels compared with the host's own")                                                  \
-    X(judged_slower, "judged_slower", "of these: the host's own was faster, or as fast")                         \
-    X(calls_lost, "calls_lost", "calls that kernels lost to the host's own") \
-    X(fetched_bytes, "fetched_bytes", "bytes of objects that were fetched from remotes")                         \
-    X(sent_bytes, "sent_bytes", "bytes of objects that were sent to remotes, compressed")                        \
-    X(remote_errors, "remote_errors", "misses or compiles for which a remote failed")                            \
-    X(remote_refused, "remote_refused", "objects and entries from remotes that were refused")                    \
+#define AOTICACHE_COUNTER_LIST(X)                                                                              \
+    X(hits, "hits", "lookups answered by an entry")                                                            \
+    X(hits_dynamic, "hits_guarded", "of these: by a dynamic entry")                                            \
+    X(hits_loaded, "hits_loaded", "calls answered by a runner that was loaded already, without a lookup")      \
+    X(hits_remote, "hits_remote", "of the hits: fetched from a remote tier")                                   \
+    X(misses, "misses", "lookups that found no entry")                                                         \
+    X(misses_requirement, "misses_requirement", "of these: entries were there, but this CPU lacks a feature")  \
+    X(misses_guard, "misses_guard", "of these: entries were there, but no guard accepts the tensors")          \
+    X(misses_damaged, "misses_damaged", "of these: the entry was there, but its object was damaged")           \
+    X(misses_failed, "misses_failed", "of these: a compile had failed a short time ago")                       \
+    X(waits, "waits", "requests answered by another's compile")                                                \
+    X(lease_waits, "lease_waits", "compiles that had to wait for another's lease of the same key")             \
+    X(lease_wait_ns, "lease_wait_ns", "nanoseconds spent waiting for leases")                                  \
+    X(compiles, "compiles", "compiles that succeeded")                                                         \
+    X(compiles_fallback, "compiles_fallback",                                                                  \
+      "of the compiles: Inductor's code built PyTorch's way, as ours could not")                               \
+    X(compile_failures, "compile_failures", "compiles that failed")                                            \
+    X(compile_ns, "compile_ns", "nanoseconds spent in compiles that succeeded")                                \
+    X(saved_ns, "saved_ns", "nanoseconds of compiling that processes were spared, once for each and artifact") \
+    X(lookup_ns, "lookup_ns", "nanoseconds spent in lookups that hit, opening and verifying included")         \
+    X(loads, "loads", "libraries loaded")                                                                      \
+    X(load_ns, "load_ns", "nanoseconds spent loading libraries and creating their runners")                    \
+    X(stored_bytes, "stored_bytes", "bytes written as objects")                                                \
+    X(not_stored, "not_stored", "artifacts that could not be stored")                                          \
+    X(damaged, "damaged", "objects found damaged")                                                             \
+    X(refused_untrusted, "refused_untrusted",                                                                  \
+      "entries from elsewhere that were refused for want of a trusted signature")                              \
+    X(evicted, "evicted", "entries removed by collections")                                                    \
+    X(evicted_bytes, "evicted_bytes", "bytes removed by collections")                                          \
+    X(judged, "judged", "kernels compared with the host's own")                                                \
+    X(judged_slower, "judged_slower", "of these: the host's own was faster, or as fast")                       \
+    X(calls_lost, "calls_lost", "calls that kernels lost to the host's own")                                   \
+    X(fetched_bytes, "fetched_bytes", "bytes of objects that were fetched from remotes")                       \
+    X(sent_bytes, "sent_bytes", "bytes of objects that were sent to remotes, compressed")                      \
+    X(remote_errors, "remote_errors", "misses or compiles for which a remote failed")                          \
+    X(remote_refused, "remote_refused", "objects and entries from remotes that were refused")                  \
     X(remote_rests, "remote_rests", "times that a remote failed and was left alone from then on")
 
 typedef struct aoticache_counters {
@@ -72,13 +74,13 @@ AOTICACHE_API uint64_t aoticache_counters_misses_absent(const aoticache_counters
 
 /* ---- how long things take: name, text ---- */
 
-#define AOTICACHE_LATENCY_LIST(X)                                          \
-    X(lookup, "a lookup that hits, opening and verifying included")        \
-    X(load, "loading a library and creating its runner")                   \
-    X(compile, "a compile that succeeds")                                  \
-    X(lease_wait, "waiting for another's compile of the same key")         \
+#define AOTICACHE_LATENCY_LIST(X)                                               \
+    X(lookup, "a lookup that hits, opening and verifying included")             \
+    X(load, "loading a library and creating its runner")                        \
+    X(compile, "a compile that succeeds")                                       \
+    X(lease_wait, "waiting for another's compile of the same key")              \
     X(eviction_age, "since the last use of an entry that a collection removes") \
-    X(fetch, "asking a remote for a key, with what it brings")             \
+    X(fetch, "asking a remote for a key, with what it brings")                  \
     X(send, "sending an entry to a remote")
 
 typedef enum aoticache_latency_kind {
@@ -109,10 +111,10 @@ typedef struct aoticache_latencies {
 typedef struct aoticache_statistics {
     aoticache_counters counters;
     uint64_t entries, artifacts, objects, bytes; /* what there is now */
-    uint64_t failures; /* remembered ones */
-    int64_t created_ns; /* wall clock: when the index was made */
-    int64_t since_ns;   /* counters and latencies are from here on */
-    int64_t zeroed_ns;  /* when aoticache_cache_zero_statistics() was last called; 0: never */
+    uint64_t failures;                           /* remembered ones */
+    int64_t created_ns;                          /* wall clock: when the index was made */
+    int64_t since_ns;                            /* counters and latencies are from here on */
+    int64_t zeroed_ns;                           /* when aoticache_cache_zero_statistics() was last called; 0: never */
     int64_t recorded_ns; /* since when latencies, groups and history are kept (an older index has counters alone) */
     aoticache_latencies latencies;
 } aoticache_statistics;
@@ -121,7 +123,7 @@ typedef struct aoticache_statistics {
 typedef enum aoticache_statistics_since {
     AOTICACHE_STATISTICS_SINCE_CREATED = 0, /* all there is */
     AOTICACHE_STATISTICS_SINCE_ZERO = 1,    /* since they were zeroed; all there is where they never were */
-    AOTICACHE_STATISTICS_SINCE_TIME = 2,    /* from the history: since since_ns, rounded down to the slots that it has */
+    AOTICACHE_STATISTICS_SINCE_TIME = 2, /* from the history: since since_ns, rounded down to the slots that it has */
 } aoticache_statistics_since;
 
 typedef struct aoticache_statistics_options {
@@ -171,14 +173,14 @@ typedef enum aoticache_group_kind {
 } aoticache_group_kind;
 
 /* Columns: name, text. */
-#define AOTICACHE_GROUP_COLUMN_LIST(X)                                              \
-    X(hits, "lookups and calls answered")                                           \
-    X(misses, "lookups that found nothing")                                         \
-    X(compiles, "compiles that succeeded")                                          \
-    X(failures, "compiles that failed")                                             \
-    X(compile_ns, "nanoseconds spent in compiles that succeeded")                   \
-    X(saved_ns, "nanoseconds of compiling that processes were spared")              \
-    X(entries, "entries there are now")                                             \
+#define AOTICACHE_GROUP_COLUMN_LIST(X)                                 \
+    X(hits, "lookups and calls answered")                              \
+    X(misses, "lookups that found nothing")                            \
+    X(compiles, "compiles that succeeded")                             \
+    X(failures, "compiles that failed")                                \
+    X(compile_ns, "nanoseconds spent in compiles that succeeded")      \
+    X(saved_ns, "nanoseconds of compiling that processes were spared") \
+    X(entries, "entries there are now")                                \
     X(bytes, "bytes of their artifacts; an object that several name counts in each")
 
 /* `name` is borrowed during the callback. "(other)" gathers what has no row of its own (docs/statistics.md). */
@@ -228,8 +230,8 @@ typedef bool (*aoticache_slot_fn)(void *user, const aoticache_slot *slot);
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t since_ns,
-                                                            int64_t step_seconds, aoticache_slot_fn callback, void *user,
-                                                            aoticache_error *ret_error);
+                                                            int64_t step_seconds, aoticache_slot_fn callback,
+                                                            void *user, aoticache_error *ret_error);
 
 /* ---- entries at the ends ---- */
 

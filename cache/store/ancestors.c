@@ -75,21 +75,24 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
     if (lstat(path, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine %s above the cache directory", path);
     if (!is_trusted_owner(found.st_uid))
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s belongs to user %ld, who could exchange the cache directory %s in it, this process to"
-                                   " user %ld; choose a directory below folders of your own or of root's, or allow a shared"
-                                   " one",
-                                   path, (long)found.st_uid, directory->path, (long)geteuid());
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "%s belongs to user %ld, who could exchange the cache directory %s in it, this process to"
+            " user %ld; choose a directory below folders of your own or of root's, or allow a shared"
+            " one",
+            path, (long)found.st_uid, directory->path, (long)geteuid());
     if (is_writable_by_others(&found))
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s can be written by others (mode 0%o, group %ld), who could exchange the cache directory"
-                                   " %s in it; chmod go-w %s, choose another directory, or allow a shared one",
-                                   path, (unsigned)(found.st_mode & 07777), (long)found.st_gid, directory->path, path);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "%s can be written by others (mode 0%o, group %ld), who could exchange the cache directory"
+            " %s in it; chmod go-w %s, choose another directory, or allow a shared one",
+            path, (unsigned)(found.st_mode & 07777), (long)found.st_gid, directory->path, path);
     return AOTICACHE_OK;
 }
 
 /* Checks every folder that a slash follows in `path`. */
-static aoticache_status check_folders(const aoticache_directory *directory, const char *real, aoticache_error *ret_error)
+static aoticache_status check_folders(const aoticache_directory *directory, const char *real,
+                                      aoticache_error *ret_error)
 {
     char path[PATH_MAX];
     aoticache_status status = AOTICACHE_OK;

@@ -96,8 +96,8 @@ static aoticache_status make_root(const char *path, aoticache_error *ret_error)
             continue;
         partial[i] = '\0';
         if (access(partial, F_OK) != 0 && aoticache_syscall_mkdirat(AT_FDCWD, partial, 0700) != 0 && errno != EEXIST)
-            return aoticache_error_set_errno(ret_error, errno, "cannot create %s; choose a directory with AOTICACHE_DIR",
-                                             partial);
+            return aoticache_error_set_errno(ret_error, errno,
+                                             "cannot create %s; choose a directory with AOTICACHE_DIR", partial);
         partial[i] = path[i];
     }
     return AOTICACHE_OK;
@@ -132,19 +132,14 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
 
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)
 {
-    static const char *const folders[] = {AOTICACHE_OBJECTS, AOTICACHE_ARTIFACTS, AOTICACHE_LEASES, AOTICACHE_TMP,
-                                          AOTICACHE_QUARANTINE, AOTICACHE_PINS, AOTICACHE_SIGNATURES,
-                                          AOTICACHE_UNSENT};
-    static const char *const files[] = {AOTICACHE_FORMAT_FILE,
-                                        AOTICACHE_LOCK_FILE,
-                                        AOTICACHE_GATE_FILE,
-                                        AOTICACHE_COLLECT_LOCK_FILE,
-                                        AOTICACHE_RESERVE_FILE,
-                                        AOTICACHE_VERIFY_FILE,
-                                        AOTICACHE_INDEX_FILE,
-                                        AOTICACHE_INDEX_FILE "-wal",
-                                        AOTICACHE_INDEX_FILE "-shm",
-                                        AOTICACHE_INDEX_FILE "-journal",
+    static const char *const folders[] = {AOTICACHE_OBJECTS,    AOTICACHE_ARTIFACTS,  AOTICACHE_LEASES,
+                                          AOTICACHE_TMP,        AOTICACHE_QUARANTINE, AOTICACHE_PINS,
+                                          AOTICACHE_SIGNATURES, AOTICACHE_UNSENT};
+    static const char *const files[] = {AOTICACHE_FORMAT_FILE,       AOTICACHE_LOCK_FILE,
+                                        AOTICACHE_GATE_FILE,         AOTICACHE_COLLECT_LOCK_FILE,
+                                        AOTICACHE_RESERVE_FILE,      AOTICACHE_VERIFY_FILE,
+                                        AOTICACHE_INDEX_FILE,        AOTICACHE_INDEX_FILE "-wal",
+                                        AOTICACHE_INDEX_FILE "-shm", AOTICACHE_INDEX_FILE "-journal",
                                         AOTICACHE_INDEX_FILE "-gate"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         if (strcmp(name, folders[i]) == 0) {
@@ -182,10 +177,9 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
 static aoticache_status write_format(aoticache_directory *directory, aoticache_error *ret_error)
 {
     char name[64];
-    snprintf(name, sizeof name, FORMAT_TEMPORARY "%ld-%llx", (long)getpid(),
-             (unsigned long long)aoticache_wall_ns());
+    snprintf(name, sizeof name, FORMAT_TEMPORARY "%ld-%llx", (long)getpid(), (unsigned long long)aoticache_wall_ns());
     cleanup_fd int fd = aoticache_syscall_openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
-                                             aoticache_directory_file_mode(directory));
+                                                 aoticache_directory_file_mode(directory));
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a file in %s", directory->path);
     aoticache_directory_hand_over(directory, fd, aoticache_directory_file_mode(directory));
@@ -221,9 +215,9 @@ static aoticache_status read_format(aoticache_directory *directory, aoticache_er
     char *end = text;
     long version = strncmp(text, FORMAT_WORD, word) == 0 ? strtol(text + word, &end, 10) : 0;
     if (version < 1 || end == text || *end != '\n')
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s/" AOTICACHE_FORMAT_FILE " is not one of this program's; choose another directory",
-                                   directory->path);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "%s/" AOTICACHE_FORMAT_FILE " is not one of this program's; choose another directory", directory->path);
     if (version > FORMAT_VERSION)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s has format %ld, this program knows %d; use a newer program or another directory",

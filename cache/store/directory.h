@@ -28,8 +28,8 @@
 #define AOTICACHE_UNSENT "unsent" /* cache/remote/unsent.c */
 
 typedef struct aoticache_directory {
-    int fd;     /* of the root, for reading */
-    char *path; /* absolute, as it was chosen */
+    int fd;          /* of the root, for reading */
+    char *path;      /* absolute, as it was chosen */
     char *real_path; /* without links, for compilers and loaders, which take no descriptor */
     uid_t owner;     /* of the root; what the user root makes in it is handed over to this user and group */
     gid_t group;

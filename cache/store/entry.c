@@ -43,8 +43,7 @@ bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aotic
         return errno != ENOENT && !aoticache_object_errno_is_damage(errno);
     if (fstat(fd, &found) != 0)
         return true;
-    if (!S_ISREG(found.st_mode) || found.st_size <= 0 ||
-        (uint64_t)found.st_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+    if (!S_ISREG(found.st_mode) || found.st_size <= 0 || (uint64_t)found.st_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
         return false;
     const ssize_t got = pread(fd, &first, 1, 0);
     return got < 0 || (got == 1 && first == MANIFEST_FIRST_BYTE);

@@ -87,10 +87,10 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
     if (directory->allow_shared)
         return AOTICACHE_OK;
     if (found->st_uid != geteuid() && found->st_uid != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s belongs to user %ld, this process to user %ld; choose a directory of your own, or "
-                                   AOTICACHE_SHARE_ADVICE,
-                                   name, (long)found->st_uid, (long)geteuid());
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "%s belongs to user %ld, this process to user %ld; choose a directory of your own, or " AOTICACHE_SHARE_ADVICE,
+            name, (long)found->st_uid, (long)geteuid());
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
                                    "%s can be written by others (mode 0%o); chmod go-w, or " AOTICACHE_SHARE_ADVICE,

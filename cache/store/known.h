@@ -16,7 +16,8 @@ struct aoticache_known {
     /* Whether the file in this state has this digest. found: of the open descriptor `fd`. */
     bool (*has)(aoticache_known *known, int fd, const struct stat *found, const aoticache_digest *digest);
     /* The file was hashed, from begun_ns (wall clock) on, and `found` is its state from before. */
-    void (*note)(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns, const aoticache_digest *digest);
+    void (*note)(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns,
+                 const aoticache_digest *digest);
 };
 
 #endif

@@ -17,7 +17,7 @@
 
 #define FIRST_PAUSE_NS 1000000u /* 1 ms */
 #define LAST_PAUSE_NS 25000000u /* 25 ms */
-#define LEASE_SLICE_MS 100u /* after so long who waits for a lease looks whether compiles are cancelled */
+#define LEASE_SLICE_MS 100u     /* after so long who waits for a lease looks whether compiles are cancelled */
 
 static void pause_ns(uint64_t ns)
 {
@@ -75,8 +75,8 @@ aoticache_status aoticache_lock_store(aoticache_directory *directory, bool exclu
      */
     const int operation = exclusive ? LOCK_EX : LOCK_SH;
     aoticache_lock gate = AOTICACHE_LOCK_INIT;
-    aoticache_status status = lock_file(directory, AOTICACHE_GATE_FILE, operation, directory->lock_timeout_ms, &gate,
-                                        ret_error);
+    aoticache_status status =
+        lock_file(directory, AOTICACHE_GATE_FILE, operation, directory->lock_timeout_ms, &gate, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = lock_file(directory, AOTICACHE_LOCK_FILE, operation, directory->lock_timeout_ms, ret_lock, ret_error);
@@ -87,8 +87,7 @@ aoticache_status aoticache_lock_store(aoticache_directory *directory, bool exclu
 aoticache_status aoticache_lock_collector(aoticache_directory *directory, aoticache_lock *ret_lock,
                                           aoticache_error *ret_error)
 {
-    aoticache_status status =
-        lock_file(directory, AOTICACHE_COLLECT_LOCK_FILE, LOCK_EX, 0, ret_lock, ret_error);
+    aoticache_status status = lock_file(directory, AOTICACHE_COLLECT_LOCK_FILE, LOCK_EX, 0, ret_lock, ret_error);
     if (status == AOTICACHE_LOCKED)
         return aoticache_error_set(ret_error, status, "another collection of %s is at work", directory->path);
     return status;
@@ -237,7 +236,8 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
         if (status != AOTICACHE_NOT_FOUND && (status != AOTICACHE_LOCKED || is_last))
             break;
         if (aoticache_compiles_are_cancelled()) {
-            status = aoticache_error_set_errno(ret_error, ECANCELED, "the wait for another process's compile has ended");
+            status =
+                aoticache_error_set_errno(ret_error, ECANCELED, "the wait for another process's compile has ended");
             break;
         }
     }

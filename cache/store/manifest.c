@@ -149,14 +149,17 @@ aoticache_status aoticache_manifest_check_distinct(const aoticache_manifest *man
 static aoticache_status check_product(const aoticache_product *product, aoticache_error *ret_error)
 {
     if (product->file_count == 0 || product->files == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: it has no files, the library must be "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "product: it has no files, the library must be "
                                    "the first");
     if (product->file_count > MANIFEST_MAX_FILES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: it has %zu files, at most %d are allowed",
                                    product->file_count, MANIFEST_MAX_FILES);
     if (product->compile_ns > INT64_MAX)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: compile_ns is %llu, at most 2^63-1 is "
-                                   "allowed", (unsigned long long)product->compile_ns);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "product: compile_ns is %llu, at most 2^63-1 is "
+                                   "allowed",
+                                   (unsigned long long)product->compile_ns);
     return AOTICACHE_OK;
 }
 
@@ -177,11 +180,15 @@ static aoticache_status copy_text(const char *what, const char *text, size_t lim
         return AOTICACHE_OK;
     size_t length = strlen(text);
     if (length > limit)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: its %s has %zu bytes, at most %zu are "
-                                   "allowed", what, length, limit);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "product: its %s has %zu bytes, at most %zu are "
+                                   "allowed",
+                                   what, length, limit);
     if (!aoticache_request_is_utf8(text, length) || aoticache_manifest_has_control_characters(text))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: its %s is not UTF-8 without control "
-                                   "characters", what);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "product: its %s is not UTF-8 without control "
+                                   "characters",
+                                   what);
     *ret_copy = strdup(text);
     return *ret_copy != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
@@ -191,8 +198,10 @@ static aoticache_status copy_file(const aoticache_product *product, size_t i, co
 {
     const char *name = product->files[i].name;
     if (name == NULL || !aoticache_manifest_file_name_is_safe(name) || !aoticache_request_is_utf8(name, strlen(name)))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: the name of file %zu is not one safe path "
-                                   "component in UTF-8 of 1 to %d bytes", i, MANIFEST_MAX_FILE_NAME_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "product: the name of file %zu is not one safe path "
+                                   "component in UTF-8 of 1 to %d bytes",
+                                   i, MANIFEST_MAX_FILE_NAME_BYTES);
     ret_file->digest = *digest;
     ret_file->bytes = bytes;
     ret_file->name = strdup(name);
@@ -357,13 +366,13 @@ static json_t *format_files(const aoticache_manifest *manifest)
 static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch)
 {
     /* With s* a member is left out if its value is NULL. */
-    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}",
-                     "format", MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}", "format",
+                     MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
                      format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",
                      manifest->device, "description", manifest->description, "producer", manifest->producer, "guard",
                      manifest->guard, "output", manifest->output, "metadata", manifest->metadata, "fallback",
-                     manifest->fallback, "requirements", format_requirements(manifest, arch), "compile_ns", (json_int_t)manifest->compile_ns,
-                     "created_ns", (json_int_t)manifest->created_ns, "files",
+                     manifest->fallback, "requirements", format_requirements(manifest, arch), "compile_ns",
+                     (json_int_t)manifest->compile_ns, "created_ns", (json_int_t)manifest->created_ns, "files",
                      format_files(manifest));
 }
 

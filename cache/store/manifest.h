@@ -27,10 +27,10 @@ typedef struct aoticache_manifest {
     int64_t created_ns;             /* wall clock */
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
-    char *output;               /* what the compiler said; NULL where nothing is kept */
-    char *metadata;             /* the producer's; NULL where it gave none */
-    char *fallback;             /* why the library is not in our container; NULL: it is, or nothing is known */
-    bool is_dynamic;            /* the request is */
+    char *output;    /* what the compiler said; NULL where nothing is kept */
+    char *metadata;  /* the producer's; NULL where it gave none */
+    char *fallback;  /* why the library is not in our container; NULL: it is, or nothing is known */
+    bool is_dynamic; /* the request is */
 } aoticache_manifest;
 
 /*

@@ -33,8 +33,10 @@ static aoticache_status read_text(const json_t *object, const char *name, size_t
     if (!json_is_string(value))
         return refuse_field(name, "a string", ret_error);
     if (json_string_length(value) > limit)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" has %zu bytes, at most %zu are "
-                                   "allowed", name, json_string_length(value), limit);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: \"%s\" has %zu bytes, at most %zu are "
+                                   "allowed",
+                                   name, json_string_length(value), limit);
     if (aoticache_manifest_has_control_characters(json_string_value(value)))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" holds control characters", name);
     *ret_text = json_string_value(value);
@@ -86,8 +88,7 @@ static int hex_value(char c)
 static aoticache_status read_encoding(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
 {
     const char *hex;
-    aoticache_status status =
-        read_text(object, "encoding", 2 * (size_t)REQUEST_MAX_ENCODED_BYTES, &hex, ret_error);
+    aoticache_status status = read_text(object, "encoding", 2 * (size_t)REQUEST_MAX_ENCODED_BYTES, &hex, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     size_t digits = strlen(hex);
@@ -142,16 +143,21 @@ static aoticache_status read_requirements(const json_t *object, const char *arch
     size_t i;
     if (!json_is_array(names) || json_array_size(names) > AOTICACHE_CPU_FEATURE_BITS)
         return refuse_field("requirements", "a list of CPU features", ret_error);
-    json_array_foreach(names, i, value) {
+    json_array_foreach(names, i, value)
+    {
         aoticache_cpu_features one = {{0}};
         if (!json_is_string(value) || aoticache_manifest_has_control_characters(json_string_value(value)))
             return refuse_field("requirements", "a list of CPU features", ret_error);
         if (aoticache_cpu_features_parse_for(arch, json_string_value(value), &one, NULL) != AOTICACHE_OK)
-            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "manifest: it requires the CPU feature %.63s, "
-                                       "which this library does not know", json_string_value(value));
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                       "manifest: it requires the CPU feature %.63s, "
+                                       "which this library does not know",
+                                       json_string_value(value));
         if (aoticache_cpu_features_count(&one) != 1)
-            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"requirements\" item %zu is not one "
-                                       "CPU feature", i);
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                       "manifest: \"requirements\" item %zu is not one "
+                                       "CPU feature",
+                                       i);
         for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
             manifest->requirements.words[word] |= one.words[word];
     }
@@ -163,8 +169,7 @@ static aoticache_status read_request(const json_t *object, aoticache_manifest *m
 {
     aoticache_request *request = NULL;
     aoticache_error detail;
-    aoticache_status status =
-        aoticache_request_decode(manifest->encoding, manifest->encoding_size, &request, &detail);
+    aoticache_status status = aoticache_request_decode(manifest->encoding, manifest->encoding_size, &request, &detail);
     if (status == AOTICACHE_INVALID)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %s", detail.message);
     if (status != AOTICACHE_OK)
@@ -185,8 +190,10 @@ static aoticache_status read_file(const json_t *object, size_t i, aoticache_mani
     const json_t *name = json_object_get(object, "name");
     int64_t bytes;
     if (!json_is_string(name) || !aoticache_manifest_file_name_is_safe(json_string_value(name)))
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: the name of file %zu is not one safe path "
-                                   "component of 1 to %d bytes", i, MANIFEST_MAX_FILE_NAME_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: the name of file %zu is not one safe path "
+                                   "component of 1 to %d bytes",
+                                   i, MANIFEST_MAX_FILE_NAME_BYTES);
     aoticache_status status = read_digest(object, "digest", &ret_file->digest, ret_error);
     if (status == AOTICACHE_OK)
         status = read_integer(object, "bytes", 0, &bytes, ret_error);
@@ -229,8 +236,10 @@ static aoticache_status check_format(const json_t *object, aoticache_error *ret_
     if (!json_is_integer(format) || json_integer_value(format) < 1)
         return refuse_field("format", "a positive integer", ret_error);
     if (json_integer_value(format) > MANIFEST_FORMAT)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "manifest: its format is %lld, this library knows "
-                                   "%d", (long long)json_integer_value(format), MANIFEST_FORMAT);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "manifest: its format is %lld, this library knows "
+                                   "%d",
+                                   (long long)json_integer_value(format), MANIFEST_FORMAT);
     return AOTICACHE_OK;
 }
 
@@ -253,8 +262,10 @@ static aoticache_status read_output(const json_t *object, char **ret_output, aot
     if (!json_is_string(value))
         return refuse_field("output", "a string", ret_error);
     if (json_string_length(value) > MANIFEST_MAX_OUTPUT_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"output\" has %zu bytes, at most %d are "
-                                   "allowed", json_string_length(value), MANIFEST_MAX_OUTPUT_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: \"output\" has %zu bytes, at most %d are "
+                                   "allowed",
+                                   json_string_length(value), MANIFEST_MAX_OUTPUT_BYTES);
     *ret_output = strdup(json_string_value(value));
     return *ret_output != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
@@ -331,8 +342,10 @@ static aoticache_status check_json_size(const char *text, size_t size, aoticache
             break;
         }
         if (values > MANIFEST_MAX_VALUES || depth > MANIFEST_MAX_DEPTH)
-            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: more than %d values, or more than %d "
-                                       "within each other, up to byte %zu", MANIFEST_MAX_VALUES, MANIFEST_MAX_DEPTH, i);
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                       "manifest: more than %d values, or more than %d "
+                                       "within each other, up to byte %zu",
+                                       MANIFEST_MAX_VALUES, MANIFEST_MAX_DEPTH, i);
     }
     return AOTICACHE_OK;
 }

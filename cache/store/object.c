@@ -55,7 +55,8 @@ bool aoticache_object_errno_is_damage(int errno_value)
 }
 
 /* Reports the message of errno with a status of the caller's choice. */
-static aoticache_status refuse_as(aoticache_status status, int errno_value, const char *path, aoticache_error *ret_error)
+static aoticache_status refuse_as(aoticache_status status, int errno_value, const char *path,
+                                  aoticache_error *ret_error)
 {
     aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
     if (ret_error != NULL)
@@ -125,8 +126,8 @@ typedef struct reading {
 } reading;
 
 /* Reads a small object with one system call, because a verification and a cold hit read many. */
-static aoticache_status digest_of_object(int fd, uint64_t size, reading *how,
-                                         aoticache_digest *ret_digest, aoticache_error *ret_error)
+static aoticache_status digest_of_object(int fd, uint64_t size, reading *how, aoticache_digest *ret_digest,
+                                         aoticache_error *ret_error)
 {
     char bytes[SMALL_BYTES];
     size_t have = 0;
@@ -135,8 +136,7 @@ static aoticache_status digest_of_object(int fd, uint64_t size, reading *how,
                    ? aoticache_digest_of_fd_copying(fd, &how->copy, ret_digest, NULL, ret_error)
                    : aoticache_digest_of_fd_while(fd, how->goes_on, how->user, ret_digest, NULL, ret_error);
     aoticache_status status = read_bytes(fd, bytes, (size_t)size, &have, ret_error);
-    if (status == AOTICACHE_OK && how->copy.file >= 0 &&
-        !aoticache_memory_file_write(how->copy.file, bytes, have, 0))
+    if (status == AOTICACHE_OK && how->copy.file >= 0 && !aoticache_memory_file_write(how->copy.file, bytes, have, 0))
         how->copy.failed = errno;
     return status == AOTICACHE_OK ? aoticache_digest_of(bytes, have, ret_digest) : status;
 }
@@ -171,9 +171,9 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
 }
 
 /* Opens an object with its in-use lock and checks its size; nothing is read. ret_path is written in any case. */
-static aoticache_status open_sized(aoticache_directory *directory, const aoticache_digest *digest, uint64_t expected_bytes,
-                                   char ret_path[AOTICACHE_OBJECT_PATH_BYTES], int *ret_fd, struct stat *ret_found,
-                                   aoticache_error *ret_error)
+static aoticache_status open_sized(aoticache_directory *directory, const aoticache_digest *digest,
+                                   uint64_t expected_bytes, char ret_path[AOTICACHE_OBJECT_PATH_BYTES], int *ret_fd,
+                                   struct stat *ret_found, aoticache_error *ret_error)
 {
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, ret_path);
@@ -274,8 +274,7 @@ uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const a
         return named_bytes;
     aoticache_object_path(digest, path);
     bool is_huge = fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-                   (uint64_t)found.st_size > named_bytes &&
-                   (uint64_t)found.st_size - named_bytes > DOUBTFUL_BYTES;
+                   (uint64_t)found.st_size > named_bytes && (uint64_t)found.st_size - named_bytes > DOUBTFUL_BYTES;
     return is_huge ? named_bytes : AOTICACHE_OBJECT_ANY_SIZE;
 }
 
@@ -314,8 +313,8 @@ bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache
     if (fstatat(directory->fd, path, &now, AT_SYMLINK_NOFOLLOW) != 0)
         return !sight->has_found && aoticache_object_errno_is_damage(errno);
     return sight->has_found && now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
-           now.st_size == then->st_size && now.st_mode == then->st_mode &&
-           now.st_ctim.tv_sec == then->st_ctim.tv_sec && now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
+           now.st_size == then->st_size && now.st_mode == then->st_mode && now.st_ctim.tv_sec == then->st_ctim.tv_sec &&
+           now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
@@ -324,7 +323,8 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
-    aoticache_status status = open_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, path, &fd, &found, ret_error);
+    aoticache_status status =
+        open_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const size_t size = (size_t)found.st_size;
@@ -406,8 +406,7 @@ aoticache_status aoticache_object_remove(aoticache_directory *directory, const a
                                          uint64_t *ret_bytes, aoticache_error *ret_error)
 {
     aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
-    aoticache_status status =
-        aoticache_object_remove_next(directory, &folder, digest, false, ret_bytes, ret_error);
+    aoticache_status status = aoticache_object_remove_next(directory, &folder, digest, false, ret_bytes, ret_error);
     if (folder.fd >= 0)
         close(folder.fd);
     return status;
@@ -466,8 +465,8 @@ static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
     return 0;
 }
 
-aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
-                                              void *user, aoticache_error *ret_error)
+aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first,
+                                              aoticache_object_fn callback, void *user, aoticache_error *ret_error)
 {
     struct listing listing = {.callback = callback, .user = user};
     char path[AOTICACHE_OBJECT_FOLDER_BYTES];
@@ -505,7 +504,8 @@ static aoticache_status list_named_folder(struct listing *listing, int objects, 
     cleanup_dir DIR *folder = fdopendir(fd);
     if (folder == NULL && errno == ENOMEM) {
         close(fd);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "cannot list " AOTICACHE_OBJECTS "/%s: out of memory", name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
+                                   "cannot list " AOTICACHE_OBJECTS "/%s: out of memory", name);
     }
     const int error = folder == NULL ? errno : list_folder(listing, name, folder);
     if (folder == NULL)
@@ -537,7 +537,8 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
     for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped;) {
         errno = 0;
         if ((item = readdir(objects)) == NULL)
-            return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
+            return errno == 0 ? AOTICACHE_OK
+                              : aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
         if (is_lower_hex(item->d_name, 2))
             status = list_named_folder(&listing, objects_fd, item->d_name, ret_error);
     }

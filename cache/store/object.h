@@ -152,8 +152,8 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
                                        aoticache_object_unreadable_fn unreadable, void *user,
                                        aoticache_error *ret_error);
 /* Those of one of the 256 folders. Returns: OK (also where it is not there), IO, DENIED, NO_MEMORY. */
-aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
-                                              void *user, aoticache_error *ret_error);
+aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first,
+                                              aoticache_object_fn callback, void *user, aoticache_error *ret_error);
 
 /* A growing array of objects. All zero at first; `items` is released by free(). */
 typedef struct aoticache_object_array {

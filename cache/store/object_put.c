@@ -87,8 +87,7 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
 static aoticache_status sync_folders(aoticache_directory *directory, int folder, aoticache_error *ret_error)
 {
     cleanup_fd int objects = -1;
-    aoticache_status status =
-        aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects, ret_error);
+    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND
                    ? aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_OBJECTS " vanished", directory->path)
@@ -130,7 +129,8 @@ out:
 }
 
 static aoticache_status put_object(aoticache_directory *directory, const struct source *source,
-                                   const aoticache_digest *digest, aoticache_object *ret_object, aoticache_error *ret_error)
+                                   const aoticache_digest *digest, aoticache_object *ret_object,
+                                   aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     cleanup_fd int folder = -1;

@@ -126,9 +126,9 @@ struct manifest_search {
     aoticache_directory *directory;
     struct found_manifest *found;
     size_t count, capacity;
-    uint64_t unreadable;         /* manifests and folders */
+    uint64_t unreadable; /* manifests and folders */
     aoticache_error first_unreadable;
-    aoticache_error failure;     /* what ends the search; OK where nothing has */
+    aoticache_error failure; /* what ends the search; OK where nothing has */
 };
 
 static void note_unreadable(void *user, const aoticache_error *error)
@@ -156,8 +156,7 @@ static bool remember_manifest(void *user, const aoticache_digest *digest)
     aoticache_error detail = {.message = ""};
     if (!aoticache_cache_may_be_manifest(search->directory, digest))
         return true;
-    aoticache_status status =
-        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, &detail);
+    aoticache_status status = aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, &detail);
     if (status == AOTICACHE_DENIED)
         note_unreadable(search, &detail);
     if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED) {
@@ -180,26 +179,24 @@ static int compare_ages(const void *left, const void *right)
     return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
 }
 
-static aoticache_status index_one(struct manifest_search *search, aoticache_index *index, const aoticache_digest *digest,
-                                  aoticache_error *ret_error)
+static aoticache_status index_one(struct manifest_search *search, aoticache_index *index,
+                                  const aoticache_digest *digest, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
-    aoticache_status status =
-        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, ret_error);
+    aoticache_status status = aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, ret_error);
     if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED)
         return status;
     if (status != AOTICACHE_OK)
         return AOTICACHE_NOT_FOUND;
-    status =
-        aoticache_cache_index_manifest(search->directory, index, digest, bytes, manifest, ret_error);
+    status = aoticache_cache_index_manifest(search->directory, index, digest, bytes, manifest, ret_error);
     aoticache_manifest_free(manifest);
     return status;
 }
 
 /* Records a batch of manifests from *at on in one transaction. */
-static aoticache_status index_batch(struct manifest_search *search, aoticache_index *index, size_t *at, uint64_t *entries,
-                                   aoticache_error *ret_error)
+static aoticache_status index_batch(struct manifest_search *search, aoticache_index *index, size_t *at,
+                                    uint64_t *entries, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_bulk_begin(index, ret_error);
     if (status != AOTICACHE_OK)
@@ -270,9 +267,9 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     status = build_index(directory, &scratch, &entries, ret_error);
     if (status == AOTICACHE_OK)
         status = set_aside_index(directory, ret_error);
-    if (status == AOTICACHE_OK && (aoticache_syscall_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd,
-                                                           AOTICACHE_INDEX_FILE) != 0 ||
-                                   aoticache_syscall_fsync(directory->fd) != 0))
+    if (status == AOTICACHE_OK &&
+        (aoticache_syscall_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd, AOTICACHE_INDEX_FILE) != 0 ||
+         aoticache_syscall_fsync(directory->fd) != 0))
         status = aoticache_error_set_errno(ret_error, errno, "cannot put a new index in %s", directory->path);
     aoticache_scratch_remove(&scratch);
     if (status == AOTICACHE_OK)
@@ -382,7 +379,8 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     }
     if (directory->read_only) {
         status = open_for_reading(cache, &index, ret_error);
-        if (status == AOTICACHE_UNSUPPORTED && detail.status == AOTICACHE_IO) /* an older index could not be migrated: why */
+        if (status == AOTICACHE_UNSUPPORTED &&
+            detail.status == AOTICACHE_IO) /* an older index could not be migrated: why */
             return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
         if (status != AOTICACHE_OK)
             return status;
@@ -449,7 +447,8 @@ bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index)
         return false;
     bool changed = false;
     pthread_mutex_lock(&cache->index_mutex);
-    if (aoticache_cache_index_is_current(cache) || (count_opened(cache) <= MAX_RECOVERIES && replace_current(cache, NULL)))
+    if (aoticache_cache_index_is_current(cache) ||
+        (count_opened(cache) <= MAX_RECOVERIES && replace_current(cache, NULL)))
         changed = atomic_load(&cache->current)->index != *index;
     *index = atomic_load(&cache->current)->index;
     pthread_mutex_unlock(&cache->index_mutex);

@@ -42,7 +42,7 @@ static bool make_reserve(aoticache_cache *cache)
     const aoticache_directory *directory = cache->directory;
     const mode_t mode = aoticache_directory_file_mode(directory);
     cleanup_fd int fd = aoticache_syscall_openat(directory->fd, AOTICACHE_RESERVE_FILE,
-                                              O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+                                                 O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
         return false;
     aoticache_directory_hand_over(directory, fd, mode);

@@ -30,8 +30,8 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
 {
     char name[80];
     aoticache_scratch_name(directory, name, sizeof name);
-    int length = snprintf(ret_scratch->path, sizeof ret_scratch->path, "%s/" AOTICACHE_TMP "/%s",
-                          directory->real_path, name);
+    int length =
+        snprintf(ret_scratch->path, sizeof ret_scratch->path, "%s/" AOTICACHE_TMP "/%s", directory->real_path, name);
     if (length < 0 || (size_t)length >= sizeof ret_scratch->path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", directory->path);
     if (aoticache_syscall_mkdirat(tmp_fd, name, aoticache_directory_folder_mode(directory)) != 0)
@@ -89,7 +89,8 @@ aoticache_status aoticache_scratch_create_outside(aoticache_scratch *ret_scratch
     if (length < 0 || (size_t)length >= sizeof scratch.path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", parent);
     if (aoticache_syscall_hook_ask("mkdir", scratch.path) != 0 || mkdtemp(scratch.path) == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary folder in %s; set TMPDIR", parent);
+        return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary folder in %s; set TMPDIR",
+                                         parent);
     *ret_scratch = scratch;
     return AOTICACHE_OK;
 }

@@ -20,47 +20,47 @@
 #include <archive_entry.h>
 
 /* result, name after "archive_", parameters */
-#define AOTICACHE_ARCHIVE_FUNCTION_LIST(X)                                                                            \
-    X(struct archive *, write_new, (void))                                                                            \
-    X(int, write_add_filter_zstd, (struct archive *))                                                                 \
-    X(int, write_set_format_pax_restricted, (struct archive *))                                                       \
-    X(int, write_set_bytes_in_last_block, (struct archive *, int))                                                    \
-    X(int, write_set_filter_option, (struct archive *, const char *, const char *, const char *))                     \
-    X(int, write_open, (struct archive *, void *, archive_open_callback *, archive_write_callback *,                  \
-                        archive_close_callback *))                                                                    \
-    X(int, write_header, (struct archive *, struct archive_entry *))                                                  \
-    X(la_ssize_t, write_data, (struct archive *, const void *, size_t))                                               \
-    X(int, write_close, (struct archive *))                                                                           \
-    X(int, write_fail, (struct archive *))                                                                            \
-    X(int, write_free, (struct archive *))                                                                            \
-    X(struct archive *, read_new, (void))                                                                             \
-    X(int, read_support_filter_zstd, (struct archive *))                                                              \
-    X(int, read_support_format_tar, (struct archive *))                                                               \
-    X(int, read_open, (struct archive *, void *, archive_open_callback *, archive_read_callback *,                    \
-                       archive_close_callback *))                                                                     \
-    X(int, read_next_header, (struct archive *, struct archive_entry **))                                             \
-    X(int, read_data_block, (struct archive *, const void **, size_t *, la_int64_t *))                                \
-    X(int, read_free, (struct archive *))                                                                             \
-    X(la_int64_t, filter_bytes, (struct archive *, int))                                                              \
-    X(int, errno, (struct archive *))                                                                                 \
-    X(const char *, error_string, (struct archive *))                                                                 \
-    X(void, set_error, (struct archive *, int, const char *, ...))                                                    \
-    X(struct archive_entry *, entry_new, (void))                                                                      \
-    X(struct archive_entry *, entry_clear, (struct archive_entry *))                                                  \
-    X(void, entry_free, (struct archive_entry *))                                                                     \
-    X(void, entry_set_pathname, (struct archive_entry *, const char *))                                               \
-    X(void, entry_set_size, (struct archive_entry *, la_int64_t))                                                     \
-    X(void, entry_set_filetype, (struct archive_entry *, unsigned int))                                               \
-    X(void, entry_set_perm, (struct archive_entry *, __LA_MODE_T))                                                    \
-    X(void, entry_set_mtime, (struct archive_entry *, time_t, long))                                                  \
-    X(void, entry_set_uid, (struct archive_entry *, la_int64_t))                                                      \
-    X(void, entry_set_gid, (struct archive_entry *, la_int64_t))                                                      \
-    X(const char *, entry_pathname, (struct archive_entry *))                                                         \
-    X(const char *, entry_hardlink, (struct archive_entry *))                                                         \
-    X(const char *, entry_symlink, (struct archive_entry *))                                                          \
-    X(__LA_MODE_T, entry_filetype, (struct archive_entry *))                                                          \
-    X(la_int64_t, entry_size, (struct archive_entry *))                                                               \
-    X(int, entry_size_is_set, (struct archive_entry *))                                                               \
+#define AOTICACHE_ARCHIVE_FUNCTION_LIST(X)                                                                     \
+    X(struct archive *, write_new, (void))                                                                     \
+    X(int, write_add_filter_zstd, (struct archive *))                                                          \
+    X(int, write_set_format_pax_restricted, (struct archive *))                                                \
+    X(int, write_set_bytes_in_last_block, (struct archive *, int))                                             \
+    X(int, write_set_filter_option, (struct archive *, const char *, const char *, const char *))              \
+    X(int, write_open,                                                                                         \
+      (struct archive *, void *, archive_open_callback *, archive_write_callback *, archive_close_callback *)) \
+    X(int, write_header, (struct archive *, struct archive_entry *))                                           \
+    X(la_ssize_t, write_data, (struct archive *, const void *, size_t))                                        \
+    X(int, write_close, (struct archive *))                                                                    \
+    X(int, write_fail, (struct archive *))                                                                     \
+    X(int, write_free, (struct archive *))                                                                     \
+    X(struct archive *, read_new, (void))                                                                      \
+    X(int, read_support_filter_zstd, (struct archive *))                                                       \
+    X(int, read_support_format_tar, (struct archive *))                                                        \
+    X(int, read_open,                                                                                          \
+      (struct archive *, void *, archive_open_callback *, archive_read_callback *, archive_close_callback *))  \
+    X(int, read_next_header, (struct archive *, struct archive_entry **))                                      \
+    X(int, read_data_block, (struct archive *, const void **, size_t *, la_int64_t *))                         \
+    X(int, read_free, (struct archive *))                                                                      \
+    X(la_int64_t, filter_bytes, (struct archive *, int))                                                       \
+    X(int, errno, (struct archive *))                                                                          \
+    X(const char *, error_string, (struct archive *))                                                          \
+    X(void, set_error, (struct archive *, int, const char *, ...))                                             \
+    X(struct archive_entry *, entry_new, (void))                                                               \
+    X(struct archive_entry *, entry_clear, (struct archive_entry *))                                           \
+    X(void, entry_free, (struct archive_entry *))                                                              \
+    X(void, entry_set_pathname, (struct archive_entry *, const char *))                                        \
+    X(void, entry_set_size, (struct archive_entry *, la_int64_t))                                              \
+    X(void, entry_set_filetype, (struct archive_entry *, unsigned int))                                        \
+    X(void, entry_set_perm, (struct archive_entry *, __LA_MODE_T))                                             \
+    X(void, entry_set_mtime, (struct archive_entry *, time_t, long))                                           \
+    X(void, entry_set_uid, (struct archive_entry *, la_int64_t))                                               \
+    X(void, entry_set_gid, (struct archive_entry *, la_int64_t))                                               \
+    X(const char *, entry_pathname, (struct archive_entry *))                                                  \
+    X(const char *, entry_hardlink, (struct archive_entry *))                                                  \
+    X(const char *, entry_symlink, (struct archive_entry *))                                                   \
+    X(__LA_MODE_T, entry_filetype, (struct archive_entry *))                                                   \
+    X(la_int64_t, entry_size, (struct archive_entry *))                                                        \
+    X(int, entry_size_is_set, (struct archive_entry *))                                                        \
     X(int, entry_sparse_count, (struct archive_entry *))
 
 /* Member names end in '_', because <errno.h> makes a macro of one of them. */

@@ -35,9 +35,9 @@ struct aoticache_tar_reader {
     aoticache_tar_poll_fn poll;
     void *user;
     uint64_t max_bytes;
-    uint64_t expected;      /* what it says of itself; UINT64_MAX: it has not yet */
-    uint64_t stored;        /* what a file takes on the disk; UINT64_MAX: not known */
-    uint64_t bytes;         /* read from fd */
+    uint64_t expected;       /* what it says of itself; UINT64_MAX: it has not yet */
+    uint64_t stored;         /* what a file takes on the disk; UINT64_MAX: not known */
+    uint64_t bytes;          /* read from fd */
     uint64_t size, position; /* of the member */
     char piece[PIECE_BYTES];
 };
@@ -205,8 +205,7 @@ aoticache_status aoticache_tar_reader_next(aoticache_tar_reader *reader, aoticac
     aoticache_status status = check_limit(reader, oddity == NULL ? reader->size : 0, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    *ret_member =
-        (aoticache_tar_member){.path = call->entry_pathname_(entry), .bytes = reader->size, .oddity = oddity};
+    *ret_member = (aoticache_tar_member){.path = call->entry_pathname_(entry), .bytes = reader->size, .oddity = oddity};
     return AOTICACHE_OK;
 }
 
@@ -231,8 +230,7 @@ aoticache_status aoticache_tar_reader_read(aoticache_tar_reader *reader, const v
     if (offset < 0 || (uint64_t)offset != reader->position || size > reader->size - reader->position)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                    "the archive is damaged: a member has %zu bytes at %lld, %llu of %llu were due",
-                                   size,
-                                   (long long)offset, (unsigned long long)(reader->size - reader->position),
+                                   size, (long long)offset, (unsigned long long)(reader->size - reader->position),
                                    (unsigned long long)reader->size);
     reader->position += size;
     *ret_bytes = bytes;

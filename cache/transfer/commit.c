@@ -156,8 +156,7 @@ static aoticache_status check_still_stored(const aoticache_intake *intake, const
 }
 
 static aoticache_status move_entry(aoticache_intake *intake, struct folders *folders,
-                                   const aoticache_intake_entry *entry, bool *ret_complete,
-                                   aoticache_error *ret_error)
+                                   const aoticache_intake_entry *entry, bool *ret_complete, aoticache_error *ret_error)
 {
     *ret_complete = true;
     for (size_t i = 0; i <= entry->manifest->file_count; i++) {
@@ -199,8 +198,8 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
 {
     struct folders folders = {.objects = -1};
     memset(folders.fds, -1, sizeof folders.fds);
-    aoticache_status status = aoticache_directory_open_folder(intake->cache->directory, AOTICACHE_OBJECTS, true,
-                                                              &folders.objects, ret_error);
+    aoticache_status status =
+        aoticache_directory_open_folder(intake->cache->directory, AOTICACHE_OBJECTS, true, &folders.objects, ret_error);
     size_t kept = 0, i = 0;
     for (; status == AOTICACHE_OK && i < intake->count; i++) {
         bool is_complete = false;
@@ -266,8 +265,7 @@ static aoticache_status record_entries(const aoticache_intake *intake, int64_t *
     char path[AOTICACHE_INDEX_PATH_BYTES];
     struct rows rows = {.intake = intake};
     const aoticache_index_options options = aoticache_cache_index_options(directory, path);
-    aoticache_status status =
-        aoticache_index_put_batch(&options, intake->count, next_row, &rows, ret_ids, ret_error);
+    aoticache_status status = aoticache_index_put_batch(&options, intake->count, next_row, &rows, ret_ids, ret_error);
     free(rows.objects);
     return status;
 }

@@ -17,7 +17,8 @@
 #define PIECE_BYTES (256 * 1024)
 #define DEFAULT_LEVEL 3
 
-struct export {
+struct export
+{
     aoticache_cache *cache;
     const aoticache_transfer_options *options;
     aoticache_transfer_report report;
@@ -54,8 +55,7 @@ static aoticache_status plan_entry(struct export *export, const aoticache_entry 
 
 static aoticache_status plan(struct export *export, aoticache_error *ret_error)
 {
-    aoticache_status status =
-        aoticache_transfer_select(export->cache, export->options, &export->selection, ret_error);
+    aoticache_status status = aoticache_transfer_select(export->cache, export->options, &export->selection, ret_error);
     if (status == AOTICACHE_OK && export->selection.count == 0)
         return AOTICACHE_NOT_FOUND;
     for (size_t i = 0; status == AOTICACHE_OK && i < export->selection.count; i++)
@@ -188,11 +188,11 @@ static aoticache_status sign(struct export *export, const aoticache_digest *dige
     return status;
 }
 
-static aoticache_status open_artifact(struct export *export, const aoticache_entry *entry,
-                                      struct artifact *artifact, aoticache_error *ret_error)
+static aoticache_status open_artifact(struct export *export, const aoticache_entry *entry, struct artifact *artifact,
+                                      aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_object_read(export->cache->directory, &entry->artifact, &artifact->text,
-                                                    &artifact->size, ret_error);
+    aoticache_status status =
+        aoticache_object_read(export->cache->directory, &entry->artifact, &artifact->text, &artifact->size, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its manifest is missing");
     if (status == AOTICACHE_OK)
@@ -248,8 +248,7 @@ static void leave_out(struct export *export, const aoticache_entry *entry, aotic
                       const aoticache_error *detail)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    if (aoticache_index_has_object(aoticache_cache_index(export->cache), &entry->artifact, NULL) ==
-        AOTICACHE_NOT_FOUND)
+    if (aoticache_index_has_object(aoticache_cache_index(export->cache), &entry->artifact, NULL) == AOTICACHE_NOT_FOUND)
         return;
     aoticache_digest_to_hex(&entry->artifact, hex);
     export->report.refused++;
@@ -313,9 +312,8 @@ static aoticache_status write_head(struct export *export, aoticache_error *ret_e
 static aoticache_status write_end(struct export *export, aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
-    aoticache_transfer_counts counts = {.entries = export->report.entries,
-                                        .objects = export->report.objects,
-                                        .bytes = export->report.bytes};
+    aoticache_transfer_counts counts = {
+        .entries = export->report.entries, .objects = export->report.objects, .bytes = export->report.bytes};
     aoticache_status status = aoticache_transfer_format_end(&counts, &text, ret_error);
     return status == AOTICACHE_OK ? write_text(export, AOTICACHE_TRANSFER_END, text, strlen(text), ret_error) : status;
 }
@@ -359,8 +357,9 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
     if (cache == NULL || fd < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
     if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: %zu signers; 0 to %d are possible",
-                                   chosen.signer_count, AOTICACHE_MAX_SIGNATURES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_export: %zu signers; 0 to %d are possible", chosen.signer_count,
+                                   AOTICACHE_MAX_SIGNATURES);
     export.options = &chosen;
     for (size_t i = 0; i < chosen.signer_count; i++)
         export.keys.items[export.keys.count++] = *aoticache_secret_key_public(chosen.signers[i]);

@@ -42,8 +42,7 @@ static bool read_digest_path(const char *folder, const char *path, aoticache_dig
     if (strncmp(path, folder, strlen(folder)) != 0)
         return false;
     const char *rest = path + strlen(folder);
-    return strlen(rest) == 64 && is_lower_hex(rest, 64) &&
-           aoticache_digest_from_hex(rest, ret_key) == AOTICACHE_OK;
+    return strlen(rest) == 64 && is_lower_hex(rest, 64) && aoticache_digest_from_hex(rest, ret_key) == AOTICACHE_OK;
 }
 
 aoticache_transfer_kind aoticache_transfer_kind_of(const char *path, aoticache_digest *ret_digest)
@@ -121,8 +120,8 @@ aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts 
                                                 aoticache_error *ret_error)
 {
     json_t *object = format_counts(KIND, counts);
-    if (object != NULL && (json_object_set_new(object, "library", json_string(AOTICACHE_VERSION)) != 0 ||
-                           !add_keys(object, keys))) {
+    if (object != NULL &&
+        (json_object_set_new(object, "library", json_string(AOTICACHE_VERSION)) != 0 || !add_keys(object, keys))) {
         json_decref(object);
         object = NULL;
     }
@@ -135,8 +134,7 @@ aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *
     return finish(format_counts(END_KIND, counts), ret_text, ret_error);
 }
 
-aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char **ret_text,
-                                                aoticache_error *ret_error)
+aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char **ret_text, aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     json_t *tags = json_array();
@@ -239,11 +237,11 @@ static bool read_pin(const json_t *object, const aoticache_key *key, const char 
     const json_t *pinned = json_object_get(object, "pinned"), *list = json_object_get(object, "tags"), *tag;
     aoticache_digest named;
     size_t i;
-    if (hex == NULL || aoticache_digest_from_hex(hex, &named) != AOTICACHE_OK ||
-        !aoticache_digest_equal(&named, key) || !json_is_boolean(pinned) || !json_is_array(list) ||
-        json_array_size(list) > AOTICACHE_MAX_TAGS)
+    if (hex == NULL || aoticache_digest_from_hex(hex, &named) != AOTICACHE_OK || !aoticache_digest_equal(&named, key) ||
+        !json_is_boolean(pinned) || !json_is_array(list) || json_array_size(list) > AOTICACHE_MAX_TAGS)
         return false;
-    json_array_foreach(list, i, tag) {
+    json_array_foreach(list, i, tag)
+    {
         if (!json_is_string(tag))
             return false;
         tags[i] = json_string_value(tag);
@@ -254,14 +252,15 @@ static bool read_pin(const json_t *object, const aoticache_key *key, const char 
 }
 
 aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, const aoticache_key *key,
-                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
+                                              aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     const char *tags[AOTICACHE_MAX_TAGS];
     aoticache_pins pin;
     json_t *object = NULL;
     aoticache_status status = load("a file of pins and tags", text, size, &object, ret_error);
     if (status == AOTICACHE_OK && !read_pin(object, key, tags, &pin))
-        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of the pins and tags of this key");
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of the pins and tags of this key");
     if (status == AOTICACHE_OK)
         callback(user, &pin);
     json_decref(object);

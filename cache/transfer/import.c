@@ -68,7 +68,8 @@ static aoticache_status write_piece(struct import *import, int fd, const void *p
 }
 
 /* All of it into `to`, which has space for it, or, where that is NULL, into the file; *ret_got: how many bytes there were. */
-static aoticache_status read_member(struct import *import, char *to, int fd, uint64_t *ret_got, aoticache_error *ret_error)
+static aoticache_status read_member(struct import *import, char *to, int fd, uint64_t *ret_got,
+                                    aoticache_error *ret_error)
 {
     const void *piece = NULL;
     size_t size = 0;
@@ -98,8 +99,9 @@ static bool verify_member(struct import *import, const aoticache_tar_member *mem
         return true;
     aoticache_digest_to_hex(actual, hex);
     if (got != member->bytes)
-        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, the archive says %llu", make_printable(member->path, path),
-                                (unsigned long long)got, (unsigned long long)member->bytes);
+        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, the archive says %llu",
+                                make_printable(member->path, path), (unsigned long long)got,
+                                (unsigned long long)member->bytes);
     else
         aoticache_intake_refuse(&import->intake, "%s: its bytes hash to %s", make_printable(member->path, path), hex);
     return false;
@@ -147,8 +149,7 @@ static aoticache_status add_if_manifest(struct import *import, const aoticache_d
         return AOTICACHE_OK;
     }
     /* Anything else that begins so: a side file, which a manifest after it may name. */
-    return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "%s", detail.message)
-                                         : AOTICACHE_OK;
+    return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "%s", detail.message) : AOTICACHE_OK;
 }
 
 /* The manifest of an entry that went: its object is still there, and only the entry is missing. */
@@ -159,8 +160,7 @@ static aoticache_status add_stored_manifest(struct import *import, const aoticac
     size_t size = 0;
     if (!aoticache_cache_may_be_manifest(import->intake.cache->directory, digest))
         return AOTICACHE_OK;
-    aoticache_status status =
-        aoticache_object_read(import->intake.cache->directory, digest, &text, &size, ret_error);
+    aoticache_status status = aoticache_object_read(import->intake.cache->directory, digest, &text, &size, ret_error);
     if (status == AOTICACHE_OK)
         return add_if_manifest(import, digest, text, size, ret_error);
     bool is_unusable = status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
@@ -446,8 +446,8 @@ static aoticache_status run_import(struct import *import, int fd, const aoticach
     import->buffer = malloc(SMALL_BYTES);
     if (import->buffer == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
-    aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_poll,
-                                                        &import->intake, &import->reader, ret_error);
+    aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_poll, &import->intake,
+                                                        &import->reader, ret_error);
     if (status == AOTICACHE_OK)
         status = import_members(import, ret_error);
     /* What was complete before the end, or before the trouble, stays; of two troubles the first is told. */

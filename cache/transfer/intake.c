@@ -28,7 +28,8 @@
 static const aoticache_hash_map_type object_type = {.item_size = sizeof(aoticache_transfer_object),
                                                     .key_size = sizeof(aoticache_digest)};
 
-aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table, const aoticache_digest *digest)
+aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table,
+                                                         const aoticache_digest *digest)
 {
     return aoticache_hash_map_find(table, &object_type, digest);
 }
@@ -54,11 +55,8 @@ aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cach
                                         const aoticache_transfer_options *options, aoticache_transfer_report *report,
                                         aoticache_error *ret_error)
 {
-    *intake = (aoticache_intake){.cache = cache,
-                                 .options = options,
-                                 .report = report,
-                                 .scratch = AOTICACHE_SCRATCH_INIT,
-                                 .folder_fd = -1};
+    *intake = (aoticache_intake){
+        .cache = cache, .options = options, .report = report, .scratch = AOTICACHE_SCRATCH_INIT, .folder_fd = -1};
     aoticache_status status = options->dry_run ? AOTICACHE_OK : aoticache_cache_check_writable(cache, ret_error);
     if (status == AOTICACHE_OK)
         status = options->dry_run ? aoticache_scratch_create_outside(&intake->scratch, ret_error)
@@ -296,8 +294,8 @@ static bool would_win(const aoticache_intake *intake, const aoticache_intake_cla
            aoticache_cpu_features_count(claim->requirements) >= aoticache_cpu_features_count(&required);
 }
 
-static aoticache_status judge_claim(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
-                                    bool *ret_wanted, aoticache_error *ret_error)
+static aoticache_status judge_claim(aoticache_intake *intake, aoticache_index *index,
+                                    const aoticache_intake_claim *claim, bool *ret_wanted, aoticache_error *ret_error)
 {
     cleanup_free aoticache_index_hit *hits = NULL;
     size_t count = 0;
@@ -369,7 +367,7 @@ static aoticache_status add_tag(aoticache_intake *intake, const aoticache_pins *
 }
 
 aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *pins,
-                                             aoticache_error *ret_error)
+                                            aoticache_error *ret_error)
 {
     if (intake->options->dry_run) { /* there is no telling then which keys there would be */
         intake->report->marks++;

@@ -61,8 +61,7 @@ aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts 
                                                 aoticache_error *ret_error);
 aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *counts, char **ret_text,
                                                aoticache_error *ret_error);
-aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char **ret_text,
-                                                aoticache_error *ret_error);
+aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char **ret_text, aoticache_error *ret_error);
 
 /* OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
 /* ret_keys: those that are keys, at most as many as it holds. */
@@ -72,7 +71,7 @@ aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aot
                                               aoticache_error *ret_error);
 /* The text must be that of `key`; calls back once with its pins. The tags are not checked. OK, CORRUPT, NO_MEMORY. */
 aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, const aoticache_key *key,
-                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
+                                              aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
 
 /* ---- select.c: which entries the options of a transfer name ---- */
 
@@ -93,7 +92,7 @@ aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticac
 
 /* Pins and tags of the keys of a selection: one call for each key that has some. */
 aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
-                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
+                                              aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
 
 /* ---- intake.c: which objects have come in, by digest; 48 bytes an object and 16 to find it, at most twice that ---- */
 
@@ -109,11 +108,12 @@ typedef struct aoticache_transfer_object {
     bool is_named; /* by a manifest that was taken in or was there already */
     bool has_come; /* as a member of the archive */
     bool is_manifest;
-    bool is_ours;  /* a manifest whose entry this transfer records */
+    bool is_ours; /* a manifest whose entry this transfer records */
 } aoticache_transfer_object;
 
 /* Borrowed until the next add; NULL where it is not there. */
-aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table, const aoticache_digest *digest);
+aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table,
+                                                         const aoticache_digest *digest);
 /* The object, added where it is not there. NULL: out of memory. */
 aoticache_transfer_object *aoticache_transfer_table_add(aoticache_hash_map *table, const aoticache_digest *digest);
 
@@ -135,15 +135,15 @@ typedef struct aoticache_intake {
     const aoticache_transfer_options *options;
     aoticache_transfer_report *report;
     aoticache_scratch scratch;
-    int folder_fd; /* of the private folder */
-    aoticache_hash_map table; /* of aoticache_transfer_object, by digest */
+    int folder_fd;                 /* of the private folder */
+    aoticache_hash_map table;      /* of aoticache_transfer_object, by digest */
     aoticache_intake_entry *queue; /* AOTICACHE_INTAKE_BATCH of them */
     size_t count;
     uint64_t queued_bytes;
     uint64_t queued_text; /* bytes of the manifests, which are held in memory */
-    uint64_t begun_ns; /* when the first of the batch was queued */
-    uint64_t logged;   /* refusals */
-    uint64_t done, all; /* objects, for the progress */
+    uint64_t begun_ns;    /* when the first of the batch was queued */
+    uint64_t logged;      /* refusals */
+    uint64_t done, all;   /* objects, for the progress */
     bool is_stopped;
     bool is_foreign; /* what comes needs a trusted signature */
     aoticache_transfer_keys offered;
@@ -212,7 +212,7 @@ void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_dig
  * Returns: OK, IO, DENIED, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *pins,
-                                             aoticache_error *ret_error);
+                                            aoticache_error *ret_error);
 
 /* All entries of a key that are there: an array of the caller's, by free(). OK (also where there is none), ... */
 aoticache_status aoticache_intake_read_hits(aoticache_index *index, const aoticache_key *key,

@@ -147,7 +147,8 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
     if (*ret_good) {
         const int fd = to >= 0 ? to : from;
         status = aoticache_intake_keep_file(&merge->intake, digest, size, to, ret_error);
-        return status == AOTICACHE_OK ? aoticache_intake_note_if_manifest(&merge->intake, digest, fd, size, ret_error) : status;
+        return status == AOTICACHE_OK ? aoticache_intake_note_if_manifest(&merge->intake, digest, fd, size, ret_error)
+                                      : status;
     }
     aoticache_intake_discard_file(&merge->intake, digest);
     return status;
@@ -223,10 +224,8 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
     uint64_t bytes = 0;
     bool is_wanted = false;
     aoticache_error detail = {.message = ""};
-    const aoticache_intake_claim claim = {.key = &entry->key,
-                                          .artifact = &entry->artifact,
-                                          .requirements = &entry->requirements,
-                                          .guard = entry->guard};
+    const aoticache_intake_claim claim = {
+        .key = &entry->key, .artifact = &entry->artifact, .requirements = &entry->requirements, .guard = entry->guard};
     aoticache_status status = aoticache_intake_wants_entry(&merge->intake, &claim, &is_wanted, ret_error);
     if (status == AOTICACHE_OK && !is_wanted) {
         cleanup_free char *signatures = read_signatures(merge, &entry->artifact);
@@ -279,7 +278,8 @@ static aoticache_status merge_entries(struct merge *merge, aoticache_error *ret_
     return status != AOTICACHE_OK ? status : committed;
 }
 
-static aoticache_status run_merge(struct merge *merge, const aoticache_transfer_options *options, aoticache_error *ret_error)
+static aoticache_status run_merge(struct merge *merge, const aoticache_transfer_options *options,
+                                  aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_transfer_select(merge->source, options, &merge->selection, ret_error);
     if (status == AOTICACHE_OK)
@@ -305,8 +305,8 @@ static bool is_same_directory(const aoticache_cache *a, const aoticache_cache *b
 }
 
 aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache *source,
-                                       const aoticache_transfer_options *options,
-                                       aoticache_transfer_report *ret_report, aoticache_error *ret_error)
+                                       const aoticache_transfer_options *options, aoticache_transfer_report *ret_report,
+                                       aoticache_error *ret_error)
 {
     struct merge merge = {.source = source};
     aoticache_transfer_options chosen;
@@ -316,8 +316,8 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     if (target == NULL || source == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_merge: a cache is NULL");
     if (is_same_directory(target, source))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the same cache as %s",
-                                   source->directory->path, target->directory->path);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the same cache as %s", source->directory->path,
+                                   target->directory->path);
     aoticache_cache_enter(target);
     aoticache_cache_enter(source);
     status = aoticache_intake_begin(&merge.intake, target, &chosen, &merge.report, ret_error);

@@ -17,8 +17,8 @@
 static aoticache_status check(const aoticache_transfer_options *options, bool is_import, aoticache_error *ret_error)
 {
     const char *prefix = options->key_prefix;
-    if (prefix != NULL && (strlen(prefix) >= AOTICACHE_DIGEST_HEX_BYTES ||
-                           strspn(prefix, "0123456789abcdefABCDEF") != strlen(prefix)))
+    if (prefix != NULL &&
+        (strlen(prefix) >= AOTICACHE_DIGEST_HEX_BYTES || strspn(prefix, "0123456789abcdefABCDEF") != strlen(prefix)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "the beginning of a key is '%.80s'; it has at most 64 hexadecimal digits", prefix);
     if (is_import && (options->tag != NULL || options->used_since_ns != 0))
@@ -30,8 +30,8 @@ static aoticache_status check(const aoticache_transfer_options *options, bool is
 aoticache_status aoticache_transfer_options_read(const aoticache_transfer_options *options, bool is_import,
                                                  aoticache_transfer_options *ret_options, aoticache_error *ret_error)
 {
-    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT, options,
-                                                     ret_options, ret_error);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,
+                                                     options, ret_options, ret_error);
     return status == AOTICACHE_OK ? check(ret_options, is_import, ret_error) : status;
 }
 
@@ -166,7 +166,7 @@ static bool pass_on(void *user, const aoticache_pins *pins)
 }
 
 aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
-                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
+                                              aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     struct marks marks = {.callback = callback, .user = user};
     marks.keys.items = reallocarray(NULL, selection->count + 1, sizeof *marks.keys.items);

@@ -121,8 +121,7 @@ AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, in
  */
 AOTICACHE_API aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache *source,
                                                      const aoticache_transfer_options *options,
-                                                     aoticache_transfer_report *ret_report,
-                                                     aoticache_error *ret_error);
+                                                     aoticache_transfer_report *ret_report, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -10,8 +10,9 @@
 #include "cache/transfer/internal.h"
 #include "index/index.h"
 
-static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
-                                      int64_t *ret_created_ns, aoticache_error *ret_error)
+static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index *index,
+                                      const aoticache_intake_claim *claim, int64_t *ret_created_ns,
+                                      aoticache_error *ret_error)
 {
     cleanup_free aoticache_index_hit *hits = NULL;
     size_t count = 0;
@@ -113,8 +114,7 @@ static aoticache_status add_signatures(aoticache_intake *intake, const aoticache
     if (aoticache_cache_load_manifest(directory, artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
         return AOTICACHE_OK; /* a verification tells of it */
     const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
-    aoticache_status status =
-        aoticache_trust_check(intake->cache, &statement, list, keep_trusted, &trusted, ret_error);
+    aoticache_status status = aoticache_trust_check(intake->cache, &statement, list, keep_trusted, &trusted, ret_error);
     aoticache_manifest_free(manifest);
     if (status != AOTICACHE_OK || trusted.count == 0)
         return status;

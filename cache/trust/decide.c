@@ -57,7 +57,7 @@ static aoticache_status judge_signature(const aoticache_trust *trust, const stru
             return AOTICACHE_OK;
         }
     }
-    *ret_state = has_name                                ? AOTICACHE_SIGNATURE_WRONG
+    *ret_state = has_name                                 ? AOTICACHE_SIGNATURE_WRONG
                  : is_revoked_signature(trust, signature) ? AOTICACHE_SIGNATURE_REVOKED
                                                           : AOTICACHE_SIGNATURE_UNKNOWN;
     return AOTICACHE_OK;
@@ -78,7 +78,7 @@ struct decision {
 static const char *text_of(aoticache_trust_verdict_reason reason)
 {
     switch (reason) {
-#define CASE(name, number, text)         \
+#define CASE(name, number, text) \
     case AOTICACHE_TRUST_##name: \
         return text;
         AOTICACHE_TRUST_LIST(CASE)
@@ -155,8 +155,8 @@ static aoticache_status ask_for_keys(struct decision *decision, aoticache_public
             const aoticache_signature *signature = &decision->signatures.items[k];
             if (strcmp(signature->name, key->name) != 0)
                 continue;
-            aoticache_status status = aoticache_statement_verify_bytes(decision->message.bytes, decision->message.size, key,
-                                                                       signature, ret_error);
+            aoticache_status status = aoticache_statement_verify_bytes(decision->message.bytes, decision->message.size,
+                                                                       key, signature, ret_error);
             if (status != AOTICACHE_OK && status != AOTICACHE_CORRUPT)
                 return status;
             if (status == AOTICACHE_CORRUPT || !claim->ask(claim->user, key))
@@ -181,8 +181,10 @@ static void refuse_untrusted(struct decision *decision, const char *revoked)
                    ? ""
                    : ", or you say that none is needed (--allow-unsigned)");
     else
-        refuse(decision, AOTICACHE_TRUST_UNKNOWN_KEY, "%s did; if you trust its owner with what runs here, get the public "
-               "key from them and run 'aoticache key trust KEY'", list->items[0].name);
+        refuse(decision, AOTICACHE_TRUST_UNKNOWN_KEY,
+               "%s did; if you trust its owner with what runs here, get the public "
+               "key from them and run 'aoticache key trust KEY'",
+               list->items[0].name);
 }
 
 /* With the mutex held. */
@@ -240,7 +242,8 @@ aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL || ret_verdict == NULL || given.statement == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_decide: the cache, the claim's statement or "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_decide: the cache, the claim's statement or "
                                    "the place for the verdict is NULL");
     aoticache_cache_enter(cache);
     aoticache_digest_to_hex(&given.statement->artifact, decision.entry);
@@ -263,8 +266,8 @@ aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_
 /* ---- checking what is here ---- */
 
 aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_statement *statement,
-                                       const aoticache_signature_list *list, aoticache_signature_fn callback, void *user,
-                                       aoticache_error *ret_error)
+                                       const aoticache_signature_list *list, aoticache_signature_fn callback,
+                                       void *user, aoticache_error *ret_error)
 {
     struct message message = {.bytes = NULL};
     aoticache_status status = aoticache_statement_encode(statement, &message.bytes, &message.size, ret_error);

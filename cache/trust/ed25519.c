@@ -22,6 +22,7 @@
 #endif
 
 /* result, name, parameters: the same in OpenSSL 1.1.1 and 3. The engine is always NULL. */
+/* clang-format off */ /* it takes the types of parameters for products */
 #define FUNCTION_LIST(X)                                                                                              \
     X(EVP_PKEY *, EVP_PKEY_new_raw_private_key, (int type, void *engine, const unsigned char *key, size_t size))    \
     X(EVP_PKEY *, EVP_PKEY_new_raw_public_key, (int type, void *engine, const unsigned char *key, size_t size))     \
@@ -38,6 +39,7 @@
     X(int, EVP_DigestVerify,                                                                                          \
       (EVP_MD_CTX * context, const unsigned char *signature, size_t size, const unsigned char *message, size_t length)) \
     X(void, ERR_clear_error, (void))
+/* clang-format on */
 
 static struct {
 #define MEMBER(result, name, parameters) result(*name##_) parameters;
@@ -59,10 +61,11 @@ static aoticache_status open_crypto(aoticache_error *ret_error)
     if (aoticache_optional_library_open(&is_there, names, sizeof names / sizeof names[0], table,
                                         sizeof table / sizeof table[0], "OpenSSL 1.1.1", problem))
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "signatures are made and checked with libcrypto, and %s: install OpenSSL (Debian: libssl3; "
-                               "Fedora: openssl-libs)",
-                               problem);
+    return aoticache_error_set(
+        ret_error, AOTICACHE_UNSUPPORTED,
+        "signatures are made and checked with libcrypto, and %s: install OpenSSL (Debian: libssl3; "
+        "Fedora: openssl-libs)",
+        problem);
 }
 
 /* libcrypto gives no key, or no context: it is out of memory, or its configuration forbids Ed25519. */
@@ -126,5 +129,6 @@ aoticache_status aoticache_ed25519_verify(const uint8_t public_key[32], const vo
     if (!is_ready)
         return refused(ret_error);
     crypto.ERR_clear_error_();
-    return is_valid ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the key did not make this signature");
+    return is_valid ? AOTICACHE_OK
+                    : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the key did not make this signature");
 }

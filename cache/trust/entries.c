@@ -14,7 +14,8 @@ static aoticache_status check_arguments(const aoticache_cache *cache, const aoti
 {
     return cache != NULL && artifact != NULL && has_rest
                ? AOTICACHE_OK
-               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "signatures of an entry: the cache, the entry or another "
+               : aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "signatures of an entry: the cache, the entry or another "
                                      "argument is NULL");
 }
 
@@ -26,7 +27,8 @@ static aoticache_status load_manifest(aoticache_cache *cache, const aoticache_di
     aoticache_status status =
         aoticache_cache_load_manifest(cache->directory, artifact, ret_manifest, &bytes, ret_error);
     aoticache_digest_to_hex(artifact, hex);
-    return status == AOTICACHE_NOT_FOUND ? aoticache_error_set(ret_error, status, "there is no manifest %s", hex) : status;
+    return status == AOTICACHE_NOT_FOUND ? aoticache_error_set(ret_error, status, "there is no manifest %s", hex)
+                                         : status;
 }
 
 aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
@@ -46,8 +48,8 @@ aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const ao
     return status;
 }
 
-aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
-                                                 aoticache_error *ret_error)
+aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                 char **ret_text, aoticache_error *ret_error)
 {
     aoticache_signature_list list = {.count = 0};
     aoticache_status status = check_arguments(cache, artifact, ret_text != NULL, ret_error);
@@ -78,8 +80,8 @@ static aoticache_status add_list(aoticache_cache *cache, const aoticache_digest 
     return status;
 }
 
-aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact, const char *text,
-                                                aoticache_error *ret_error)
+aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                const char *text, aoticache_error *ret_error)
 {
     aoticache_signature_list list = {.count = 0};
     aoticache_status status = check_arguments(cache, artifact, true, ret_error);
@@ -110,7 +112,8 @@ aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_di
 }
 
 aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                  aoticache_signature_fn callback, void *user, aoticache_error *ret_error)
+                                                  aoticache_signature_fn callback, void *user,
+                                                  aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
     aoticache_signature_list list = {.count = 0};
@@ -130,14 +133,16 @@ aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache, const 
     return status;
 }
 
-aoticache_status aoticache_cache_check_statement(aoticache_cache *cache, const aoticache_statement *statement, const char *text,
-                                                 aoticache_signature_fn callback, void *user, aoticache_error *ret_error)
+aoticache_status aoticache_cache_check_statement(aoticache_cache *cache, const aoticache_statement *statement,
+                                                 const char *text, aoticache_signature_fn callback, void *user,
+                                                 aoticache_error *ret_error)
 {
     aoticache_statement given;
     aoticache_signature_list list = {.count = 0};
     aoticache_status status = aoticache_statement_read(statement, &given, ret_error);
     if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_check_statement: an argument is NULL");
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_check_statement: an argument is NULL");
     if (status == AOTICACHE_OK)
         status = aoticache_signature_list_parse(text, &list, ret_error);
     if (status != AOTICACHE_OK || list.count == 0)

@@ -132,23 +132,23 @@ aoticache_status aoticache_trust_lock(aoticache_cache *cache, aoticache_error *r
 /* The rest with the mutex held. */
 bool aoticache_trust_revokes_key(const aoticache_trust *trust, const aoticache_public_key *key);
 bool aoticache_trust_has_revoked(const aoticache_trust *trust, const aoticache_digest *artifact);
-aoticache_status aoticache_trust_add(aoticache_trust *trust, const aoticache_public_key *key, aoticache_trust_origin origin,
-                                     aoticache_error *ret_error);
+aoticache_status aoticache_trust_add(aoticache_trust *trust, const aoticache_public_key *key,
+                                     aoticache_trust_origin origin, aoticache_error *ret_error);
 
 /* Whether an entry is revoked by its digest. Takes the mutex itself, as the next one does. */
-aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact, bool *ret_revoked,
-                                               aoticache_error *ret_error);
+aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               bool *ret_revoked, aoticache_error *ret_error);
 
 /* The i-th entry that is revoked by its digest: OK, NOT_FOUND (there are not so many), or why that cannot be told. */
-aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position, aoticache_digest *ret_artifact,
-                                                  aoticache_error *ret_error);
+aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position,
+                                                  aoticache_digest *ret_artifact, aoticache_error *ret_error);
 
 /* ---- decide.c ---- */
 
 /* As aoticache_cache_check_signatures(), of a list. The callback is called with the mutex held and must not use the cache. */
 aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_statement *statement,
-                                       const aoticache_signature_list *list, aoticache_signature_fn callback, void *user,
-                                       aoticache_error *ret_error);
+                                       const aoticache_signature_list *list, aoticache_signature_fn callback,
+                                       void *user, aoticache_error *ret_error);
 
 /* ---- revoked.c: entries that would not be taken in any more ---- */
 

@@ -28,7 +28,8 @@ static bool is_fingerprint(const char *text)
     uint8_t bytes[32];
     char padded[48];
     return strncmp(text, "SHA256:", 7) == 0 && strlen(text) == AOTICACHE_FINGERPRINT_BYTES - 1 &&
-           snprintf(padded, sizeof padded, "%s=", text + 7) == 44 && aoticache_base64_decode(padded, sizeof bytes, bytes);
+           snprintf(padded, sizeof padded, "%s=", text + 7) == 44 &&
+           aoticache_base64_decode(padded, sizeof bytes, bytes);
 }
 
 aoticache_status aoticache_revocation_parse(const char *text, aoticache_revocation *ret_revocation,
@@ -79,11 +80,12 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s is not a %s", path,
                                    type == S_IFDIR ? "folder" : "regular file");
     if (found->st_uid != 0 && found->st_uid != geteuid())
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s belongs to user %ld, it must be this user's or root's",
-                                   path, (long)found->st_uid);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s belongs to user %ld, it must be this user's or root's", path,
+                                   (long)found->st_uid);
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s can be written by others (mode 0%o): chmod go-w", path,
-                                   (unsigned)(found->st_mode & 07777));
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s can be written by others (mode 0%o): chmod go-w",
+                                   path, (unsigned)(found->st_mode & 07777));
     return AOTICACHE_OK;
 }
 
@@ -123,7 +125,8 @@ static aoticache_status read_all(int fd, const char *path, char **ret_text, aoti
 }
 
 /* "" where there is no such file. */
-static aoticache_status read_text(int folder, const char *path, const char *name, char **ret_text, aoticache_error *ret_error)
+static aoticache_status read_text(int folder, const char *path, const char *name, char **ret_text,
+                                  aoticache_error *ret_error)
 {
     struct stat found;
     cleanup_fd int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -271,8 +274,9 @@ static aoticache_status open_to_change(const char *directory, int *ret_folder, a
     return status;
 }
 
-aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name, aoticache_secret_key **ret_key,
-                                                 bool *ret_is_new, aoticache_error *ret_error)
+aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name,
+                                                 aoticache_secret_key **ret_key, bool *ret_is_new,
+                                                 aoticache_error *ret_error)
 {
     cleanup_fd int folder = -1;
     aoticache_secret_key *key = NULL;
@@ -336,7 +340,8 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
     if (status == AOTICACHE_OK)
         status = open_to_change(directory, &folder, ret_error);
     if (status == AOTICACHE_OK) /* changes nothing: it looks */
-        status = change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, NULL, ret_error);
+        status =
+            change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, NULL, ret_error);
     if (status == AOTICACHE_OK && trusting.has_namesake)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "another key named '%s' is trusted already; if it was replaced, first run "
@@ -345,7 +350,8 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
     aoticache_public_key_format(key, text);
     trusting = (struct trusting){.key = key, .is_there = trusting.is_there};
     if (status == AOTICACHE_OK && !trusting.is_there)
-        status = change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, text, ret_error);
+        status =
+            change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, text, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_public_key copy = *key;
         status = change_file(folder, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_revocation, &copy, NULL, ret_error);
@@ -378,6 +384,7 @@ aoticache_status aoticache_key_directory_revoke(const char *directory, const cha
     if (status == AOTICACHE_OK)
         status = change_file(folder, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_same_word, word, word, ret_error);
     if (status == AOTICACHE_OK)
-        status = change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_trusted, &revocation, NULL, ret_error);
+        status =
+            change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_trusted, &revocation, NULL, ret_error);
     return status;
 }

@@ -175,10 +175,10 @@ static bool add_candidate(void *user, const aoticache_digest *artifact)
 }
 
 /* Those that have signatures, and those that are revoked by their digest. */
-static aoticache_status list_candidates(aoticache_cache *cache, struct candidates *candidates, aoticache_error *ret_error)
+static aoticache_status list_candidates(aoticache_cache *cache, struct candidates *candidates,
+                                        aoticache_error *ret_error)
 {
-    aoticache_status status =
-        aoticache_signature_files_list(cache->directory, add_candidate, candidates, ret_error);
+    aoticache_status status = aoticache_signature_files_list(cache->directory, add_candidate, candidates, ret_error);
     aoticache_digest revoked;
     for (size_t i = 0; status == AOTICACHE_OK && !candidates->is_out_of_memory; i++) {
         status = aoticache_trust_revoked_entry_at(cache, i, &revoked, ret_error);

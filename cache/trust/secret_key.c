@@ -17,7 +17,7 @@
 #include "base/syscalls.h"
 #include "cache/trust/internal.h"
 
-#define SECRET_BYTES 64      /* the seed, then the public key */
+#define SECRET_BYTES 64 /* the seed, then the public key */
 #define SECRET_BASE64_BYTES 88
 #define MAX_FILE_BYTES 512
 
@@ -40,15 +40,17 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
         is_form = aoticache_base64_decode(base64, sizeof bytes, bytes);
     }
     if (!is_form)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "%s has no secret key: that is one line, name:base64 of %d bytes", name, SECRET_BYTES);
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                "%s has no secret key: that is one line, name:base64 of %d bytes", name, SECRET_BYTES);
     if (status == AOTICACHE_OK)
         status = aoticache_signer_name_check(key_name, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_ed25519_public(bytes, public_key, ret_error);
     if (status == AOTICACHE_OK && memcmp(public_key, bytes + 32, sizeof public_key) != 0)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "%s: the two halves of the secret key '%s' do not belong together", name, key_name);
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                "%s: the two halves of the secret key '%s' do not belong together", name, key_name);
     if (status == AOTICACHE_OK && (key = calloc(1, sizeof *key)) == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a key");
     if (status == AOTICACHE_OK) {
@@ -62,7 +64,8 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
     return status;
 }
 
-aoticache_status aoticache_secret_key_generate(const char *name, aoticache_secret_key **ret_key, aoticache_error *ret_error)
+aoticache_status aoticache_secret_key_generate(const char *name, aoticache_secret_key **ret_key,
+                                               aoticache_error *ret_error)
 {
     if (ret_key == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_secret_key_generate: ret_key is NULL");
@@ -111,10 +114,11 @@ static aoticache_status check_file(int fd, const char *path, aoticache_error *re
                                    "the secret key %s belongs to user %ld, it must be this user's (%ld)", path,
                                    (long)found.st_uid, (long)geteuid());
     if ((found.st_mode & 077) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "the secret key %s is open to others (mode 0%o): chmod 600 it, and if somebody may have "
-                                   "read it, make a new one",
-                                   path, (unsigned)(found.st_mode & 07777));
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "the secret key %s is open to others (mode 0%o): chmod 600 it, and if somebody may have "
+            "read it, make a new one",
+            path, (unsigned)(found.st_mode & 07777));
     return AOTICACHE_OK;
 }
 
@@ -122,7 +126,8 @@ aoticache_status aoticache_secret_key_read(const char *path, aoticache_secret_ke
 {
     char text[MAX_FILE_BYTES + 1];
     if (path == NULL || ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_secret_key_read: the path or ret_key is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_secret_key_read: the path or ret_key is NULL");
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no secret key %s", path);
@@ -160,12 +165,14 @@ static aoticache_status sync_parent(const char *path, aoticache_error *ret_error
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_secret_key_write(const aoticache_secret_key *key, const char *path, aoticache_error *ret_error)
+aoticache_status aoticache_secret_key_write(const aoticache_secret_key *key, const char *path,
+                                            aoticache_error *ret_error)
 {
     char text[AOTICACHE_SIGNER_NAME_BYTES + SECRET_BASE64_BYTES + 3];
     uint8_t bytes[SECRET_BYTES];
     if (key == NULL || path == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_secret_key_write: the key or the path is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_secret_key_write: the key or the path is NULL");
     cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,

@@ -84,7 +84,8 @@ static aoticache_status write_file(aoticache_directory *directory, int folder, c
         return aoticache_error_set_errno(ret_error, errno, "cannot write the signatures of %s", name);
     aoticache_directory_hand_over(directory, fd, mode);
     if (aoticache_syscall_write(fd, text, strlen(text)) == 0 && (!syncs || aoticache_syscall_fsync(fd) == 0) &&
-        aoticache_syscall_renameat(tmp, temporary, folder, name) == 0 && (!syncs || aoticache_syscall_fsync(folder) == 0))
+        aoticache_syscall_renameat(tmp, temporary, folder, name) == 0 &&
+        (!syncs || aoticache_syscall_fsync(folder) == 0))
         return AOTICACHE_OK;
     status = aoticache_error_set_errno(ret_error, errno, "cannot write the signatures of %s", name);
     aoticache_syscall_unlinkat(tmp, temporary, 0);
@@ -111,8 +112,10 @@ static aoticache_status add(aoticache_directory *directory, int folder, const ao
     before = list;
     for (size_t i = 0; i < more->count; i++)
         if (!aoticache_signature_list_add(&list, &more->items[i]))
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "entry %.12s has %d signatures already, the most that it "
-                                       "may have", name, AOTICACHE_MAX_SIGNATURES);
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "entry %.12s has %d signatures already, the most that it "
+                                       "may have",
+                                       name, AOTICACHE_MAX_SIGNATURES);
     if (list.count == before.count && memcmp(list.items, before.items, list.count * sizeof list.items[0]) == 0)
         return AOTICACHE_OK;
     return write_file(directory, folder, name, &list, syncs, ret_error);
@@ -131,8 +134,10 @@ aoticache_status aoticache_signature_file_add(aoticache_directory *directory, co
         return status;
     status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
-        return aoticache_error_set(ret_error, status, "%s/" AOTICACHE_SIGNATURES ": another process changes signatures for "
-                                   "more than %u ms", directory->path, (unsigned)directory->lock_timeout_ms);
+        return aoticache_error_set(ret_error, status,
+                                   "%s/" AOTICACHE_SIGNATURES ": another process changes signatures for "
+                                   "more than %u ms",
+                                   directory->path, (unsigned)directory->lock_timeout_ms);
     return status == AOTICACHE_OK ? add(directory, folder, artifact, more, syncs, ret_error) : status;
 }
 

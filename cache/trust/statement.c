@@ -46,8 +46,9 @@ aoticache_status aoticache_statement_read(const aoticache_statement *given, aoti
                                           aoticache_error *ret_error)
 {
     aoticache_status status =
-        given != NULL ? AOTICACHE_OPTIONS_READ(aoticache_statement, AOTICACHE_STATEMENT_INIT, given, ret_statement, ret_error)
-                      : aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement: it is NULL");
+        given != NULL
+            ? AOTICACHE_OPTIONS_READ(aoticache_statement, AOTICACHE_STATEMENT_INIT, given, ret_statement, ret_error)
+            : aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement: it is NULL");
     if (status != AOTICACHE_OK)
         return status;
     if (ret_statement->guard == NULL)
@@ -55,7 +56,8 @@ aoticache_status aoticache_statement_read(const aoticache_statement *given, aoti
     if (ret_statement->producer == NULL)
         ret_statement->producer = "";
     if (strlen(ret_statement->guard) > UINT32_MAX || strlen(ret_statement->producer) > UINT32_MAX)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement: a text is longer than 2^32-1 bytes");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_statement: a text is longer than 2^32-1 bytes");
     return AOTICACHE_OK;
 }
 
@@ -68,8 +70,8 @@ aoticache_status aoticache_statement_encode(const aoticache_statement *statement
         return status;
     if (ret_bytes == NULL || ret_size == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement_encode: no place for the bytes");
-    const size_t most = sizeof AOTICACHE_STATEMENT_MAGIC + 2 + 32 + 4 + 2 * FEATURE_BITS + 4 + strlen(given.guard) + 32 + 4 +
-                        strlen(given.producer) + 8;
+    const size_t most = sizeof AOTICACHE_STATEMENT_MAGIC + 2 + 32 + 4 + 2 * FEATURE_BITS + 4 + strlen(given.guard) +
+                        32 + 4 + strlen(given.producer) + 8;
     uint8_t *bytes = malloc(most);
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a statement");
@@ -94,7 +96,8 @@ aoticache_status aoticache_statement_sign(const aoticache_statement *statement, 
     aoticache_signature signature = {.name = ""};
     aoticache_status status = aoticache_statement_encode(statement, &bytes, &size, ret_error);
     if (status == AOTICACHE_OK && (key == NULL || ret_signature == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement_sign: the key or the place for the "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_statement_sign: the key or the place for the "
                                    "signature is NULL");
     if (status == AOTICACHE_OK)
         status = aoticache_ed25519_sign(key->seed, bytes, size, signature.bytes, ret_error);
@@ -118,7 +121,8 @@ aoticache_status aoticache_statement_verify(const aoticache_statement *statement
     size_t size = 0;
     aoticache_status status = aoticache_statement_encode(statement, &bytes, &size, ret_error);
     if (status == AOTICACHE_OK && (key == NULL || signature == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement_verify: the key or the signature is "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_statement_verify: the key or the signature is "
                                    "NULL");
     return status == AOTICACHE_OK ? aoticache_statement_verify_bytes(bytes, size, key, signature, ret_error) : status;
 }

@@ -64,9 +64,10 @@ static bool is_name(const char *name, size_t length)
 aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error)
 {
     if (name == NULL || !is_name(name, strlen(name)))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "the name of a key has 1 to %d printable ASCII characters, none of them ':' or a space",
-                                   AOTICACHE_SIGNER_NAME_BYTES - 1);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "the name of a key has 1 to %d printable ASCII characters, none of them ':' or a space",
+            AOTICACHE_SIGNER_NAME_BYTES - 1);
     aoticache_digest digest;
     if (strcmp(name, "SHA256") == 0 || (strlen(name) == 64 && aoticache_digest_from_hex(name, &digest) == AOTICACHE_OK))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -76,12 +77,14 @@ aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *
 
 /* ---- name:base64 ---- */
 
-static aoticache_status parse(const char *what, const char *text, size_t size, char ret_name[AOTICACHE_SIGNER_NAME_BYTES],
-                              uint8_t *ret_bytes, aoticache_error *ret_error)
+static aoticache_status parse(const char *what, const char *text, size_t size,
+                              char ret_name[AOTICACHE_SIGNER_NAME_BYTES], uint8_t *ret_bytes,
+                              aoticache_error *ret_error)
 {
     const char *colon = text != NULL ? strchr(text, ':') : NULL;
     if (colon == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "this is not a %s, which has the form name:base64", what);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "this is not a %s, which has the form name:base64",
+                                   what);
     char name[AOTICACHE_SIGNER_NAME_BYTES] = "";
     const size_t length = (size_t)(colon - text);
     if (length < sizeof name)
@@ -123,15 +126,15 @@ aoticache_status aoticache_signature_parse(const char *text, aoticache_signature
 
 void aoticache_public_key_format(const aoticache_public_key *key, char ret_text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES])
 {
-    const int length = snprintf(ret_text, AOTICACHE_SIGNER_NAME_BYTES + 1, "%.*s:", AOTICACHE_SIGNER_NAME_BYTES - 1,
-                                key->name);
+    const int length =
+        snprintf(ret_text, AOTICACHE_SIGNER_NAME_BYTES + 1, "%.*s:", AOTICACHE_SIGNER_NAME_BYTES - 1, key->name);
     aoticache_base64_encode(key->bytes, sizeof key->bytes, ret_text + length);
 }
 
 void aoticache_signature_format(const aoticache_signature *signature, char ret_text[AOTICACHE_SIGNATURE_TEXT_BYTES])
 {
-    const int length = snprintf(ret_text, AOTICACHE_SIGNER_NAME_BYTES + 1, "%.*s:", AOTICACHE_SIGNER_NAME_BYTES - 1,
-                                signature->name);
+    const int length =
+        snprintf(ret_text, AOTICACHE_SIGNER_NAME_BYTES + 1, "%.*s:", AOTICACHE_SIGNER_NAME_BYTES - 1, signature->name);
     aoticache_base64_encode(signature->bytes, sizeof signature->bytes, ret_text + length);
 }
 

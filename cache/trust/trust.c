@@ -31,8 +31,9 @@ aoticache_status aoticache_trust_init(aoticache_trust *trust, const aoticache_ca
 {
     pthread_mutex_init(&trust->mutex, NULL);
     trust->rule = options->signatures;
-    if (!copy_text(options->trusted_keys, &trust->trusted_text) || !copy_text(options->revoked_keys, &trust->revoked_text) ||
-        !copy_text(options->sign_with, &trust->sign_with) || !copy_text(options->key_directory, &trust->directory))
+    if (!copy_text(options->trusted_keys, &trust->trusted_text) ||
+        !copy_text(options->revoked_keys, &trust->revoked_text) || !copy_text(options->sign_with, &trust->sign_with) ||
+        !copy_text(options->key_directory, &trust->directory))
         return NO_MEMORY(ret_error);
     return AOTICACHE_OK;
 }
@@ -61,8 +62,8 @@ struct loading {
     aoticache_error *ret_error;
 };
 
-aoticache_status aoticache_trust_add(aoticache_trust *trust, const aoticache_public_key *key, aoticache_trust_origin origin,
-                                    aoticache_error *ret_error)
+aoticache_status aoticache_trust_add(aoticache_trust *trust, const aoticache_public_key *key,
+                                     aoticache_trust_origin origin, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < trust->trusted_count; i++)
         if (memcmp(&trust->trusted[i].key, key, sizeof *key) == 0)
@@ -92,8 +93,10 @@ static aoticache_status load_revoked(void *user, const char *word, const char *p
     aoticache_error detail = {.message = ""};
     aoticache_revocation revocation;
     if (aoticache_revocation_parse(word, &revocation, &detail) != AOTICACHE_OK)
-        return aoticache_error_set(loading->ret_error, AOTICACHE_INVALID, "%s: %s; nothing from elsewhere is accepted until "
-                                   "this line is mended", place, detail.message);
+        return aoticache_error_set(loading->ret_error, AOTICACHE_INVALID,
+                                   "%s: %s; nothing from elsewhere is accepted until "
+                                   "this line is mended",
+                                   place, detail.message);
     if (!AOTICACHE_ARRAY_RESERVE(trust->revoked, trust->revoked_capacity, trust->revoked_count + 1))
         return NO_MEMORY(loading->ret_error);
     trust->revoked[trust->revoked_count++] = revocation;
@@ -125,7 +128,8 @@ static aoticache_status load_signers(aoticache_trust *trust, aoticache_error *re
     if (paths == NULL)
         return NO_MEMORY(ret_error);
     /* Without sign_with it is one path, which may have spaces. */
-    for (char *path = trust->sign_with != NULL ? strtok_r(paths, " \t", &rest) : paths; status == AOTICACHE_OK && path != NULL;
+    for (char *path = trust->sign_with != NULL ? strtok_r(paths, " \t", &rest) : paths;
+         status == AOTICACHE_OK && path != NULL;
          path = trust->sign_with != NULL ? strtok_r(NULL, " \t", &rest) : NULL) {
         aoticache_secret_key *key = NULL;
         status = aoticache_secret_key_read(path, &key, ret_error);
@@ -168,14 +172,17 @@ static aoticache_status load_all(aoticache_cache *cache, aoticache_error *ret_er
         status = load_words(trust->revoked_text, "revoked_keys", load_revoked, &loading);
     loading.origin = AOTICACHE_TRUST_ORIGIN_USER;
     if (status == AOTICACHE_OK && trust->directory != NULL)
-        status = aoticache_key_file_read(trust->directory, AOTICACHE_TRUSTED_KEYS_FILE, load_trusted, &loading, ret_error);
+        status =
+            aoticache_key_file_read(trust->directory, AOTICACHE_TRUSTED_KEYS_FILE, load_trusted, &loading, ret_error);
     if (status == AOTICACHE_OK && trust->directory != NULL)
-        status = aoticache_key_file_read(trust->directory, AOTICACHE_REVOKED_KEYS_FILE, load_revoked, &loading, ret_error);
+        status =
+            aoticache_key_file_read(trust->directory, AOTICACHE_REVOKED_KEYS_FILE, load_revoked, &loading, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     /* An own key that cannot be read is no reason to refuse those of others. */
     if (need_signers(trust, &detail) != AOTICACHE_OK)
-        aoticache_log(loading.logger, AOTICACHE_LOG_WARNING, "%s; what the own key signed is not trusted", detail.message);
+        aoticache_log(loading.logger, AOTICACHE_LOG_WARNING, "%s; what the own key signed is not trusted",
+                      detail.message);
     for (size_t i = 0; status == AOTICACHE_OK && i < trust->signer_count; i++)
         status = aoticache_trust_add(trust, &trust->signers[i]->public_key, AOTICACHE_TRUST_ORIGIN_OWN, ret_error);
     trust->is_loaded = status == AOTICACHE_OK;
@@ -210,8 +217,8 @@ bool aoticache_trust_has_revoked(const aoticache_trust *trust, const aoticache_d
 
 /* ---- listing ---- */
 
-aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact, bool *ret_revoked,
-                                               aoticache_error *ret_error)
+aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               bool *ret_revoked, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_trust_lock(cache, ret_error);
     if (status != AOTICACHE_OK)
@@ -221,8 +228,8 @@ aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aot
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position, aoticache_digest *ret_artifact,
-                                                  aoticache_error *ret_error)
+aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position,
+                                                  aoticache_digest *ret_artifact, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_trust_lock(cache, ret_error);
     if (status != AOTICACHE_OK)
@@ -262,7 +269,8 @@ aoticache_status aoticache_cache_signers(aoticache_cache *cache, const aoticache
                                          size_t *ret_count, aoticache_error *ret_error)
 {
     if (cache == NULL || ret_keys == NULL || ret_count == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_signers: the cache or an output is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_signers: the cache or an output is NULL");
     aoticache_cache_enter(cache);
     pthread_mutex_lock(&cache->trust.mutex);
     aoticache_status status = need_signers(&cache->trust, ret_error);

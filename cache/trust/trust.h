@@ -27,11 +27,11 @@ extern "C" {
 
 /* ---- keys and signatures ---- */
 
-#define AOTICACHE_SIGNER_NAME_BYTES 128        /* of a key's name, with the zero byte: printable ASCII without ':' and ' ' */
-#define AOTICACHE_PUBLIC_KEY_TEXT_BYTES 176    /* "name:base64 of 32 bytes", with the zero byte */
-#define AOTICACHE_SIGNATURE_TEXT_BYTES 224     /* "name:base64 of 64 bytes", with the zero byte */
-#define AOTICACHE_FINGERPRINT_BYTES 51         /* "SHA256:" and 43 characters, as ssh-keygen prints it, with the zero byte */
-#define AOTICACHE_MAX_SIGNATURES 16            /* of one entry */
+#define AOTICACHE_SIGNER_NAME_BYTES 128 /* of a key's name, with the zero byte: printable ASCII without ':' and ' ' */
+#define AOTICACHE_PUBLIC_KEY_TEXT_BYTES 176 /* "name:base64 of 32 bytes", with the zero byte */
+#define AOTICACHE_SIGNATURE_TEXT_BYTES 224  /* "name:base64 of 64 bytes", with the zero byte */
+#define AOTICACHE_FINGERPRINT_BYTES 51 /* "SHA256:" and 43 characters, as ssh-keygen prints it, with the zero byte */
+#define AOTICACHE_MAX_SIGNATURES 16    /* of one entry */
 
 typedef struct aoticache_public_key {
     char name[AOTICACHE_SIGNER_NAME_BYTES];
@@ -147,17 +147,19 @@ typedef enum aoticache_signature_state {
 } aoticache_signature_state;
 
 /* key: that made it, else NULL. Return false to stop. */
-typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature, aoticache_signature_state state,
-                                       const aoticache_public_key *key);
+typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature,
+                                       aoticache_signature_state state, const aoticache_public_key *key);
 /* Checks the signatures of an entry. Returns as aoticache_cache_read_statement(). */
-AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache,
+                                                                const aoticache_digest *artifact,
                                                                 aoticache_signature_fn callback, void *user,
                                                                 aoticache_error *ret_error);
 /* The same of any statement; `text`: one signature on each line, NULL or "": none. Returns: OK, INVALID, UNSUPPORTED (no
  * libcrypto), IO, DENIED, NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_cache_check_statement(aoticache_cache *cache, const aoticache_statement *statement,
-                                                               const char *text, aoticache_signature_fn callback,
-                                                               void *user, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_cache_check_statement(aoticache_cache *cache,
+                                                               const aoticache_statement *statement, const char *text,
+                                                               aoticache_signature_fn callback, void *user,
+                                                               aoticache_error *ret_error);
 
 /*
  * Removes the entries that would not be taken in any more: revoked ones, those that only a revoked key signed, those with a
@@ -176,17 +178,17 @@ AOTICACHE_API aoticache_status aoticache_cache_remove_revoked(aoticache_cache *c
 /* ---- deciding for an entry that came from elsewhere ---- */
 
 /* Why an entry is taken in or not: name, number, text. */
-#define AOTICACHE_TRUST_LIST(X)                                              \
-    X(SIGNED, 0, "a trusted key signed it")                                    \
-    X(UNCHECKED, 1, "no signature is required here")                           \
-    X(UNSIGNED, 2, "it has no signature")                                      \
-    X(UNKNOWN_KEY, 3, "no key that is trusted here signed it")                 \
-    X(WRONG_SIGNATURE, 4, "a signature is not one of this entry")              \
-    X(REPEATED_SIGNATURE, 5, "a key signed it twice")                          \
-    X(NO_SIGNATURE_TEXT, 6, "its signatures cannot be read")                   \
-    X(REVOKED_KEY, 7, "a revoked key signed it")                               \
-    X(REVOKED_ENTRY, 8, "the entry is revoked")                                \
-    X(OTHER_KEY, 9, "it answers another key than the one that was asked for")  \
+#define AOTICACHE_TRUST_LIST(X)                                               \
+    X(SIGNED, 0, "a trusted key signed it")                                   \
+    X(UNCHECKED, 1, "no signature is required here")                          \
+    X(UNSIGNED, 2, "it has no signature")                                     \
+    X(UNKNOWN_KEY, 3, "no key that is trusted here signed it")                \
+    X(WRONG_SIGNATURE, 4, "a signature is not one of this entry")             \
+    X(REPEATED_SIGNATURE, 5, "a key signed it twice")                         \
+    X(NO_SIGNATURE_TEXT, 6, "its signatures cannot be read")                  \
+    X(REVOKED_KEY, 7, "a revoked key signed it")                              \
+    X(REVOKED_ENTRY, 8, "the entry is revoked")                               \
+    X(OTHER_KEY, 9, "it answers another key than the one that was asked for") \
     X(REPLAYED, 10, "it is older than the entry that is here")
 
 typedef enum aoticache_trust_verdict_reason {
@@ -209,8 +211,8 @@ typedef struct aoticache_trust_claim {
     const char *signatures;               /* one on each line; NULL or "": none */
     const aoticache_key *wanted;          /* what was asked for; NULL: anything */
     int64_t replaces_created_ns;          /* when the entry was made that this one would replace; 0: there is none */
-    bool is_ours;                         /* from a place that only this user and root may write: no signature is needed */
-    bool allow_unsigned;                  /* no trusted signature is needed, and it may be older than what it replaces */
+    bool is_ours;        /* from a place that only this user and root may write: no signature is needed */
+    bool allow_unsigned; /* no trusted signature is needed, and it may be older than what it replaces */
     /* Keys that came along. One is trusted only if ask() says so, which is asked after it was found to have signed the
      * entry, and must not use the cache. */
     const aoticache_public_key *offered;

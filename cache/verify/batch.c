@@ -17,16 +17,14 @@
 
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest)
 {
-    return verification->has_cursor &&
-           memcmp(digest->bytes, verification->cursor.bytes, sizeof digest->bytes) <= 0;
+    return verification->has_cursor && memcmp(digest->bytes, verification->cursor.bytes, sizeof digest->bytes) <= 0;
 }
 
 static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *digest)
 {
     if (!AOTICACHE_ARRAY_RESERVE(batch->items, batch->capacity, batch->count + 1))
         return false;
-    batch->items[batch->count++] =
-        (aoticache_verify_item){.digest = *digest, .named_bytes = AOTICACHE_OBJECT_ANY_SIZE};
+    batch->items[batch->count++] = (aoticache_verify_item){.digest = *digest, .named_bytes = AOTICACHE_OBJECT_ANY_SIZE};
     return true;
 }
 
@@ -157,8 +155,8 @@ aoticache_status aoticache_verification_read_rows(const aoticache_verification *
     batch->last.bytes[0] = (uint8_t)last;
     aoticache_status status = AOTICACHE_OK;
     if (verification->index != NULL)
-        status = aoticache_index_list_objects_between(verification->index, &from, &batch->last, add_named, batch,
-                                                      ret_error);
+        status =
+            aoticache_index_list_objects_between(verification->index, &from, &batch->last, add_named, batch, ret_error);
     if (status == AOTICACHE_OK)
         status = check_memory(batch, ret_error);
     if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
@@ -234,8 +232,7 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
     const aoticache_directory *directory = verification->cache->directory;
     cleanup_dir DIR *listing = NULL;
     aoticache_error detail = {.message = ""};
-    aoticache_status status =
-        aoticache_verification_open_listing(verification, AOTICACHE_OBJECTS, &listing, &detail);
+    aoticache_status status = aoticache_verification_open_listing(verification, AOTICACHE_OBJECTS, &listing, &detail);
     if (status != AOTICACHE_OK && status != AOTICACHE_DENIED)
         return aoticache_error_set(ret_error, status, AOTICACHE_OBJECTS ": %s", detail.message);
     if (status == AOTICACHE_DENIED || !can_enter_objects(verification))
@@ -248,8 +245,7 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
         snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", name);
         if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
             continue; /* gone; or it is told of above */
-        if (!is_hex(name, 2) ||
-            aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
+        if (!is_hex(name, 2) || aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
             status = aoticache_verification_report_foreign(verification, path, ret_error);
     }
     return status;

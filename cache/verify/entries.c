@@ -129,7 +129,7 @@ static aoticache_status record_again(aoticache_verification *verification, const
 }
 
 aoticache_status aoticache_verification_confirm_entries(aoticache_verification *verification,
-                                                      const aoticache_verify_item *item, aoticache_error *ret_error)
+                                                        const aoticache_verify_item *item, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     int64_t entry_id;
@@ -223,7 +223,7 @@ static aoticache_status put_back(aoticache_verification *verification, const aot
 }
 
 static aoticache_status report_lost(aoticache_verification *verification, const aoticache_digest *digest,
-                              const aoticache_manifest *manifest, uint64_t bytes, aoticache_error *ret_error)
+                                    const aoticache_manifest *manifest, uint64_t bytes, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     if (!aoticache_manifest_guard_fits(manifest) || is_superseded(verification->index, manifest) ||

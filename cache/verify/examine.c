@@ -89,8 +89,8 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
         if (compared == AOTICACHE_OK)
             return;
     }
-    aoticache_status status = aoticache_verify_item_examine(verification->cache->directory,
-                                                            verification->options.quick, is_running, pool, item, NULL);
+    aoticache_status status = aoticache_verify_item_examine(verification->cache->directory, verification->options.quick,
+                                                            is_running, pool, item, NULL);
     if (status == AOTICACHE_IO && !is_running(pool))
         item->verdict = AOTICACHE_OBJECT_UNSEEN;
     else if (status == AOTICACHE_NOT_FOUND)
@@ -99,7 +99,7 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
         item->verdict = AOTICACHE_OBJECT_SUSPECT;
     else
         item->verdict = compared == AOTICACHE_OK || compared == AOTICACHE_UNSUPPORTED ? AOTICACHE_OBJECT_SOUND
-                                                                                       : AOTICACHE_OBJECT_CONTRADICTED;
+                                                                                      : AOTICACHE_OBJECT_CONTRADICTED;
 }
 
 /* ---- threads ---- */

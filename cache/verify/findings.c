@@ -15,14 +15,14 @@
 
 uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
 {
-    return report == NULL ? 0
-                          : report->damaged + report->missing + report->foreign + report->unindexed +
-                                report->wrong_entries + report->wrong_links + report->wrong_marks +
-                                report->wrong_signatures;
+    return report == NULL
+               ? 0
+               : report->damaged + report->missing + report->foreign + report->unindexed + report->wrong_entries +
+                     report->wrong_links + report->wrong_marks + report->wrong_signatures;
 }
 
-void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what, const char *name,
-                                 const char *detail)
+void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what,
+                                           const char *name, const char *detail)
 {
     if (verification->callback != NULL)
         verification->callback(verification->user, what, name, detail);
@@ -76,8 +76,7 @@ bool aoticache_verification_poll(aoticache_verification *verification, uint64_t 
     return !verification->is_stopped;
 }
 
-static aoticache_status move_foreign(aoticache_verification *verification, const char *path,
-                                     aoticache_error *ret_error)
+static aoticache_status move_foreign(aoticache_verification *verification, const char *path, aoticache_error *ret_error)
 {
     aoticache_directory *directory = verification->cache->directory;
     cleanup_fd int parent = -1;
@@ -89,19 +88,18 @@ static aoticache_status move_foreign(aoticache_verification *verification, const
     if (slash != NULL)
         status = aoticache_directory_open_folder(directory, folder, false, &parent, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_directory_quarantine(directory, slash != NULL ? parent : directory->fd, name, name,
-                                                ret_error);
+        status =
+            aoticache_directory_quarantine(directory, slash != NULL ? parent : directory->fd, name, name, ret_error);
     if (status == AOTICACHE_OK)
         verification->report.repaired++;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 aoticache_status aoticache_verification_report_foreign(aoticache_verification *verification, const char *path,
-                                                      aoticache_error *ret_error)
+                                                       aoticache_error *ret_error)
 {
     verification->report.foreign++;
     aoticache_verification_report_finding(verification, "foreign", path,
-                                "not a file of the cache: a symbolic link, another's, or an odd name");
+                                          "not a file of the cache: a symbolic link, another's, or an odd name");
     return verification->options.repair ? move_foreign(verification, path, ret_error) : AOTICACHE_OK;
 }
-

@@ -18,8 +18,8 @@
 typedef enum aoticache_verdict_of_object {
     AOTICACHE_OBJECT_UNSEEN,
     AOTICACHE_OBJECT_SOUND,
-    AOTICACHE_OBJECT_GONE,    /* removed meanwhile */
-    AOTICACHE_OBJECT_SUSPECT, /* to be looked at again */
+    AOTICACHE_OBJECT_GONE,         /* removed meanwhile */
+    AOTICACHE_OBJECT_SUSPECT,      /* to be looked at again */
     AOTICACHE_OBJECT_CONTRADICTED, /* sound, but it is a manifest and an entry says something else */
 } aoticache_verdict_of_object;
 
@@ -41,8 +41,8 @@ typedef struct aoticache_verify_part {
 
 typedef struct aoticache_verify_item {
     aoticache_digest digest;
-    uint64_t bytes;       /* on disk */
-    uint64_t named_bytes; /* the index's; AOTICACHE_OBJECT_ANY_SIZE where it does not name the object */
+    uint64_t bytes;                       /* on disk */
+    uint64_t named_bytes;                 /* the index's; AOTICACHE_OBJECT_ANY_SIZE where it does not name the object */
     const aoticache_verify_claim *claims; /* the entries of which it is the manifest */
     size_t claim_count;
     const aoticache_verify_part *parts; /* its objects, where it is a manifest */
@@ -95,7 +95,7 @@ typedef struct aoticache_verification {
     uint64_t all;         /* objects, as far as it is known */
     uint64_t saved_ns;    /* when the state was written */
     bool is_stopped;
-    bool is_interrupted; /* inside an object, which is not done */
+    bool is_interrupted;   /* inside an object, which is not done */
     bool is_index_checked; /* and sound, by this part or an earlier one */
     aoticache_verify_phase phase;
     unsigned first_folder; /* of the batch that is not done */
@@ -110,14 +110,13 @@ typedef struct aoticache_verification {
 /* ---- findings.c ---- */
 
 /* Calls the caller's function. */
-void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what, const char *name,
-                                 const char *detail);
+void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what,
+                                           const char *name, const char *detail);
 /* Reports a foreign file, and with options.repair moves it to quarantine/. path: relative to the root. */
 aoticache_status aoticache_verification_report_foreign(aoticache_verification *verification, const char *path,
-                                                      aoticache_error *ret_error);
+                                                       aoticache_error *ret_error);
 /* Counts and reports what could not be looked at. name: relative to the root. */
-void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name,
-                                            const char *detail);
+void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name, const char *detail);
 /*
  * Opens a folder to list it. NULL with OK where it is not there or is not ours, which is reported where its name is seen.
  * Returns: OK; DENIED (it is ours, and cannot be listed); IO, NO_MEMORY.
@@ -176,7 +175,7 @@ aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache
                                                int64_t *ret_entry_id, aoticache_error *ret_error);
 /* Compares again; what is still wrong is counted, reported and repaired. */
 aoticache_status aoticache_verification_confirm_entries(aoticache_verification *verification,
-                                                      const aoticache_verify_item *item, aoticache_error *ret_error);
+                                                        const aoticache_verify_item *item, aoticache_error *ret_error);
 
 /* Notes an object that no entry names, if it is a manifest. OK, NO_MEMORY. */
 aoticache_status aoticache_verification_note_unnamed(aoticache_verification *verification,
@@ -202,7 +201,8 @@ aoticache_status aoticache_verification_check_name(aoticache_verification *verif
 
 /* ---- signatures.c ---- */
 
-aoticache_status aoticache_verification_check_signatures(aoticache_verification *verification, aoticache_error *ret_error);
+aoticache_status aoticache_verification_check_signatures(aoticache_verification *verification,
+                                                         aoticache_error *ret_error);
 
 /* ---- state.c: a help, not a promise: what cannot be written or read is as if it were not there ---- */
 

@@ -75,8 +75,8 @@ aoticache_status aoticache_verification_check_name(aoticache_verification *verif
             aoticache_verification_note_unreadable(verification, full, strerror_r(errno, text, sizeof text));
         return AOTICACHE_OK;
     }
-    *ret_usable = is_digest_name(name) && aoticache_directory_trust(verification->cache->directory, &found, type, full,
-                                                                    NULL) == AOTICACHE_OK;
+    *ret_usable = is_digest_name(name) &&
+                  aoticache_directory_trust(verification->cache->directory, &found, type, full, NULL) == AOTICACHE_OK;
     return *ret_usable ? AOTICACHE_OK : aoticache_verification_report_foreign(verification, full, ret_error);
 }
 
@@ -175,9 +175,8 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
     bool is_usable;
     char path[512];
     aoticache_error detail = {.message = ""};
-    aoticache_status status =
-        aoticache_verification_check_name(verification, parent, AOTICACHE_ARTIFACTS, name, S_IFDIR, &is_usable,
-                                          ret_error);
+    aoticache_status status = aoticache_verification_check_name(verification, parent, AOTICACHE_ARTIFACTS, name,
+                                                                S_IFDIR, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick)
         return status;
     snprintf(path, sizeof path, AOTICACHE_ARTIFACTS "/%s", name);
@@ -218,7 +217,7 @@ static bool copy_pins(void *user, const aoticache_pins *pins)
 
 /* Setting what is set already has a damaged file moved aside and written anew as the index knows it. */
 static aoticache_status repair_pin_file(aoticache_verification *verification, int folder, const char *name,
-                                    const aoticache_key *key, aoticache_error *ret_error)
+                                        const aoticache_key *key, aoticache_error *ret_error)
 {
     aoticache_cache *cache = verification->cache;
     struct known_pins known = {.key = *key};
@@ -235,15 +234,15 @@ static aoticache_status repair_pin_file(aoticache_verification *verification, in
 }
 
 static aoticache_status check_pin_file(aoticache_verification *verification, int folder, const char *name,
-                                   aoticache_error *ret_error)
+                                       aoticache_error *ret_error)
 {
     bool is_usable;
     char path[512];
     aoticache_key key;
     aoticache_pin_state state;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_verification_check_name(verification, folder, AOTICACHE_PINS, name, S_IFREG,
-                                                                &is_usable, ret_error);
+    aoticache_status status =
+        aoticache_verification_check_name(verification, folder, AOTICACHE_PINS, name, S_IFREG, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
         return status;
@@ -254,8 +253,7 @@ static aoticache_status check_pin_file(aoticache_verification *verification, int
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
     if (status != AOTICACHE_CORRUPT)
-        return status == AOTICACHE_DENIED ? AOTICACHE_OK
-                                          : aoticache_error_set(ret_error, status, "%s", detail.message);
+        return status == AOTICACHE_DENIED ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", detail.message);
     verification->report.wrong_marks++;
     aoticache_verification_report_finding(verification, "mark", path, detail.message);
     return verification->options.repair ? repair_pin_file(verification, folder, name, &key, ret_error) : AOTICACHE_OK;

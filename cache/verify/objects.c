@@ -69,7 +69,7 @@ static bool poll_in_object(void *user)
 }
 
 static aoticache_status read_again(aoticache_verification *verification, const aoticache_verify_item *item,
-                                aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+                                   aoticache_object_sight *ret_sight, aoticache_error *ret_error)
 {
     aoticache_directory *directory = verification->cache->directory;
     return aoticache_object_look(directory, &item->digest, item->named_bytes, poll_in_object, verification, ret_sight,
@@ -81,8 +81,8 @@ static aoticache_status examine_quickly(aoticache_verification *verification, ao
                                         aoticache_object_sight *ret_sight, aoticache_error *ret_error)
 {
     *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
-    aoticache_status status = aoticache_verify_item_examine(verification->cache->directory, true, NULL, NULL, item,
-                                                            ret_error);
+    aoticache_status status =
+        aoticache_verify_item_examine(verification->cache->directory, true, NULL, NULL, item, ret_error);
     if (status == AOTICACHE_CORRUPT && verification->options.repair)
         read_again(verification, item, ret_sight, NULL);
     return status;
@@ -97,7 +97,7 @@ static bool is_foreign_object(const aoticache_verification *verification, const 
 }
 
 static aoticache_status confirm_suspect(aoticache_verification *verification, aoticache_verify_item *item,
-                                      aoticache_error *ret_error)
+                                        aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_error detail = {.message = ""};
@@ -110,8 +110,7 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
     if (status != AOTICACHE_CORRUPT)
-        return status == AOTICACHE_DENIED ? AOTICACHE_OK
-                                          : aoticache_error_set(ret_error, status, "%s", detail.message);
+        return status == AOTICACHE_DENIED ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", detail.message);
     bool is_foreign = is_foreign_object(verification, path);
     verification->report.foreign += is_foreign ? 1 : 0;
     verification->report.damaged += is_foreign ? 0 : 1;
@@ -121,7 +120,7 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
 }
 
 static aoticache_status note_unnamed(aoticache_verification *verification, const aoticache_verify_item *item,
-                                      aoticache_error *ret_error)
+                                     aoticache_error *ret_error)
 {
     if (verification->index == NULL) {
         verification->report.unreferenced++;
@@ -154,7 +153,7 @@ static aoticache_status judge_item(aoticache_verification *verification, aoticac
 }
 
 static aoticache_status confirm_absent(aoticache_verification *verification, const aoticache_digest *digest,
-                                     aoticache_error *ret_error)
+                                       aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     if (!aoticache_object_is_absent(verification->cache->directory, digest) ||
@@ -162,7 +161,8 @@ static aoticache_status confirm_absent(aoticache_verification *verification, con
         return AOTICACHE_OK;
     verification->report.missing++;
     aoticache_object_path(digest, path);
-    aoticache_verification_report_finding(verification, "missing", path, "an entry names this object and it is not there");
+    aoticache_verification_report_finding(verification, "missing", path,
+                                          "an entry names this object and it is not there");
     return repair(verification, digest, &(aoticache_object_sight){.status = AOTICACHE_NOT_FOUND}, ret_error);
 }
 
@@ -170,7 +170,8 @@ static aoticache_status confirm_absent(aoticache_verification *verification, con
 
 /* Rows of the index that come before `digest` and were not found on disk; NULL: all that are left. */
 static aoticache_status confirm_rows_before(aoticache_verification *verification, const aoticache_verify_batch *batch,
-                                          const aoticache_digest *digest, size_t *position, aoticache_error *ret_error)
+                                            const aoticache_digest *digest, size_t *position,
+                                            aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     for (; status == AOTICACHE_OK && *position < batch->named.count; (*position)++) {

@@ -57,8 +57,8 @@ static aoticache_status check_file(aoticache_verification *verification, int fol
     aoticache_digest artifact;
     aoticache_signature_list list;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_verification_check_name(verification, folder, AOTICACHE_SIGNATURES, name, S_IFREG,
-                                                                &is_usable, ret_error);
+    aoticache_status status = aoticache_verification_check_name(verification, folder, AOTICACHE_SIGNATURES, name,
+                                                                S_IFREG, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &artifact) != AOTICACHE_OK)
         return status;
@@ -99,7 +99,8 @@ static aoticache_status check_revoked(aoticache_verification *verification, aoti
     return status;
 }
 
-aoticache_status aoticache_verification_check_signatures(aoticache_verification *verification, aoticache_error *ret_error)
+aoticache_status aoticache_verification_check_signatures(aoticache_verification *verification,
+                                                         aoticache_error *ret_error)
 {
     aoticache_status status =
         aoticache_verification_for_each_name(verification, AOTICACHE_SIGNATURES, check_file, ret_error);

@@ -34,10 +34,10 @@ static int format(const aoticache_verification *verification, char text[STATE_BY
     char cursor[AOTICACHE_DIGEST_HEX_BYTES] = "-";
     if (verification->has_cursor)
         aoticache_digest_to_hex(&verification->cursor, cursor);
-    int length = snprintf(text, STATE_BYTES,
-                          FIRST_LINE "quick %d\nrepair %d\nindex %d\nphase %d\nfolder %u\ncursor %s\n",
-                          verification->options.quick, verification->options.repair, verification->is_index_checked,
-                          (int)verification->phase, verification->first_folder, cursor);
+    int length =
+        snprintf(text, STATE_BYTES, FIRST_LINE "quick %d\nrepair %d\nindex %d\nphase %d\nfolder %u\ncursor %s\n",
+                 verification->options.quick, verification->options.repair, verification->is_index_checked,
+                 (int)verification->phase, verification->first_folder, cursor);
 #define WRITE_COUNT(name, what) \
     length += snprintf(text + length, STATE_BYTES - (size_t)length, #name " %" PRIu64 "\n", report->name - again->name);
     AOTICACHE_VERIFY_COUNT_LIST(WRITE_COUNT)
@@ -122,7 +122,8 @@ static bool parse(char *text, struct state *state)
     if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0)
         return false;
     text += strlen(FIRST_LINE);
-    if (!read_small_number(&text, "quick", 1, &state->is_quick) || !read_small_number(&text, "repair", 1, &state->is_repair) ||
+    if (!read_small_number(&text, "quick", 1, &state->is_quick) ||
+        !read_small_number(&text, "repair", 1, &state->is_repair) ||
         !read_small_number(&text, "index", 1, &state->is_index_checked) ||
         !read_small_number(&text, "phase", AOTICACHE_VERIFY_LINKS, &state->phase) ||
         !read_small_number(&text, "folder", 256, &state->first_folder))
@@ -131,7 +132,7 @@ static bool parse(char *text, struct state *state)
     state->has_cursor = cursor != NULL && strcmp(cursor, "-") != 0;
     if (cursor == NULL || (state->has_cursor && aoticache_digest_from_hex(cursor, &state->cursor) != AOTICACHE_OK))
         return false;
-#define READ_COUNT(name, what)                                               \
+#define READ_COUNT(name, what)                                           \
     if (!read_number(&text, #name, UINT64_MAX / 2, &state->report.name)) \
         return false;
     AOTICACHE_VERIFY_COUNT_LIST(READ_COUNT)

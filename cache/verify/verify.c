@@ -56,7 +56,7 @@ aoticache_status aoticache_cache_check_index(aoticache_cache *cache, bool is_ful
 }
 
 static aoticache_status report_damaged_index(aoticache_verification *verification, const char *detail,
-                                            aoticache_error *ret_error)
+                                             aoticache_error *ret_error)
 {
     verification->report.damaged++;
     aoticache_verification_report_finding(verification, "damaged", AOTICACHE_INDEX_FILE, detail);
@@ -80,15 +80,17 @@ static aoticache_status explain_no_index(aoticache_verification *verification, a
     if (status == AOTICACHE_CORRUPT)
         return report_damaged_index(verification, detail.message, ret_error);
     if (status == AOTICACHE_OK)
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_INDEX_FILE " could not be read when the "
-                                   "cache was opened, and can be now: verify again", directory->path);
+        return aoticache_error_set(ret_error, AOTICACHE_IO,
+                                   "%s/" AOTICACHE_INDEX_FILE " could not be read when the "
+                                   "cache was opened, and can be now: verify again",
+                                   directory->path);
     if (status != AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     if (faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
         return AOTICACHE_OK;
     verification->report.missing++;
     aoticache_verification_report_finding(verification, "missing", AOTICACHE_INDEX_FILE,
-                                "there are objects, and no index to find them by");
+                                          "there are objects, and no index to find them by");
     return AOTICACHE_OK;
 }
 
@@ -101,8 +103,8 @@ static aoticache_status check_index(aoticache_verification *verification, aotica
     aoticache_cache_refreshed(verification->cache, &verification->index);
     if (verification->is_index_checked)
         return AOTICACHE_OK;
-    aoticache_status status = check_integrity(verification->cache, !verification->options.quick, verification,
-                                              &completed, &detail);
+    aoticache_status status =
+        check_integrity(verification->cache, !verification->options.quick, verification, &completed, &detail);
     if (status == AOTICACHE_CORRUPT)
         return report_damaged_index(verification, detail.message, ret_error);
     verification->is_index_checked = status == AOTICACHE_OK && completed;
@@ -132,7 +134,8 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
         errno = 0;
         struct dirent *item = readdir(listing);
         if (item == NULL)
-            return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
+            return errno == 0 ? AOTICACHE_OK
+                              : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
         aoticache_status status = belongs_to_root(directory, item->d_name)
                                       ? AOTICACHE_OK
                                       : aoticache_verification_report_foreign(verification, item->d_name, ret_error);
@@ -164,7 +167,7 @@ static void count_again(aoticache_verification *verification, const aoticache_ve
 
 /* Every run looks at these: the index and the root. */
 static aoticache_status check_index_and_root(aoticache_verification *verification, aoticache_index_totals *ret_totals,
-                              aoticache_error *ret_error)
+                                             aoticache_error *ret_error)
 {
     const aoticache_verify_report before = verification->report;
     aoticache_status status = check_index(verification, ret_error);

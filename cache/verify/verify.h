@@ -30,19 +30,19 @@ typedef struct aoticache_verify_options {
 #define AOTICACHE_VERIFY_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_verify_options)
 
 /* name, what it counts. All parts of a verification that was resumed, added up. */
-#define AOTICACHE_VERIFY_COUNT_LIST(X)                                                      \
-    X(objects, "objects looked at")                                                         \
-    X(bytes, "their bytes")                                                                 \
+#define AOTICACHE_VERIFY_COUNT_LIST(X)                                                                                \
+    X(objects, "objects looked at")                                                                                   \
+    X(bytes, "their bytes")                                                                                           \
     X(damaged, "objects whose bytes do not hash to their name, or have another size; the index, where it is damaged") \
-    X(missing, "objects that an entry names and that are not there")                        \
-    X(foreign, "files that do not belong here: symbolic links, other owners, odd names")    \
-    X(unindexed, "manifests without an entry")                                              \
-    X(wrong_entries, "entries that do not say what their manifest says")                    \
-    X(wrong_links, "folders in artifacts/ whose files are not those of the artifact")       \
-    X(wrong_marks, "files in marks/ that are damaged")                                      \
-    X(wrong_signatures, "signatures that are damaged, revoked or not of their entry; revoked entries") \
-    X(unreferenced, "objects that no entry names: what a collection removes")               \
-    X(repaired, "of all these: what was set right")                                         \
+    X(missing, "objects that an entry names and that are not there")                                                  \
+    X(foreign, "files that do not belong here: symbolic links, other owners, odd names")                              \
+    X(unindexed, "manifests without an entry")                                                                        \
+    X(wrong_entries, "entries that do not say what their manifest says")                                              \
+    X(wrong_links, "folders in artifacts/ whose files are not those of the artifact")                                 \
+    X(wrong_marks, "files in marks/ that are damaged")                                                                \
+    X(wrong_signatures, "signatures that are damaged, revoked or not of their entry; revoked entries")                \
+    X(unreferenced, "objects that no entry names: what a collection removes")                                         \
+    X(repaired, "of all these: what was set right")                                                                   \
     X(unreadable, "files and folders that could not be looked at: no permission, or the disk fails")
 
 typedef struct aoticache_verify_report {
@@ -83,8 +83,7 @@ typedef bool (*aoticache_verify_progress_fn)(void *user, uint64_t done, uint64_t
 AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_verify_options *options,
                                                       aoticache_verify_fn callback,
                                                       aoticache_verify_progress_fn progress, void *user,
-                                                      aoticache_verify_report *ret_report,
-                                                      aoticache_error *ret_error);
+                                                      aoticache_verify_report *ret_report, aoticache_error *ret_error);
 
 /*
  * Checks the index alone: SQLite's quick check, or with is_full its integrity check, and that its tables belong

@@ -14,8 +14,8 @@
 enum { MOST = 64 };
 
 /* Arguments are on the stack in the schema's order, their kinds have been checked, and strides may be any. */
-static aoticache_status twice_plus(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *stack,
-                                   aoticache_error *error)
+static aoticache_status twice_plus(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                   aoticache_stack *stack, aoticache_error *error)
 {
     const aoticache_value *arguments = &stack->values[stack->count - 2];
     const aoticache_tensor_view *x = arguments[0].as.tensor;
@@ -49,8 +49,8 @@ static aoticache_status register_operator(aoticache_oplib **ret_ops, aoticache_e
     aoticache_status status = aoticache_oplib_create(aoticache_dispatcher_get(), AOTICACHE_OPLIB_DEF, "mine", NULL,
                                                      __FILE__, __LINE__, ret_ops, error);
     if (status == AOTICACHE_OK)
-        status = aoticache_oplib_def_kernel(*ret_ops, "twice_plus(Tensor x, int n=1) -> Tensor", AOTICACHE_ALIAS_DEFAULT,
-                                            "CPU", &kernel, error);
+        status = aoticache_oplib_def_kernel(*ret_ops, "twice_plus(Tensor x, int n=1) -> Tensor",
+                                            AOTICACHE_ALIAS_DEFAULT, "CPU", &kernel, error);
     return status;
 }
 

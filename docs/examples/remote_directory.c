@@ -101,7 +101,7 @@ static aoticache_status put(void *connection, const char *name, const void *byte
     int is_written = fwrite(bytes, 1, size, file) == size;
     is_written = fclose(file) == 0 && is_written;
     int is_named = is_written && (condition != NULL && condition[0] == '\0' ? link(temporary, path) == 0
-                                                                           : rename(temporary, path) == 0);
+                                                                            : rename(temporary, path) == 0);
     int saved = errno;
     unlink(temporary);
     errno = saved;

@@ -109,24 +109,23 @@ static __attribute__((noinline, cold)) aoticache_status refuse_count(const aotic
 {
     if (plan == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s takes %u arguments, of which %zu are on the stack "
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "%s takes %u arguments, of which %zu are on the stack "
                                "(next would be "
-                               "%s)", op->name, plan->count, count,
-                               aoticache_schema_argument_at(plan->schema, count)->name);
+                               "%s)",
+                               op->name, plan->count, count, aoticache_schema_argument_at(plan->schema, count)->name);
 }
 
 static __attribute__((noinline, cold)) aoticache_status refuse_argument(const aoticache_operator *op,
                                                                         const aoticache_op_plan *plan,
-                                                                        uint32_t position,
-                                                                        const aoticache_value *value,
+                                                                        uint32_t position, const aoticache_value *value,
                                                                         aoticache_error *ret_error)
 {
     char type[120];
     const aoticache_schema_argument *argument = aoticache_schema_argument_at(plan->schema, position);
     aoticache_type_format(argument->type, type, sizeof type);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) is of type %s, given was: %s",
-                               op->name,
-                               position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
+                               op->name, position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
 }
 
 /* The kernel is given a TENSOR without a view, so that what the schema says is a tensor is one to it. */
@@ -168,8 +167,7 @@ static __attribute__((noinline)) aoticache_status run_observed(const aoticache_o
 }
 
 static inline aoticache_status run_target(const aoticache_op_target *target, const aoticache_operator *op,
-                                          aoticache_key_set keys,
-                                          aoticache_stack *stack, aoticache_error *ret_error)
+                                          aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_op_observation *observation =
         atomic_load_explicit(&op->dispatcher->observation, memory_order_acquire);
@@ -225,7 +223,8 @@ static inline aoticache_status run_for_set(const aoticache_op_table *table, cons
 /*
  * The caller is inside the epoch. The arguments of a variadic operator may be anything: PyTorch counts them from the top, too.
  */
-static inline aoticache_status check_and_call(const aoticache_operator *op, aoticache_stack *stack, aoticache_error *ret_error)
+static inline aoticache_status check_and_call(const aoticache_operator *op, aoticache_stack *stack,
+                                              aoticache_error *ret_error)
 {
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
     if (UNLIKELY(plan == NULL || stack->count < plan->count))
@@ -256,8 +255,7 @@ aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache
 }
 
 aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aoticache_key_set keys,
-                                               aoticache_stack *stack,
-                                               aoticache_error *ret_error)
+                                               aoticache_stack *stack, aoticache_error *ret_error)
 {
     aoticache_epoch_slot *slot;
     if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_epoch_enter()) == NULL))
@@ -351,8 +349,7 @@ static const aoticache_op_target *find_previous(const aoticache_op_table *table,
 }
 
 aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, aoticache_dispatch_key key,
-                                                  const void *user,
-                                                  aoticache_key_set keys, aoticache_stack *stack,
+                                                  const void *user, aoticache_key_set keys, aoticache_stack *stack,
                                                   aoticache_error *ret_error)
 {
     aoticache_epoch_slot *slot;
@@ -390,8 +387,8 @@ struct aoticache_computed_kernel {
 };
 
 /* The caller holds the lock. */
-static aoticache_status choose(const aoticache_operator *op, aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,
-                               aoticache_error *ret_error)
+static aoticache_status choose(const aoticache_operator *op, aoticache_dispatch_key key,
+                               aoticache_op_kernel **ret_kernel, aoticache_error *ret_error)
 {
     aoticache_op_choice choices[AOTICACHE_DISPATCH_ENTRIES];
     aoticache_op_table_choose(op->dispatcher, op->kernels, choices);
@@ -420,7 +417,8 @@ aoticache_status aoticache_operator_get_computed_kernel(const aoticache_operator
                                                         aoticache_error *ret_error)
 {
     if (op == NULL || ret_kernel == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a kernel to get needs an operator, and a place for it");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a kernel to get needs an operator, and a place for it");
     aoticache_status status = check_key(op, key, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -85,11 +85,11 @@
  * with kernels per backend. parsed: a bit for each backend whose runtime key PyTorch takes by name ("QuantizedHIP" is
  * printed, but refused where a kernel is registered for it).
  */
-#define AOTICACHE_DISPATCH_BLOCK_LIST(X, a)          \
-    X(Dense, 1, , 48, 0xffff, a)                     \
-    X(Quantized, 5, Quantized, 65, 0x1043, a)        \
-    X(Sparse, 8, Sparse, 82, 0x9157, a)              \
-    X(SparseCsr, 9, SparseCsr, 99, 0x9157, a)        \
+#define AOTICACHE_DISPATCH_BLOCK_LIST(X, a)           \
+    X(Dense, 1, , 48, 0xffff, a)                      \
+    X(Quantized, 5, Quantized, 65, 0x1043, a)         \
+    X(Sparse, 8, Sparse, 82, 0x9157, a)               \
+    X(SparseCsr, 9, SparseCsr, 99, 0x9157, a)         \
     X(NestedTensor, 10, NestedTensor, 116, 0x90c3, a) \
     X(AutogradFunctionality, 21, Autograd, 133, 0xf2fb, a)
 
@@ -110,12 +110,12 @@ enum {
 #define AOTICACHE_DISPATCH_KEY_BLOCK_ENUM(functionality, number, prefix, first, parsed, a) \
     AOTICACHE_DISPATCH_BACKEND_LIST(AOTICACHE_DISPATCH_KEY_OF_BACKEND_ENUM, prefix, first)
     AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(AOTICACHE_DISPATCH_KEY_ENUM)
-    AOTICACHE_DISPATCH_BLOCK_LIST(AOTICACHE_DISPATCH_KEY_BLOCK_ENUM, unused)
-    AOTICACHE_DISPATCH_ALIAS_LIST(AOTICACHE_DISPATCH_KEY_ENUM)
+        AOTICACHE_DISPATCH_BLOCK_LIST(AOTICACHE_DISPATCH_KEY_BLOCK_ENUM, unused)
+            AOTICACHE_DISPATCH_ALIAS_LIST(AOTICACHE_DISPATCH_KEY_ENUM)
 #undef AOTICACHE_DISPATCH_KEY_ENUM
 #undef AOTICACHE_DISPATCH_KEY_OF_BACKEND_ENUM
 #undef AOTICACHE_DISPATCH_KEY_BLOCK_ENUM
-    AOTICACHE_DISPATCH_KEY_COUNT = 156 /* numbers are below this; not every one is a key */
+                AOTICACHE_DISPATCH_KEY_COUNT = 156 /* numbers are below this; not every one is a key */
 };
 
 /*
@@ -123,12 +123,12 @@ enum {
  * of a functionality, which is no key, and that of its last one.
  */
 enum {
-#define AOTICACHE_DISPATCH_KEY_MARKS(functionality, number, prefix, first, parsed, a)       \
-    AOTICACHE_DISPATCH_KEY_StartOf##functionality##Backends = first,                        \
+#define AOTICACHE_DISPATCH_KEY_MARKS(functionality, number, prefix, first, parsed, a) \
+    AOTICACHE_DISPATCH_KEY_StartOf##functionality##Backends = first,                  \
     AOTICACHE_DISPATCH_KEY_EndOf##functionality##Backends = (first) + 16,
     AOTICACHE_DISPATCH_BLOCK_LIST(AOTICACHE_DISPATCH_KEY_MARKS, unused)
 #undef AOTICACHE_DISPATCH_KEY_MARKS
-    AOTICACHE_DISPATCH_KEY_EndOfFunctionalityKeys = 47,
+        AOTICACHE_DISPATCH_KEY_EndOfFunctionalityKeys = 47,
     AOTICACHE_DISPATCH_KEY_EndOfRuntimeBackendKeys = 149,
     AOTICACHE_DISPATCH_KEY_StartOfAliasKeys = AOTICACHE_DISPATCH_KEY_Autograd,
     AOTICACHE_DISPATCH_KEY_EndOfAliasKeys = AOTICACHE_DISPATCH_KEY_CompositeExplicitAutogradNonFunctional

@@ -186,8 +186,8 @@ static const struct {
     const char *name;
     size_t bytes;
 } structs[] = {
-    STRUCT(aoticache_error),       STRUCT(aoticache_tensor_view),   STRUCT(aoticache_value),
-    STRUCT(aoticache_stack),       STRUCT(aoticache_boxed_kernel),  STRUCT(aoticache_dispatch_mode),
+    STRUCT(aoticache_error),         STRUCT(aoticache_tensor_view),    STRUCT(aoticache_value),
+    STRUCT(aoticache_stack),         STRUCT(aoticache_boxed_kernel),   STRUCT(aoticache_dispatch_mode),
     STRUCT(aoticache_call_observer), STRUCT(aoticache_dispatch_guard),
 };
 

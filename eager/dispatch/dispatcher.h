@@ -59,12 +59,12 @@ typedef aoticache_status (*aoticache_boxed_fn)(void *user, const aoticache_opera
  */
 typedef struct aoticache_boxed_kernel {
     size_t size;
-    aoticache_boxed_fn call;   /* NULL: fallthrough: the call goes on to the next key */
+    aoticache_boxed_fn call; /* NULL: fallthrough: the call goes on to the next key */
     void *user;
     void (*release)(void *user); /* when no call can be using it any longer; may be NULL */
-    const char *signature;     /* "(Tensor _0) -> Tensor _0": of a typed kernel, compared with the schema; NULL: any */
-    const char *debug;         /* for dumps; NULL: "registered at FILE:LINE" of the oplib */
-    bool wants_previous;       /* it calls aoticache_operator_call_previous() */
+    const char *signature; /* "(Tensor _0) -> Tensor _0": of a typed kernel, compared with the schema; NULL: any */
+    const char *debug;     /* for dumps; NULL: "registered at FILE:LINE" of the oplib */
+    bool wants_previous;   /* it calls aoticache_operator_call_previous() */
 } aoticache_boxed_kernel;
 
 #define AOTICACHE_BOXED_KERNEL_INIT AOTICACHE_SIZED_INIT(aoticache_boxed_kernel)
@@ -263,8 +263,8 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *d
                                                          aoticache_error *ret_error);
 /* The dumps of dangling operators, as _dispatch_find_dangling_impls gives them. */
 AOTICACHE_API aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *dispatcher,
-                                                                        aoticache_operator_name_fn callback,
-                                                                        void *user, aoticache_error *ret_error);
+                                                                        aoticache_operator_name_fn callback, void *user,
+                                                                        aoticache_error *ret_error);
 /* Names of operators with a kernel registered for exactly this key; key NULL: all registrations. */
 AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *dispatcher,
                                                                        const char *key,
@@ -300,9 +300,9 @@ AOTICACHE_API aoticache_status aoticache_oplib_fall_through_usual(aoticache_opli
  * Returns: as aoticache_operator_call(), which a fallthrough below it gives NOT_FOUND.
  */
 AOTICACHE_API aoticache_status aoticache_operator_call_previous(const aoticache_operator *op,
-                                                                aoticache_dispatch_key key,
-                                                                const void *user, aoticache_key_set keys,
-                                                                aoticache_stack *stack, aoticache_error *ret_error);
+                                                                aoticache_dispatch_key key, const void *user,
+                                                                aoticache_key_set keys, aoticache_stack *stack,
+                                                                aoticache_error *ret_error);
 /*
  * The kernel that an operator's table has for a runtime key at this moment (torch.library.get_kernel(),
  * _dispatch_get_computed_kernel_for_dispatch_key): for a kernel that is then registered over it and calls it. What is

@@ -89,15 +89,15 @@ typedef struct aoticache_op_kernel {
     aoticache_boxed_fn call;           /* of a fallthrough too: one that says so */
     void *user;                        /* what call is given: of a fallthrough this kernel */
     void (*release)(void *user);
-    void *release_user;                /* the caller's */
+    void *release_user;          /* the caller's */
     aoticache_schema *signature; /* NULL: not typed */
     const char *debug;
     aoticache_dispatch_key key;
     bool is_fallthrough;
     bool wants_previous;
-    atomic_bool is_gone;     /* taken back: who still holds it calls it no longer */
-    atomic_uint references;  /* to this memory: the registration's and those of computed kernels */
-    char text[]; /* debug, unless static */
+    atomic_bool is_gone;    /* taken back: who still holds it calls it no longer */
+    atomic_uint references; /* to this memory: the registration's and those of computed kernels */
+    char text[];            /* debug, unless static */
 } aoticache_op_kernel;
 
 /* kernel: checked before. signature: taken over on success. Returns: OK, NO_MEMORY. */
@@ -266,8 +266,9 @@ struct aoticache_dispatcher {
     /* under the lock */
     _Alignas(64) pthread_mutex_t lock;
     aoticache_op_table *table_without_kernels;
-    aoticache_hash_map names; /* of aoticache_operator *, by name. Nobody ever leaves: handles stay, and a name that comes
-                                 back has the handle that it had */
+    /* of aoticache_operator *, by name. Nobody ever leaves: handles stay, and a name that comes back has the handle
+     * that it had */
+    aoticache_hash_map names;
     aoticache_operator **operators; /* those with registrations, in no order: what questions about all go through */
     size_t operator_count, operator_capacity;
     aoticache_logger logger;
@@ -342,7 +343,7 @@ typedef struct aoticache_op_registration {
 struct aoticache_oplib {
     aoticache_dispatcher *dispatcher;
     aoticache_oplib_kind kind;
-    char *namespace_name; /* NULL: "_" */
+    char *namespace_name;       /* NULL: "_" */
     aoticache_dispatch_key key; /* -1: none */
     char *debug;
     bool holds_namespace;
@@ -373,8 +374,8 @@ aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, c
                                                  aoticache_error *ret_error);
 /* The key that a kernel is registered for: `given` (-1: none), else the oplib's, else the one of all. */
 aoticache_status aoticache_oplib_choose_key(const aoticache_oplib *oplib, const char *name,
-                                            aoticache_dispatch_key given,
-                                            aoticache_dispatch_key *ret_key, aoticache_error *ret_error);
+                                            aoticache_dispatch_key given, aoticache_dispatch_key *ret_key,
+                                            aoticache_error *ret_error);
 /* Returns: OK, INVALID (the struct, the signature), NO_MEMORY. */
 aoticache_status aoticache_oplib_make_kernel(const aoticache_oplib *oplib, const aoticache_boxed_kernel *kernel,
                                              aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,

@@ -15,11 +15,8 @@
 #define NAMES_OF_BLOCK(functionality, number, prefix, first, parsed, a) \
     [first] = #prefix "Undefined", AOTICACHE_DISPATCH_BACKEND_LIST(NAME_OF_BACKEND, prefix, first)
 
-static const char *const names[AOTICACHE_DISPATCH_KEY_COUNT] = {
-    AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(NAME_OF)
-    AOTICACHE_DISPATCH_BLOCK_LIST(NAMES_OF_BLOCK, unused)
-    AOTICACHE_DISPATCH_ALIAS_LIST(NAME_OF)
-};
+static const char *const names[AOTICACHE_DISPATCH_KEY_COUNT] = {AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(
+    NAME_OF) AOTICACHE_DISPATCH_BLOCK_LIST(NAMES_OF_BLOCK, unused) AOTICACHE_DISPATCH_ALIAS_LIST(NAME_OF)};
 
 /* The numbers before the first runtime key of a block, by functionality. */
 struct block {
@@ -139,9 +136,9 @@ void aoticache_dispatch_key_list(aoticache_dispatch_key_fn callback, void *user)
 
 const key_set_place aoticache_key_set_places[KEY_SET_PLACES] = {AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(PLACE)};
 
-_Static_assert(AOTICACHE_DISPATCH_ENTRIES == AOTICACHE_DISPATCH_FUNCTIONALITIES +
-                                                 (AOTICACHE_DISPATCH_BACKENDS - 1) *
-                                                     BLOCKS_BEFORE(AOTICACHE_DISPATCH_FUNCTIONALITIES),
+_Static_assert(AOTICACHE_DISPATCH_ENTRIES ==
+                   AOTICACHE_DISPATCH_FUNCTIONALITIES +
+                       (AOTICACHE_DISPATCH_BACKENDS - 1) * BLOCKS_BEFORE(AOTICACHE_DISPATCH_FUNCTIONALITIES),
                "places of a table");
 
 /* 47, which PyTorch names EndOfFunctionalityKeys, has a bit there: FULL_AFTER is made with it. */
@@ -152,10 +149,9 @@ _Static_assert(AOTICACHE_DISPATCH_ENTRIES == AOTICACHE_DISPATCH_FUNCTIONALITIES 
     [first] = KEY_SET_BIT(number), AOTICACHE_DISPATCH_BACKEND_LIST(SET_OF_BACKEND, number, first)
 
 static const aoticache_key_set sets[AOTICACHE_DISPATCH_KEY_COUNT] = {
-    AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(SET_OF)
-    [AOTICACHE_DISPATCH_FUNCTIONALITIES] = KEY_SET_BIT(AOTICACHE_DISPATCH_FUNCTIONALITIES),
-    AOTICACHE_DISPATCH_BLOCK_LIST(SETS_OF_BLOCK, unused)
-};
+    AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(SET_OF)[AOTICACHE_DISPATCH_FUNCTIONALITIES] =
+        KEY_SET_BIT(AOTICACHE_DISPATCH_FUNCTIONALITIES),
+    AOTICACHE_DISPATCH_BLOCK_LIST(SETS_OF_BLOCK, unused)};
 
 aoticache_key_set aoticache_key_set_of(aoticache_dispatch_key key)
 {

@@ -8,8 +8,8 @@
 #define BACKEND(name) (UINT64_C(1) << (AOTICACHE_DISPATCH_KEY_##name - AOTICACHE_DISPATCH_KEY_CPU))
 
 /* Backends that have no autograd key of their own: AutogradOther serves them. */
-#define OTHER_BACKENDS                                                                                        \
-    (KEY_SET_BACKEND_BITS | BIT(FPGA) | BIT(Vulkan) | BIT(Metal) | BIT(Quantized) | BIT(CustomRNGKeyId) |     \
+#define OTHER_BACKENDS                                                                                    \
+    (KEY_SET_BACKEND_BITS | BIT(FPGA) | BIT(Vulkan) | BIT(Metal) | BIT(Quantized) | BIT(CustomRNGKeyId) | \
      BIT(MkldnnCPU) | BIT(Sparse) | BIT(SparseCsr))
 #define BACKENDS (OTHER_BACKENDS | BIT(Dense))
 #define AUTOGRAD (KEY_SET_BACKEND_BITS | BIT(AutogradOther) | BIT(AutogradFunctionality) | BIT(AutogradNestedTensor))
@@ -88,8 +88,8 @@ aoticache_key_set aoticache_key_set_autogradother_backends(void)
 static aoticache_key_set autocast_of(int32_t backend)
 {
     switch (backend + AOTICACHE_DISPATCH_KEY_CPU) {
-#define AUTOCAST(name)                     \
-    case AOTICACHE_DISPATCH_KEY_##name:    \
+#define AUTOCAST(name)                  \
+    case AOTICACHE_DISPATCH_KEY_##name: \
         return BIT(Autocast##name);
         AUTOCAST(CPU)
         AUTOCAST(MTIA)

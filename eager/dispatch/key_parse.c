@@ -13,11 +13,8 @@
     AOTICACHE_DISPATCH_BACKEND_LIST(IN_BLOCK, first, parsed)
 
 /* Keys that PyTorch takes by name. */
-static const bool is_parsed[AOTICACHE_DISPATCH_KEY_COUNT] = {
-    AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(IN_LIST)
-    AOTICACHE_DISPATCH_BLOCK_LIST(BLOCK_IN_LIST, unused)
-    AOTICACHE_DISPATCH_ALIAS_LIST(IN_LIST)
-};
+static const bool is_parsed[AOTICACHE_DISPATCH_KEY_COUNT] = {AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(
+    IN_LIST) AOTICACHE_DISPATCH_BLOCK_LIST(BLOCK_IN_LIST, unused) AOTICACHE_DISPATCH_ALIAS_LIST(IN_LIST)};
 
 /* Finds the nearest name, upper and lower case being the same; NULL if none is near. */
 static const char *nearest_name(const char *name)
@@ -86,16 +83,26 @@ struct device_key {
 
 /* Every device that PyTorch reads from text; those that were Caffe2's have no key. */
 static const struct device_key devices[] = {
-    {"cpu", AOTICACHE_DISPATCH_KEY_CPU},       {"cuda", AOTICACHE_DISPATCH_KEY_CUDA},
-    {"hip", AOTICACHE_DISPATCH_KEY_HIP},       {"xla", AOTICACHE_DISPATCH_KEY_XLA},
-    {"mps", AOTICACHE_DISPATCH_KEY_MPS},       {"ipu", AOTICACHE_DISPATCH_KEY_IPU},
-    {"xpu", AOTICACHE_DISPATCH_KEY_XPU},       {"hpu", AOTICACHE_DISPATCH_KEY_HPU},
-    {"ve", AOTICACHE_DISPATCH_KEY_VE},         {"lazy", AOTICACHE_DISPATCH_KEY_Lazy},
-    {"meta", AOTICACHE_DISPATCH_KEY_Meta},     {"mtia", AOTICACHE_DISPATCH_KEY_MTIA},
-    {"maia", AOTICACHE_DISPATCH_KEY_MAIA},     {"privateuseone", AOTICACHE_DISPATCH_KEY_PrivateUse1},
-    {"fpga", AOTICACHE_DISPATCH_KEY_FPGA},     {"vulkan", AOTICACHE_DISPATCH_KEY_Vulkan},
-    {"mkldnn", AOTICACHE_DISPATCH_KEY_Undefined}, {"opengl", AOTICACHE_DISPATCH_KEY_Undefined},
-    {"opencl", AOTICACHE_DISPATCH_KEY_Undefined}, {"ideep", AOTICACHE_DISPATCH_KEY_Undefined},
+    {"cpu", AOTICACHE_DISPATCH_KEY_CPU},
+    {"cuda", AOTICACHE_DISPATCH_KEY_CUDA},
+    {"hip", AOTICACHE_DISPATCH_KEY_HIP},
+    {"xla", AOTICACHE_DISPATCH_KEY_XLA},
+    {"mps", AOTICACHE_DISPATCH_KEY_MPS},
+    {"ipu", AOTICACHE_DISPATCH_KEY_IPU},
+    {"xpu", AOTICACHE_DISPATCH_KEY_XPU},
+    {"hpu", AOTICACHE_DISPATCH_KEY_HPU},
+    {"ve", AOTICACHE_DISPATCH_KEY_VE},
+    {"lazy", AOTICACHE_DISPATCH_KEY_Lazy},
+    {"meta", AOTICACHE_DISPATCH_KEY_Meta},
+    {"mtia", AOTICACHE_DISPATCH_KEY_MTIA},
+    {"maia", AOTICACHE_DISPATCH_KEY_MAIA},
+    {"privateuseone", AOTICACHE_DISPATCH_KEY_PrivateUse1},
+    {"fpga", AOTICACHE_DISPATCH_KEY_FPGA},
+    {"vulkan", AOTICACHE_DISPATCH_KEY_Vulkan},
+    {"mkldnn", AOTICACHE_DISPATCH_KEY_Undefined},
+    {"opengl", AOTICACHE_DISPATCH_KEY_Undefined},
+    {"opencl", AOTICACHE_DISPATCH_KEY_Undefined},
+    {"ideep", AOTICACHE_DISPATCH_KEY_Undefined},
 };
 
 aoticache_status aoticache_dispatch_key_for_device(const char *device, aoticache_dispatch_key *ret_key,

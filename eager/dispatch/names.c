@@ -55,7 +55,8 @@ static aoticache_operator *add_operator(aoticache_dispatcher *dispatcher, const 
 {
     bool is_new;
     aoticache_operator *op = create_operator(dispatcher, name);
-    aoticache_operator **place = op != NULL ? aoticache_hash_map_add(&dispatcher->names, &names_type, name, &is_new) : NULL;
+    aoticache_operator **place =
+        op != NULL ? aoticache_hash_map_add(&dispatcher->names, &names_type, name, &is_new) : NULL;
     if (place == NULL) {
         free(op);
         return NULL;
@@ -107,8 +108,9 @@ typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key k
  * Collects the operators in no order. Operators are never freed, so their handles and names need no lock. Whatever takes long
  * runs without it, and so do callbacks, which may ask and register. *ret_found is the caller's.
  */
-static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
-                                          aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
+static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted,
+                                          aoticache_dispatch_key key, aoticache_operator ***ret_found,
+                                          size_t *ret_count, aoticache_error *ret_error)
 {
     size_t count = 0;
     aoticache_dispatcher_lock(dispatcher);
@@ -305,7 +307,8 @@ aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *d
     if (key == NULL || *key == '\0')
         return list_operators(dispatcher, is_there, 0, callback, user, ret_error);
     aoticache_status status = aoticache_dispatch_key_parse(key, &parsed, ret_error);
-    return status == AOTICACHE_OK ? list_operators(dispatcher, has_registration, parsed, callback, user, ret_error) : status;
+    return status == AOTICACHE_OK ? list_operators(dispatcher, has_registration, parsed, callback, user, ret_error)
+                                  : status;
 }
 
 aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *dispatcher,
@@ -400,8 +403,9 @@ static void write_table(FILE *text, const aoticache_operator *op)
     }
 }
 
-static aoticache_status dump_operator(const aoticache_operator *op, void (*write_text)(FILE *text, const aoticache_operator *op),
-                                      char **ret_text, aoticache_error *ret_error)
+static aoticache_status dump_operator(const aoticache_operator *op,
+                                      void (*write_text)(FILE *text, const aoticache_operator *op), char **ret_text,
+                                      aoticache_error *ret_error)
 {
     char *bytes = NULL;
     size_t size = 0;

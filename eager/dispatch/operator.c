@@ -310,8 +310,7 @@ static aoticache_status check_operator(const aoticache_operator *op, aoticache_e
         registrations++;
     if (registrations != op->registrations)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %zu registrations, counted %zu", op->name,
-                                   registrations,
-                                   op->registrations);
+                                   registrations, op->registrations);
     if ((plan != NULL) != (op->definition_debug != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", op->name,
                                    plan != NULL ? "a plan without a definition" : "a definition without a plan");
@@ -329,9 +328,11 @@ static aoticache_status check_operator(const aoticache_operator *op, aoticache_e
                                    op->name);
     bool equal = aoticache_op_table_equal(expected, atomic_load(&op->table));
     free(expected);
-    return equal ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its table is not that of its "
-                                                      "kernels",
-                                                      op->name);
+    return equal ? AOTICACHE_OK
+                 : aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                       "%s: its table is not that of its "
+                                       "kernels",
+                                       op->name);
 }
 
 aoticache_status aoticache_operator_check(const aoticache_operator *op, aoticache_error *ret_error)

@@ -33,8 +33,8 @@ static aoticache_status claim_namespace(aoticache_oplib *oplib, aoticache_error 
         if (strcmp(one->name, oplib->namespace_name) == 0)
             return aoticache_error_set(ret_error, AOTICACHE_EXISTS,
                                        "namespace %.100s has two libraries of kind DEF: %.300s, and before %.300s; "
-                                       "further ones are of kind FRAGMENT", oplib->namespace_name, oplib->debug,
-                                       one->debug);
+                                       "further ones are of kind FRAGMENT",
+                                       oplib->namespace_name, oplib->debug, one->debug);
     size_t size = strlen(oplib->namespace_name) + 1;
     aoticache_op_namespace *made = malloc(sizeof *made + size);
     if (made == NULL)
@@ -91,13 +91,14 @@ static aoticache_status check_new(aoticache_oplib_kind kind, const char *namespa
     if (kind == AOTICACHE_OPLIB_IMPL)
         return AOTICACHE_OK;
     if (strcmp(namespace_name, "_") == 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: a library of kind %s needs a namespace; "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s:%u: a library of kind %s needs a namespace; "
                                    "\"_\" is for "
-                                   "IMPL", file, line, aoticache_oplib_kind_names[kind]);
+                                   "IMPL",
+                                   file, line, aoticache_oplib_kind_names[kind]);
     if (key >= 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: a library of kind %s takes no key, given %s",
-                                   file,
-                                   line, aoticache_oplib_kind_names[kind], aoticache_dispatch_key_name(key));
+                                   file, line, aoticache_oplib_kind_names[kind], aoticache_dispatch_key_name(key));
     return AOTICACHE_OK;
 }
 
@@ -110,8 +111,8 @@ static void free_oplib(aoticache_oplib *oplib)
 }
 
 static aoticache_oplib *allocate(aoticache_dispatcher *dispatcher, aoticache_oplib_kind kind,
-                                 const char *namespace_name,
-                                 aoticache_dispatch_key key, const char *file, uint32_t line)
+                                 const char *namespace_name, aoticache_dispatch_key key, const char *file,
+                                 uint32_t line)
 {
     bool any = strcmp(namespace_name, "_") == 0;
     aoticache_oplib *oplib = calloc(1, sizeof *oplib);

@@ -54,9 +54,9 @@ static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text
 {
     aoticache_schema *schema = NULL;
     bool named = strchr(text, '(') == NULL;
-    aoticache_status status =
-        named ? schema_of_kernel(oplib, text, of->kernel, &schema, ret_error)
-              : aoticache_schema_parse_definition(text, oplib->namespace_name, &schema, ret_error);
+    aoticache_status status = named
+                                  ? schema_of_kernel(oplib, text, of->kernel, &schema, ret_error)
+                                  : aoticache_schema_parse_definition(text, oplib->namespace_name, &schema, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_oplib_check_namespace(oplib, aoticache_schema_full_name(schema), ret_error);
     if (status == AOTICACHE_OK)
@@ -78,8 +78,7 @@ static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache
     aoticache_status status = aoticache_oplib_reserve(oplib, 2, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_dispatcher_take_operator(oplib->dispatcher, aoticache_schema_full_name(of->plan->schema),
-                                                    &op,
-                                                    ret_error);
+                                                    &op, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_operator_define(op, of->plan, oplib->debug, of->alias, ret_error);
     if (status != AOTICACHE_OK)
@@ -100,7 +99,8 @@ static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache
     return AOTICACHE_OK;
 }
 
-static aoticache_status define_with_plan(aoticache_oplib *oplib, const char *schema, definition *of, aoticache_error *ret_error)
+static aoticache_status define_with_plan(aoticache_oplib *oplib, const char *schema, definition *of,
+                                         aoticache_error *ret_error)
 {
     aoticache_status status = check_alias(of->alias, ret_error);
     if (status == AOTICACHE_OK)
@@ -124,9 +124,11 @@ static aoticache_status check_defines(const aoticache_oplib *oplib, const char *
     if (oplib == NULL || schema == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a definition needs a library and a schema");
     if (oplib->kind == AOTICACHE_OPLIB_IMPL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: defined in a library of kind IMPL (%.300s): "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%.200s: defined in a library of kind IMPL (%.300s): "
                                    "DEF and "
-                                   "FRAGMENT define", schema, oplib->debug);
+                                   "FRAGMENT define",
+                                   schema, oplib->debug);
     return AOTICACHE_OK;
 }
 

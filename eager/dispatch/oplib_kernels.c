@@ -78,8 +78,8 @@ static aoticache_status read_kernel(const aoticache_boxed_kernel *kernel, aotica
 }
 
 aoticache_status aoticache_oplib_make_kernel(const aoticache_oplib *oplib, const aoticache_boxed_kernel *kernel,
-                                    aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,
-                                    aoticache_error *ret_error)
+                                             aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,
+                                             aoticache_error *ret_error)
 {
     aoticache_boxed_kernel read;
     aoticache_schema *signature = NULL;
@@ -94,8 +94,8 @@ aoticache_status aoticache_oplib_make_kernel(const aoticache_oplib *oplib, const
 }
 
 aoticache_status aoticache_oplib_choose_key(const aoticache_oplib *oplib, const char *name,
-                                            aoticache_dispatch_key given,
-                                   aoticache_dispatch_key *ret_key, aoticache_error *ret_error)
+                                            aoticache_dispatch_key given, aoticache_dispatch_key *ret_key,
+                                            aoticache_error *ret_error)
 {
     if (given >= 0 && oplib->key >= 0 && given != oplib->key)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: key %s in a library for %s (%.300s)", name,
@@ -151,7 +151,8 @@ aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, 
 {
     aoticache_dispatch_key given = -1;
     if (oplib == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a kernel needs a library and the name of its "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a kernel needs a library and the name of its "
                                    "operator");
     aoticache_status status = aoticache_oplib_parse_key(key, &given, ret_error);
     return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
@@ -162,7 +163,8 @@ aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char
 {
     aoticache_dispatch_key given = -1;
     if (oplib == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a kernel needs a library and the name of its "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a kernel needs a library and the name of its "
                                    "operator");
     aoticache_status status = check_key(key, &given, ret_error);
     return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
@@ -173,23 +175,26 @@ static aoticache_status check_fallback(const aoticache_oplib *oplib, aoticache_d
                                        aoticache_dispatch_key *ret_key, aoticache_error *ret_error)
 {
     if (oplib->kind != AOTICACHE_OPLIB_IMPL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback in a library of kind %s (%.300s): IMPL is "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a fallback in a library of kind %s (%.300s): IMPL is "
                                    "the kind "
-                                   "for it", aoticache_oplib_kind_names[oplib->kind], oplib->debug);
+                                   "for it",
+                                   aoticache_oplib_kind_names[oplib->kind], oplib->debug);
     given = given >= 0 ? given : oplib->key;
     if (given < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a key (%.300s)", oplib->debug);
     if (oplib->namespace_name != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback is for all namespaces: its library's is "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a fallback is for all namespaces: its library's is "
                                    "\"_\", not "
-                                   "%.200s (%.300s)", oplib->namespace_name, oplib->debug);
+                                   "%.200s (%.300s)",
+                                   oplib->namespace_name, oplib->debug);
     *ret_key = given;
     return AOTICACHE_OK;
 }
 
 static aoticache_status fallback(aoticache_oplib *oplib, aoticache_dispatch_key given,
-                                 const aoticache_boxed_kernel *kernel,
-                                 aoticache_error *ret_error)
+                                 const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
 {
     aoticache_dispatch_key chosen = -1;
     aoticache_op_kernel *made = NULL;
@@ -238,9 +243,8 @@ aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aotica
 /* The keys that this thread's calls have from the start, and what tensors with gradients add. */
 aoticache_status aoticache_oplib_fall_through_usual(aoticache_oplib *oplib, aoticache_error *ret_error)
 {
-    static const aoticache_dispatch_key usual[] = {AOTICACHE_DISPATCH_KEY_BackendSelect,
-                                                   AOTICACHE_DISPATCH_KEY_ADInplaceOrView,
-                                                   AOTICACHE_DISPATCH_KEY_Autograd};
+    static const aoticache_dispatch_key usual[] = {
+        AOTICACHE_DISPATCH_KEY_BackendSelect, AOTICACHE_DISPATCH_KEY_ADInplaceOrView, AOTICACHE_DISPATCH_KEY_Autograd};
     const aoticache_boxed_kernel fallthrough = AOTICACHE_BOXED_KERNEL_INIT;
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; i < sizeof usual / sizeof usual[0] && status == AOTICACHE_OK; i++)

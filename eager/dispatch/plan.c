@@ -107,10 +107,11 @@ aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op
 {
     size_t count = aoticache_schema_num_arguments(schema);
     if (count > AOTICACHE_DISPATCH_MAX_ARGUMENTS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has %zu arguments: %d are the most that an "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s has %zu arguments: %d are the most that an "
                                    "operator "
-                                   "may have", aoticache_schema_full_name(schema), count,
-                                   AOTICACHE_DISPATCH_MAX_ARGUMENTS);
+                                   "may have",
+                                   aoticache_schema_full_name(schema), count, AOTICACHE_DISPATCH_MAX_ARGUMENTS);
     aoticache_op_plan *plan = calloc(1, sizeof *plan + count * sizeof plan->accepted[0]);
     aoticache_value *defaults = aoticache_default_values_create(schema);
     if (plan == NULL || defaults == NULL) {
@@ -190,7 +191,8 @@ static aoticache_status assign(const aoticache_operator *op, const aoticache_op_
     }
     for (size_t i = positional; i < plan->count; i++)
         if (source[i] < 0 && plan->defaults[i].kind == AOTICACHE_VALUE_OTHER)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s) is missing, and has no "
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "%s: argument %zu (%s) is missing, and has no "
                                        "default",
                                        op->name, i + 1, name_at(plan, i));
     return AOTICACHE_OK;
@@ -202,17 +204,18 @@ static aoticache_status push_arguments(const aoticache_operator *op, const aotic
 {
     int32_t source[AOTICACHE_DISPATCH_MAX_ARGUMENTS];
     if (positional > stack->count)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: %zu arguments are said to be on the stack, which "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: %zu arguments are said to be on the stack, which "
                                    "has %zu",
                                    op->name, positional, stack->count);
     if (positional > plan->count && plan->is_vararg && keyword_count == 0)
         return AOTICACHE_OK;
     if (positional > plan->count)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s takes %u arguments, given %zu", op->name,
-                                   plan->count,
-                                   positional);
+                                   plan->count, positional);
     if (plan->count - positional > stack->capacity - stack->count)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: %zu more arguments, and the stack has %zu places "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: %zu more arguments, and the stack has %zu places "
                                    "left",
                                    op->name, plan->count - positional, stack->capacity - stack->count);
     aoticache_status status = assign(op, plan, positional, names, keyword_count, source, ret_error);
@@ -228,16 +231,17 @@ aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op,
 {
     if (op == NULL || stack == NULL || stack->count > stack->capacity ||
         (keyword_count > 0 && (names == NULL || values == NULL)))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "arguments need an operator, a stack, and names with "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "arguments need an operator, a stack, and names with "
                                    "values");
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call",
                                    op->name);
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
-    aoticache_status status =
-        plan != NULL ? push_arguments(op, plan, positional, names, values, keyword_count, stack, ret_error)
-                     : aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
+    aoticache_status status = plan != NULL
+                                  ? push_arguments(op, plan, positional, names, values, keyword_count, stack, ret_error)
+                                  : aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
     aoticache_epoch_leave(slot);
     return status;
 }

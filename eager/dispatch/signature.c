@@ -19,7 +19,8 @@ aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_s
     cleanup_free char *text = NULL;
     size_t blanks = strspn(signature, " ");
     if (signature[blanks] != '(')
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "signature \"%.200s\": begins with a name; expected "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "signature \"%.200s\": begins with a name; expected "
                                    "'('",
                                    signature);
     size_t size = strlen(signature) + 2;
@@ -120,8 +121,8 @@ static bool describe_items(const char *what, const aoticache_schema *defined, si
     return false;
 }
 
-static bool describe_difference(const aoticache_schema *defined, const aoticache_schema *given, bool symbolic, char *text,
-                                size_t size)
+static bool describe_difference(const aoticache_schema *defined, const aoticache_schema *given, bool symbolic,
+                                char *text, size_t size)
 {
     return describe_items("argument", defined, aoticache_schema_num_arguments(defined), given,
                           aoticache_schema_num_arguments(given), aoticache_schema_argument_at, symbolic, text, size) ||
@@ -135,11 +136,12 @@ static aoticache_status check_against(const char *name, const aoticache_schema *
     char difference[240];
     cleanup_free char *text = NULL;
     if (!aoticache_schema_has_signature(schema) ||
-        !describe_difference(schema, kernel->signature, aoticache_op_signature_is_symbolic(kernel->signature), difference,
-                             sizeof difference))
+        !describe_difference(schema, kernel->signature, aoticache_op_signature_is_symbolic(kernel->signature),
+                             difference, sizeof difference))
         return AOTICACHE_OK;
     text = aoticache_op_signature_text(kernel->signature);
-    return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: the kernel %.200s (%.200s) does not fit the "
+    return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
+                               "%s: the kernel %.200s (%.200s) does not fit the "
                                "definition (%.200s): %s",
                                name, text != NULL ? text : "", kernel->debug, schema_debug, difference);
 }
@@ -151,10 +153,13 @@ aoticache_status aoticache_operator_check_signature(const aoticache_operator *op
     if (kernel->signature == NULL)
         return AOTICACHE_OK;
     const aoticache_op_signature *kept = &op->signatures[aoticache_op_signature_is_symbolic(kernel->signature)];
-    if (kept->schema != NULL && describe_difference(kept->schema, kernel->signature, true, difference, sizeof difference))
-        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: the kernel (%.250s) has another signature than "
+    if (kept->schema != NULL &&
+        describe_difference(kept->schema, kernel->signature, true, difference, sizeof difference))
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
+                                   "%s: the kernel (%.250s) has another signature than "
                                    "the one "
-                                   "before (%.250s): %s", op->name, kernel->debug, kept->debug, difference);
+                                   "before (%.250s): %s",
+                                   op->name, kernel->debug, kept->debug, difference);
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_relaxed);
     if (plan == NULL)
         return AOTICACHE_OK;

@@ -102,22 +102,21 @@ static bool has_any(const kernel_index *index, aoticache_key_set set)
     return false;
 }
 
-#define CHOOSE(key, why)                                                          \
-    do {                                                                          \
+#define CHOOSE(key, why)                                                                 \
+    do {                                                                                 \
         const aoticache_op_kernel *chosen = index->newest[AOTICACHE_DISPATCH_KEY_##key]; \
-        if (chosen != NULL)                                                       \
-            return (aoticache_op_choice){chosen, why};                            \
+        if (chosen != NULL)                                                              \
+            return (aoticache_op_choice){chosen, why};                                   \
     } while (0)
 
 /* Chooses composite implicit kernels. The one of all backends serves no autograd key whose backend has a kernel of its own. */
 static aoticache_op_choice choose_implicit(const kernel_index *index, const place *at)
 {
-    bool has_backend_kernel = has_any(index, at->backends) ||
-                              index->newest[AOTICACHE_DISPATCH_KEY_CompositeExplicitAutograd] != NULL;
+    bool has_backend_kernel =
+        has_any(index, at->backends) || index->newest[AOTICACHE_DISPATCH_KEY_CompositeExplicitAutograd] != NULL;
     if ((at->aliases & ALIAS_IMPLICIT_NESTED) != 0)
         CHOOSE(CompositeImplicitAutogradNestedTensor, "nested kernel");
-    if ((at->aliases & ALIAS_IMPLICIT) == 0 ||
-        index->newest[AOTICACHE_DISPATCH_KEY_CompositeImplicitAutograd] == NULL)
+    if ((at->aliases & ALIAS_IMPLICIT) == 0 || index->newest[AOTICACHE_DISPATCH_KEY_CompositeImplicitAutograd] == NULL)
         return (aoticache_op_choice){NULL, NULL};
     /* One autograd key stands for several backends here: whose kernel is meant, theirs or the composite? */
     if (at->key == AOTICACHE_DISPATCH_KEY_AutogradOther && has_any(index, aoticache_key_set_autogradother_backends()))
@@ -240,7 +239,8 @@ static aoticache_status report_missing(void *user, const aoticache_operator *op,
     const aoticache_op_table *table = atomic_load(&op->table);
     list_keys(table, have, sizeof have);
     const char *none = keys == 0 || aoticache_key_set_highest(keys) == AOTICACHE_DISPATCH_KEY_Undefined
-                           ? " (no argument is a tensor with a key)" : "";
+                           ? " (no argument is a tensor with a key)"
+                           : "";
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for %s%s; there are kernels for: %s",
                                op->name, aoticache_dispatch_key_name(aoticache_key_set_highest(keys)), none,
                                *have != '\0' ? have : "none");
@@ -250,10 +250,12 @@ static aoticache_status report_ambiguous(void *user, const aoticache_operator *o
                                          aoticache_stack *stack, aoticache_error *ret_error)
 {
     (void)user, (void)keys, (void)stack;
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: for AutogradOther both the CompositeImplicitAutograd "
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "%s: for AutogradOther both the CompositeImplicitAutograd "
                                "kernel and a kernel of a backend that shares this key could be meant; register a "
                                "kernel "
-                               "for AutogradOther, or for that backend a composite one", op->name);
+                               "for AutogradOther, or for that backend a composite one",
+                               op->name);
 }
 
 const aoticache_op_kernel aoticache_op_kernel_ambiguous = {
@@ -263,9 +265,11 @@ static aoticache_status report_exhausted(void *user, const aoticache_operator *o
                                          aoticache_stack *stack, aoticache_error *ret_error)
 {
     (void)user, (void)keys, (void)stack;
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: there was no memory for its table when a kernel "
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
+                               "%s: there was no memory for its table when a kernel "
                                "was "
-                               "taken back; the next registration makes it", op->name);
+                               "taken back; the next registration makes it",
+                               op->name);
 }
 
 static aoticache_status report_gone(void *user, const aoticache_operator *op, aoticache_key_set keys,
@@ -385,8 +389,10 @@ static void fill_targets(aoticache_op_table *table, const target_list *list)
 {
     table->targets[0] = (aoticache_op_target){.call = report_missing, .key = -1};
     for (uint32_t i = 1; i < list->count; i++)
-        table->targets[i] = (aoticache_op_target){.call = list->kernels[i]->call, .user = list->kernels[i]->user,
-                                                  .key = list->kernels[i]->key, .is_fallback = list->is_fallback[i],
+        table->targets[i] = (aoticache_op_target){.call = list->kernels[i]->call,
+                                                  .user = list->kernels[i]->user,
+                                                  .key = list->kernels[i]->key,
+                                                  .is_fallback = list->is_fallback[i],
                                                   .previous = list->previous[i]};
 }
 

@@ -22,8 +22,8 @@ typedef struct slow_call {
     aoticache_stack *stack;
     const aoticache_packed *packed;
     aoticache_miss_request miss;
-    bool *consumed;          /* as aoticache_holder_run() */
-    bool *ret_compiles;      /* as aoticache_holder_call_slowly() */
+    bool *consumed;     /* as aoticache_holder_run() */
+    bool *ret_compiles; /* as aoticache_holder_call_slowly() */
     aoticache_ticket *ticket;
     bool prepares;           /* the fallback has answered, and nothing is run */
     bool ran;                /* a kernel was reached: its status is the call's */
@@ -72,8 +72,8 @@ static bool run_as_hit(slow_call *call)
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return false;
-    bool ready = aoticache_holder_call_hot(holder, call->stack, call->stack->count - holder->num_arguments, &packed, &packs,
-                                           call->consumed, &call->status, &call->error);
+    bool ready = aoticache_holder_call_hot(holder, call->stack, call->stack->count - holder->num_arguments, &packed,
+                                           &packs, call->consumed, &call->status, &call->error);
     if (!ready && !packs)
         ready = aoticache_holder_call_ready(holder, call->stack, &packed, &packs, call->consumed, &call->status,
                                             &call->error);
@@ -90,7 +90,8 @@ static bool run_trial_turn(slow_call *call, aoticache_standing *standing)
     aoticache_ticket *ticket = call->ticket;
     uint64_t (*clock_ns)(void) = call->holder->context->clock_ns;
     ticket->was_wanted = ticket->is_untimed;
-    if (ticket->is_untimed || atomic_load(&standing->resident->runner) == NULL || !aoticache_ticket_take(ticket, standing))
+    if (ticket->is_untimed || atomic_load(&standing->resident->runner) == NULL ||
+        !aoticache_ticket_take(ticket, standing))
         return load_and_run(call, standing, true);
     if (ticket->way == AOTICACHE_WAY_FALLBACK)
         return call->is_left = true;
@@ -362,8 +363,8 @@ static bool is_spared(slow_call *call)
     if (asked >= needed)
         return false;
     call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND,
-                                       "asked for %u times, and compiled after %u: the operator has had many kernels", asked,
-                                       needed);
+                                       "asked for %u times, and compiled after %u: the operator has had many kernels",
+                                       asked, needed);
     if (call->ticket != NULL)
         call->ticket->is_spared = true;
     return true;
@@ -419,8 +420,8 @@ static bool has_foreign_tensor(const aoticache_holder *holder, const aoticache_v
 static bool make_miss_request(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
-    call->status = aoticache_holder_make_miss_request(holder, arguments_of(holder, call->stack), call->packed, &call->miss,
-                                                      &call->error);
+    call->status = aoticache_holder_make_miss_request(holder, arguments_of(holder, call->stack), call->packed,
+                                                      &call->miss, &call->error);
     if (call->status != AOTICACHE_OK)
         return false;
     if (call->miss.dynamic != NULL) {
@@ -447,8 +448,8 @@ static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aot
         call->ticket->begin_ns = call->holder->context->clock_ns();
     else
         atomic_fetch_add_explicit(&call->holder->left, 1, memory_order_relaxed);
-    return aoticache_holder_fall_back(call->holder, key_set, call->stack, AOTICACHE_UNSUPPORTED, "the fallback is faster",
-                                      ret_error);
+    return aoticache_holder_fall_back(call->holder, key_set, call->stack, AOTICACHE_UNSUPPORTED,
+                                      "the fallback is faster", ret_error);
 }
 
 /* Returns why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
@@ -466,8 +467,13 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
                                               const aoticache_packed *packed, bool *consumed, aoticache_ticket *ticket,
                                               bool *ret_compiles, aoticache_error *ret_error)
 {
-    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .consumed = consumed, .ticket = ticket,
-                      .ret_compiles = ret_compiles, .status = AOTICACHE_NO_MEMORY,
+    slow_call call = {.holder = holder,
+                      .stack = stack,
+                      .packed = packed,
+                      .consumed = consumed,
+                      .ticket = ticket,
+                      .ret_compiles = ret_compiles,
+                      .status = AOTICACHE_NO_MEMORY,
                       .error = {.message = "no memory for a thread's state"}};
     const aoticache_value *arguments = arguments_of(holder, stack);
     aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);

@@ -101,8 +101,8 @@ static aoticache_status make_example(const aoticache_request *exact, aoticache_r
     if (status == AOTICACHE_OK)
         status = aoticache_request_decode(bytes, size, ret_example, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_request_set_environment(*ret_example, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC,
-                                                   ret_error);
+        status =
+            aoticache_request_set_environment(*ret_example, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, ret_error);
     return status;
 }
 
@@ -127,8 +127,7 @@ static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_mi
         compile.example = example;
         compile.views = views;
         status = aoticache_cache_get_or_compile_dynamic(holder->context->cache, miss->dynamic, guard_accepts_call,
-                                                        &compile,
-                                                        compile_dynamic, &compile, &artifact, ret_error);
+                                                        &compile, compile_dynamic, &compile, &artifact, ret_error);
     }
     aoticache_request_free(example);
     if (status != AOTICACHE_OK)

@@ -32,7 +32,8 @@ static aoticache_status copy_environment(const char *const *from, char ***ret_en
         const char *equals = strchr(from[i], '=');
         if (equals == NULL) {
             free_environment(copy);
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment: \"%.80s\" is not NAME=VALUE", from[i]);
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment: \"%.80s\" is not NAME=VALUE",
+                                       from[i]);
         }
         copy[2 * i] = strndup(from[i], (size_t)(equals - from[i]));
         copy[2 * i + 1] = strdup(equals + 1);
@@ -60,8 +61,9 @@ static aoticache_status read_options(const aoticache_context_options *options, a
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context options: cache is NULL");
     if (ret_options->miss < AOTICACHE_MISS_WAIT || ret_options->miss > AOTICACHE_MISS_NEVER ||
         ret_options->dynamic < AOTICACHE_DYNAMIC_NEVER || ret_options->dynamic > AOTICACHE_DYNAMIC_ALWAYS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context options: there is no policy miss %d, dynamic %d",
-                                   (int)ret_options->miss, (int)ret_options->dynamic);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "context options: there is no policy miss %d, dynamic %d", (int)ret_options->miss,
+                                   (int)ret_options->dynamic);
     return AOTICACHE_OK;
 }
 

@@ -18,15 +18,15 @@ typedef struct registered_holder {
 } registered_holder;
 
 static aoticache_status call_holder(void *user, const aoticache_operator *op, aoticache_key_set keys,
-                                    aoticache_stack *stack,
-                                    aoticache_error *ret_error)
+                                    aoticache_stack *stack, aoticache_error *ret_error)
 {
     const registered_holder *registered = user;
     (void)op;
     return aoticache_holder_call(registered->holder, keys, stack, ret_error);
 }
 
-static aoticache_status call_kernel_below(void *user, uint64_t key_set, aoticache_stack *stack, aoticache_error *ret_error)
+static aoticache_status call_kernel_below(void *user, uint64_t key_set, aoticache_stack *stack,
+                                          aoticache_error *ret_error)
 {
     const registered_holder *registered = user;
     return aoticache_operator_call_previous(registered->op, registered->key, registered, key_set, stack, ret_error);
@@ -63,7 +63,8 @@ static aoticache_status device_of(const char *key, aoticache_dispatch_key *ret_k
             return AOTICACHE_OK;
         }
     }
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.100s is not the key of a device that kernels are "
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "%.100s is not the key of a device that kernels are "
                                "compiled for: CPU, CUDA, XPU, MPS or PrivateUse1",
                                key);
 }
@@ -78,16 +79,16 @@ static aoticache_status find_schema(const aoticache_oplib *oplib, const char *na
         full = NULL;
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a name");
     }
-    aoticache_status status = aoticache_dispatcher_find(aoticache_oplib_dispatcher(oplib), full, ret_operator,
-                                                        ret_error);
+    aoticache_status status =
+        aoticache_dispatcher_find(aoticache_oplib_dispatcher(oplib), full, ret_operator, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     return aoticache_operator_schema_text(*ret_operator, ret_text, ret_error);
 }
 
 static aoticache_status create_holder(aoticache_context *context, const char *schema, const char *key,
-                                      aoticache_device device,
-                                      bool dynamic, registered_holder *registered, aoticache_error *ret_error)
+                                      aoticache_device device, bool dynamic, registered_holder *registered,
+                                      aoticache_error *ret_error)
 {
     static const aoticache_dynamic always = AOTICACHE_DYNAMIC_ALWAYS;
     aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
@@ -101,8 +102,8 @@ static aoticache_status create_holder(aoticache_context *context, const char *sc
 }
 
 static aoticache_status prepare_kernel(aoticache_oplib *oplib, aoticache_context *context, const char *name,
-                                       const char *key,
-                                       bool dynamic, registered_holder *registered, aoticache_error *ret_error)
+                                       const char *key, bool dynamic, registered_holder *registered,
+                                       aoticache_error *ret_error)
 {
     cleanup_free char *schema = NULL;
     aoticache_operator *op = NULL;
@@ -111,7 +112,8 @@ static aoticache_status prepare_kernel(aoticache_oplib *oplib, aoticache_context
     if (status == AOTICACHE_OK)
         status = find_schema(oplib, name, &op, &schema, ret_error);
     registered->op = op;
-    return status == AOTICACHE_OK ? create_holder(context, schema, key, device, dynamic, registered, ret_error) : status;
+    return status == AOTICACHE_OK ? create_holder(context, schema, key, device, dynamic, registered, ret_error)
+                                  : status;
 }
 
 aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *context,
@@ -119,7 +121,8 @@ aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, 
                                                         aoticache_error *ret_error)
 {
     if (oplib == NULL || context == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs a library, a context and an "
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a holder needs a library, a context and an "
                                    "operator's name");
     if (key == NULL || *key == '\0')
         key = aoticache_oplib_key_name(oplib);

@@ -29,8 +29,9 @@ extern "C" {
  * Returns: OK; NOT_FOUND (the operator is not defined); INVALID (another key or namespace); UNSUPPORTED (the operator
  * is none that a kernel library can serve: aoticache_holder_create()); NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *context,
-                                                                      const char *name, const char *key, bool dynamic,
+AOTICACHE_API aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib,
+                                                                      aoticache_context *context, const char *name,
+                                                                      const char *key, bool dynamic,
                                                                       aoticache_error *ret_error);
 
 #ifdef __cplusplus

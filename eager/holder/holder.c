@@ -263,9 +263,10 @@ aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, 
                                    holder->op, count, given, stack->capacity);
     for (size_t i = given; i < count; i++)
         if (holder->defaults[i].kind == AOTICACHE_VALUE_OTHER)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s) has no default, and must "
-                                       "be given", holder->op, i,
-                                       aoticache_schema_argument_at(holder->schema, i)->name);
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "%s: argument %zu (%s) has no default, and must "
+                                       "be given",
+                                       holder->op, i, aoticache_schema_argument_at(holder->schema, i)->name);
     for (size_t i = given; i < count; i++)
         stack->values[stack->count++] = holder->defaults[i];
     return AOTICACHE_OK;

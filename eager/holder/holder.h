@@ -55,7 +55,8 @@ typedef struct aoticache_context_options {
     uint64_t max_loaded_bytes; /* 0: any */
     bool serve_requires_grad;  /* serve tensors that require gradients too (a binding that handles them itself) */
     bool fail_calls;           /* a compile or load that fails is an error of the call; else the fallback answers */
-    const char *record_file;   /* append what was asked for, once each, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
+    const char
+        *record_file; /* append what was asked for, once each, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
     aoticache_logger logger;
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
      * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
@@ -105,12 +106,12 @@ typedef aoticache_status (*aoticache_kernel_fn)(void *user, uint64_t key_set, ao
 
 typedef struct aoticache_holder_options {
     size_t size;
-    const char *schema;        /* "aten::abs(Tensor self) -> Tensor" */
-    const char *dispatch_key;  /* "CPU", "CUDA": for people; NULL: by the device */
-    aoticache_device device;   /* of the kernels */
+    const char *schema;           /* "aten::abs(Tensor self) -> Tensor" */
+    const char *dispatch_key;     /* "CPU", "CUDA": for people; NULL: by the device */
+    aoticache_device device;      /* of the kernels */
     aoticache_kernel_fn fallback; /* NULL: a call that has no kernel fails */
     void *fallback_user;
-    bool allow_mutation;       /* the hook handles operators that write to their inputs or return views of them */
+    bool allow_mutation; /* the hook handles operators that write to their inputs or return views of them */
     const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the context's */
     /*
      * Serve an operator that writes to its arguments ("add_", "add.out", "_foreach_add_.List") with libraries that write to
@@ -131,7 +132,8 @@ typedef struct aoticache_holder_options {
  * inputs without in_place, returns views of them, or takes what no kernel library can: the argument is named); NO_MEMORY.
  * An index that cannot be read is no error: it is logged.
  */
-AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_context *context, const aoticache_holder_options *options,
+AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_context *context,
+                                                       const aoticache_holder_options *options,
                                                        aoticache_holder **ret_holder, aoticache_error *ret_error);
 AOTICACHE_API aoticache_holder *aoticache_holder_ref(aoticache_holder *holder);
 /* Background compiles of it that are queued or under way keep it alive, but call nothing of the caller's. NULL is allowed. */
@@ -162,21 +164,23 @@ AOTICACHE_API const char *aoticache_holder_op(const aoticache_holder *holder);
 AOTICACHE_API const char *aoticache_holder_schema(const aoticache_holder *holder);
 
 typedef struct aoticache_holder_counts {
-    uint64_t hits;          /* answered by a runner that was ready, or that only had to be loaded */
+    uint64_t hits;         /* answered by a runner that was ready, or that only had to be loaded */
     uint64_t hits_dynamic; /* of these: by a dynamic library */
-    uint64_t loads;         /* libraries loaded */
-    uint64_t misses;        /* neither known nor in the index; not counted while a failure is remembered */
+    uint64_t loads;        /* libraries loaded */
+    uint64_t misses;       /* neither known nor in the index; not counted while a failure is remembered */
     uint64_t compiles, compile_failures;
-    uint64_t fallbacks;     /* calls that the fallback answered */
+    uint64_t fallbacks;       /* calls that the fallback answered */
     uint64_t queued, dropped; /* background: misses queued; not queued since the queue was full */
-    size_t entries;         /* different metadata known */
-    size_t libraries;       /* different libraries known: fewer, where some serve many shapes */
+    size_t entries;           /* different metadata known */
+    size_t libraries;         /* different libraries known: fewer, where some serve many shapes */
     size_t loaded;
-    uint64_t lost;          /* of the fallbacks: calls that were left to it, as it is faster */
-    size_t judged, slower;  /* kernels that were judged (dynamic ones for each class of sizes); of these: the fallback is faster */
-    size_t on_trial;        /* kernels that are being compared with the fallback now */
-    uint64_t gained_ns;     /* by hits of kernels that were judged faster: the difference that was measured then, times hits.
-                             * Of a dynamic kernel the least difference among its classes of sizes counts */
+    uint64_t lost; /* of the fallbacks: calls that were left to it, as it is faster */
+    size_t judged,
+        slower; /* kernels that were judged (dynamic ones for each class of sizes); of these: the fallback is faster */
+    size_t on_trial; /* kernels that are being compared with the fallback now */
+    /* by hits of kernels that were judged faster: the difference that was measured then, times hits. Of a dynamic
+     * kernel the least difference among its classes of sizes counts */
+    uint64_t gained_ns;
     uint64_t dynamic_refused; /* dynamic libraries that could not be made; exact ones are compiled instead */
 } aoticache_holder_counts;
 AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
@@ -186,9 +190,9 @@ AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, a
  * name; arguments that are equal to their defaults are left out, so that giving a default or not is the same request.
  * *ret_request is the caller's. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
-                                                        size_t count, aoticache_request **ret_request,
-                                                        aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_holder_request(const aoticache_holder *holder,
+                                                        const aoticache_value *arguments, size_t count,
+                                                        aoticache_request **ret_request, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -59,9 +59,9 @@ static inline bool aoticache_pack_is_contiguous(const int64_t *sizes, const int6
 
 /* Keys of tensors whose memory does not hold their values: a compiled kernel reads the memory. */
 #define AOTICACHE_PACK_KEY_BIT(functionality) (UINT64_C(1) << (AOTICACHE_DISPATCH_BACKENDS - 1 + (functionality)))
-#define AOTICACHE_PACK_LAZY_KEYS                                        \
-    (AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_Conjugate) |         \
-     AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_Negative) |          \
+#define AOTICACHE_PACK_LAZY_KEYS                                \
+    (AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_Conjugate) | \
+     AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_Negative) |  \
      AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_ZeroTensor))
 
 static inline uint64_t *aoticache_pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
@@ -264,8 +264,10 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
             return false;
         inputs[used++] = stack->values[i].as.tensor->handle;
     }
-    if (__builtin_expect(used != aoticache_runner_hot_of(runner)->num_inputs || num_outputs > AOTICACHE_HOT_MAX_TENSORS ||
-                             base + num_outputs > stack->capacity || holder->returns != AOTICACHE_RETURNS_TENSORS, 0))
+    if (__builtin_expect(used != aoticache_runner_hot_of(runner)->num_inputs ||
+                             num_outputs > AOTICACHE_HOT_MAX_TENSORS || base + num_outputs > stack->capacity ||
+                             holder->returns != AOTICACHE_RETURNS_TENSORS,
+                         0))
         return false;
     if (consumed != NULL) {
         *consumed = true;

@@ -44,8 +44,8 @@ typedef struct aoticache_packed {
 bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_packed *ret_packed);
 
 /* The tensors among the arguments, in order, without absent ones: the library's inputs. False: more than `capacity`. */
-bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
-                           size_t *ret_count);
+bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs,
+                           size_t capacity, size_t *ret_count);
 
 /* ---- uses.c: how often each library was called ---- */
 
@@ -82,15 +82,16 @@ void aoticache_uses_note_slowly(uint32_t number);
 typedef struct aoticache_resident_hot {
     /* NULL: calls take the slow way: it is not loaded, or is not to answer. Unloading: store NULL (seq_cst), retire, unref */
     _Atomic(aoticache_runner *) runner;
-    uint32_t number;                    /* of its uses; set before a runner is */
-    atomic_uint_least64_t last_tick;    /* the context's clock at the last use */
-    void *detail;                       /* an aoticache_standing; in holder->misses and dynamic_requests the state */
+    uint32_t number;                 /* of its uses; set before a runner is */
+    atomic_uint_least64_t last_tick; /* the context's clock at the last use */
+    void *detail;                    /* an aoticache_standing; in holder->misses and dynamic_requests the state */
 } aoticache_resident_hot;
 
 /* Written once, then read by anybody as long as the table lives. */
 typedef struct aoticache_table_entry {
     _Atomic(aoticache_resident_hot *) resident; /* own, or another's: a dynamic library serves many entries */
-    aoticache_resident_hot own; /* here, so that a hit of an entry that was long not used waits for no other cache line */
+    /* here, so that a hit of an entry that was long not used waits for no other cache line */
+    aoticache_resident_hot own;
     uint32_t count;
     uint64_t words[];
 } aoticache_table_entry;
@@ -108,8 +109,8 @@ struct aoticache_table_slots {
     aoticache_retired retired;
     uint64_t mask;
     struct aoticache_table_slot {
-        atomic_uint_least64_t hash;                 /* of entry; 0 means nothing */
-        _Atomic(aoticache_table_entry *) entry;     /* NULL: free, and the end of a chain */
+        atomic_uint_least64_t hash;             /* of entry; 0 means nothing */
+        _Atomic(aoticache_table_entry *) entry; /* NULL: free, and the end of a chain */
     } slot[];
 };
 
@@ -186,11 +187,11 @@ typedef struct aoticache_standing {
     struct aoticache_resident *resident;
     aoticache_resident_hot *hot; /* what calls find: in the table entry of an exact kernel, own of a dynamic one */
     aoticache_resident_hot own;
-    atomic_int state;    /* an aoticache_standing_state; changes under context->lock */
+    atomic_int state; /* an aoticache_standing_state; changes under context->lock */
     uint32_t size_class;
-    atomic_uint threads; /* what it was judged for: a power of two */
+    atomic_uint threads;            /* what it was judged for: a power of two */
     atomic_int_least64_t judged_ns; /* wall clock */
-    uint32_t shown;      /* turns of the kernel under way, for which calls find it; under context->lock */
+    uint32_t shown;                 /* turns of the kernel under way, for which calls find it; under context->lock */
     /* Under holder->lock: */
     uint64_t kernel_ns, fallback_ns;
     bool was_slower;        /* when it was judged last, here */
@@ -206,9 +207,9 @@ typedef struct aoticache_standing {
 typedef struct aoticache_resident {
     _Atomic(aoticache_runner *) runner; /* loaded; NULL: it is not. Changes under context->lock */
     struct aoticache_holder *holder;
-    uint32_t number;  /* as hot->number: the table, and what lies in it, may be freed before the residents */
+    uint32_t number;   /* as hot->number: the table, and what lies in it, may be freed before the residents */
     aoticache_key key; /* of what it was compiled for */
-    int64_t entry_id; /* 0: not stored. Under holder->lock, as the artifact */
+    int64_t entry_id;  /* 0: not stored. Under holder->lock, as the artifact */
     aoticache_digest artifact;
     atomic_bool gone;       /* the cache no longer has it; it is not asked for again before it is made anew */
     aoticache_check *check; /* of a dynamic library: what it serves. NULL: exact */
@@ -237,12 +238,12 @@ typedef struct aoticache_dynamic_list {
 /* Where a miss stands; in the `detail` of an entry of holder->misses. Freed with the holder. */
 typedef struct aoticache_miss_state {
     atomic_int queued; /* a background compile of it is queued or under way in the process of this number; 0: none */
-    atomic_uint_least64_t retry_ns;      /* monotonic: not before */
-    uint32_t failures;                   /* in a row, under holder->lock */
-    uint32_t asked, needed; /* how often it was asked for, and must be before it is compiled; under holder->lock */
-    bool entered;           /* it was counted among the dynamic request's shapes, and recorded; under holder->lock */
-    aoticache_status status;             /* of the last one, under holder->lock */
-    char *message;                       /* likewise; NULL: none */
+    atomic_uint_least64_t retry_ns; /* monotonic: not before */
+    uint32_t failures;              /* in a row, under holder->lock */
+    uint32_t asked, needed;  /* how often it was asked for, and must be before it is compiled; under holder->lock */
+    bool entered;            /* it was counted among the dynamic request's shapes, and recorded; under holder->lock */
+    aoticache_status status; /* of the last one, under holder->lock */
+    char *message;           /* likewise; NULL: none */
     struct aoticache_miss_state *next;
 } aoticache_miss_state;
 
@@ -253,8 +254,8 @@ typedef struct aoticache_miss_state {
  */
 typedef struct aoticache_dynamic_state {
     _Atomic(aoticache_dynamic_list *) list; /* NULL: none */
-    uint32_t shapes;  /* different ones that have been missed; under holder->lock, as the rest */
-    bool not_dynamic; /* a dynamic compile failed, or its library serves one shape only */
+    uint32_t shapes;                        /* different ones that have been missed; under holder->lock, as the rest */
+    bool not_dynamic;                       /* a dynamic compile failed, or its library serves one shape only */
     struct aoticache_dynamic_state *next;
 } aoticache_dynamic_state;
 
@@ -266,8 +267,8 @@ typedef struct aoticache_miss_request {
     aoticache_request *exact;
     aoticache_request *dynamic; /* NULL: the call has no dynamic request */
     aoticache_packed *packed;
-    uint64_t elements;   /* of the call's tensors */
-    bool prefer_dynamic; /* compile a dynamic library */
+    uint64_t elements;                      /* of the call's tensors */
+    bool prefer_dynamic;                    /* compile a dynamic library */
     aoticache_dynamic_state *dynamic_state; /* NULL as dynamic */
     aoticache_miss_state *miss_state;
     uint64_t compile_ns; /* that the compile took; 0: nothing was compiled for it */
@@ -282,14 +283,14 @@ enum aoticache_returns { AOTICACHE_RETURNS_TENSORS, AOTICACHE_RETURNS_LIST };
 struct aoticache_holder {
     /* What a hit reads comes first. */
     aoticache_table table;
-    aoticache_value *defaults; /* num_arguments */
+    aoticache_value *defaults;         /* num_arguments */
     size_t num_arguments, num_returns; /* num_returns: of TENSORS */
     enum aoticache_returns returns;
     bool serve_requires_grad;
-    bool judges; /* kernels on trial against the fallback (standing.c) */
+    bool judges;      /* kernels on trial against the fallback (standing.c) */
     uint64_t written; /* bit i: libraries write to argument i; of options.in_place alone */
-    uint32_t lost; /* the number of calls left to the fallback because it is faster (uses.c) */
-    uint64_t serial; /* of all holders of the process */
+    uint32_t lost;    /* the number of calls left to the fallback because it is faster (uses.c) */
+    uint64_t serial;  /* of all holders of the process */
     aoticache_dynamic dynamic;
     aoticache_kernel_fn fallback;
     void *fallback_user;
@@ -306,14 +307,14 @@ struct aoticache_holder {
     size_t aliases; /* entries of the table that a dynamic library serves */
     size_t resident_count;
     uint32_t miss_count; /* miss_states */
-    int64_t last_entry; /* the highest entry of the index that is known; under lock, as the rest up to here */
+    int64_t last_entry;  /* the highest entry of the index that is known; under lock, as the rest up to here */
     struct aoticache_holder *next, **link; /* among the context's, under context->lock */
-    size_t jobs; /* of the queue that have a reference; under context->lock */
-    bool fill_failed; /* a failure to read the index has been logged, and is not logged again */
-    uint32_t (*num_threads)(void *user); /* that kernels and the fallback have; NULL: as many as processors */
+    size_t jobs;                           /* of the queue that have a reference; under context->lock */
+    bool fill_failed;                      /* a failure to read the index has been logged, and is not logged again */
+    uint32_t (*num_threads)(void *user);   /* that kernels and the fallback have; NULL: as many as processors */
     void *num_threads_user;
     /* Counts: atomic, relaxed. Hits are those of the libraries (uses.c). */
-    atomic_size_t trials; /* under way now */
+    atomic_size_t trials;       /* under way now */
     atomic_uint_least64_t left; /* to the fallback, as `lost`, by calls that came the slow way */
     atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped, dynamic_refused;
 };
@@ -346,7 +347,7 @@ struct aoticache_context {
     bool serve_requires_grad, fail_calls, judge;
     uint64_t (*clock_ns)(void); /* for trials: aoticache_monotonic_ns(); tests have their own */
     aoticache_logger logger;
-    char **environment; /* pairs: name, value, name, ...; NULL-terminated; NULL: none */
+    char **environment;           /* pairs: name, value, name, ...; NULL-terminated; NULL: none */
     aoticache_recorder *recorder; /* NULL: nothing is recorded */
     atomic_size_t misses_until_flush;
     pthread_mutex_t lock;
@@ -374,9 +375,9 @@ typedef struct aoticache_ticket {
     uint64_t begin_ns; /* when the fallback was called, where that follows the call of the holder */
     uint32_t trial_number;
     aoticache_way way;
-    bool is_untimed;  /* by the caller: it takes turns elsewhere */
-    bool was_wanted;  /* such a call has met a trial */
-    bool is_spared;   /* a compile that the call would have begun is not worth it yet (the budget of call.c) */
+    bool is_untimed; /* by the caller: it takes turns elsewhere */
+    bool was_wanted; /* such a call has met a trial */
+    bool is_spared;  /* a compile that the call would have begun is not worth it yet (the budget of call.c) */
 } aoticache_ticket;
 
 /* ---- run.c ---- */

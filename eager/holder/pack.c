@@ -118,8 +118,8 @@ bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_pa
 
 /* ---- tensors ---- */
 
-bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
-                           size_t *ret_count)
+bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs,
+                           size_t capacity, size_t *ret_count)
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {

@@ -419,8 +419,8 @@ aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache
 /* ---- adopting what a compile or a lookup gave ---- */
 
 static aoticache_status add_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
-                                     aoticache_artifact *artifact,
-                                     aoticache_resident **ret_resident, aoticache_error *ret_error)
+                                     aoticache_artifact *artifact, aoticache_resident **ret_resident,
+                                     aoticache_error *ret_error)
 {
     const char *guard = aoticache_artifact_guard(artifact);
     const aoticache_digest *digest = aoticache_artifact_digest(artifact);

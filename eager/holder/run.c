@@ -45,8 +45,8 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
     size_t num_inputs = 0, expected = aoticache_runner_num_inputs(runner);
     const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
     if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
-        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s: the library takes %zu tensors, there are more",
-                                   holder->op, expected);
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
+                                   "%s: the library takes %zu tensors, there are more", holder->op, expected);
     aoticache_status status;
     if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
         status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
@@ -97,7 +97,8 @@ bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stac
                                  bool *ret_packs, bool *consumed, aoticache_status *ret_status,
                                  aoticache_error *ret_error)
 {
-    *ret_packs = aoticache_pack(stack->values + stack->count - holder->num_arguments, holder->num_arguments, ret_packed);
+    *ret_packs =
+        aoticache_pack(stack->values + stack->count - holder->num_arguments, holder->num_arguments, ret_packed);
     aoticache_runner *runner = *ret_packs ? aoticache_holder_find_ready(holder, ret_packed) : NULL;
     if (runner == NULL)
         return false;

@@ -160,7 +160,8 @@ void aoticache_holder_save_judgements(aoticache_holder *holder)
     size_t count = SAVED_AT_ONCE;
     while (holder->judges && count == SAVED_AT_ONCE) {
         count = collect_unsaved(holder, standings, judgements);
-        if (count == 0 || aoticache_cache_put_judgements(holder->context->cache, judgements, count, NULL) != AOTICACHE_LOCKED)
+        if (count == 0 ||
+            aoticache_cache_put_judgements(holder->context->cache, judgements, count, NULL) != AOTICACHE_LOCKED)
             continue;
         /* Others are writing: the next flush tries again. A cache that is only read never takes them. */
         pthread_mutex_lock(&holder->lock);

@@ -48,8 +48,8 @@ static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadli
         if (fresh == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
         const char *const *environment = (const char *const *)hook->environment;
-        aoticache_status status =
-            aoticache_cpu_target_resolve(hook->program, state->target.flags, environment, deadline_ns, fresh, ret_error);
+        aoticache_status status = aoticache_cpu_target_resolve(hook->program, state->target.flags, environment,
+                                                               deadline_ns, fresh, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         if (atomic_compare_exchange_strong(&state->compiler, &known, fresh))
@@ -241,8 +241,8 @@ static aoticache_status write_request_header(const aoticache_request *request, c
 }
 
 /* Reports the compiler's message, unless the source itself says in it that it does not serve this. */
-static aoticache_status judge_failure(aoticache_process *process, const aoticache_request *request,
-                                      const char *source, aoticache_status status, aoticache_error *ret_error)
+static aoticache_status judge_failure(aoticache_process *process, const aoticache_request *request, const char *source,
+                                      aoticache_status status, aoticache_error *ret_error)
 {
     char asked[300];
     const char *mark = process->tail != NULL ? strstr(process->tail, UNSUPPORTED_MARK) : NULL;
@@ -308,11 +308,31 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
      * Contraction to fused operations would make results differ from PyTorch's. Nobody reads errno and traps here. Integers
      * wrap, as PyTorch's do.
      */
-    const char *const rest[] = {
-        "-std=gnu11", "-O3", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
-        "-fno-trapping-math", "-fwrapv", "-fmax-errors=3", "-fdiagnostics-color=never",
-        "-include", paths->header, paths->source, paths->runtime, "-Wl,--no-as-needed", paths->torch, "-Wl,--as-needed",
-        "-lm", "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
+    const char *const rest[] = {"-std=gnu11",
+                                "-O3",
+                                "-g0",
+                                "-fPIC",
+                                "-shared",
+                                "-fvisibility=hidden",
+                                "-ffp-contract=off",
+                                "-fno-math-errno",
+                                "-fno-trapping-math",
+                                "-fwrapv",
+                                "-fmax-errors=3",
+                                "-fdiagnostics-color=never",
+                                "-include",
+                                paths->header,
+                                paths->source,
+                                paths->runtime,
+                                "-Wl,--no-as-needed",
+                                paths->torch,
+                                "-Wl,--as-needed",
+                                "-lm",
+                                "-Wl,--build-id=none",
+                                "-Wl,-s",
+                                "-o",
+                                paths->output,
+                                NULL};
     memcpy(arguments + count, rest, sizeof rest);
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_process_options options = {.program = hook->program,

@@ -115,8 +115,7 @@ static aoticache_status command_run(const aoticache_hook *hook, uint64_t id, con
     aoticache_status status = aoticache_process_start(&options, &process, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_process_event event =
-        aoticache_process_read_all(&process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
+    aoticache_process_event event = aoticache_process_read_all(&process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
     aoticache_process_end(&process);
     if (event == AOTICACHE_PROCESS_END)
         status = read_answer(hook, &process, id, doing, directory, ret_answer, ret_error);
@@ -137,8 +136,8 @@ static aoticache_status command_compile(aoticache_hook *hook, const aoticache_re
     size_t size = 0;
     char doing[160];
     snprintf(doing, sizeof doing, "compiling %s", aoticache_request_op(request));
-    aoticache_status status = aoticache_protocol_write_request(request, id, hook->cpu_features, directory, &line, &size,
-                                                               ret_error);
+    aoticache_status status =
+        aoticache_protocol_write_request(request, id, hook->cpu_features, directory, &line, &size, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_protocol_write_constants(request, directory, ret_error);
     if (status != AOTICACHE_OK)

@@ -17,99 +17,99 @@
  * all processors have it. What a compiler only uses when the source asks for it (RDRAND, PKU, MOVDIR64B ...) is not here.
  * worker.py has the same list.
  */
-#define CPU_TARGET_LIST(X) \
-    X("x86_64", "pni", "__SSE3__", "-msse3") \
-    X("x86_64", "ssse3", "__SSSE3__", "-mssse3") \
-    X("x86_64", "sse4_1", "__SSE4_1__", "-msse4.1") \
-    X("x86_64", "sse4_2", "__SSE4_2__", "-msse4.2") \
-    X("x86_64", "sse4a", "__SSE4A__", "-msse4a") \
-    X("x86_64", "popcnt", "__POPCNT__", "-mpopcnt") \
-    X("x86_64", "cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16") \
-    X("x86_64", "lahf_lm", "__LAHF_SAHF__", "-msahf") \
-    X("x86_64", "abm", "__LZCNT__", "-mlzcnt") \
-    X("x86_64", "movbe", "__MOVBE__", "-mmovbe") \
-    X("x86_64", "aes", "__AES__", "-maes") \
-    X("x86_64", "pclmulqdq", "__PCLMUL__", "-mpclmul") \
-    X("x86_64", "adx", "__ADX__", "-madx") \
-    X("x86_64", "bmi1", "__BMI__", "-mbmi") \
-    X("x86_64", "bmi2", "__BMI2__", "-mbmi2") \
-    X("x86_64", "avx", "__AVX__", "-mavx") \
-    X("x86_64", "f16c", "__F16C__", "-mf16c") \
-    X("x86_64", "fma", "__FMA__", "-mfma") \
-    X("x86_64", "fma4", "__FMA4__", "-mfma4") \
-    X("x86_64", "xop", "__XOP__", "-mxop") \
-    X("x86_64", "tbm", "__TBM__", "-mtbm") \
-    X("x86_64", "avx2", "__AVX2__", "-mavx2") \
-    X("x86_64", "avx_vnni", "__AVXVNNI__", "-mavxvnni") \
-    X("x86_64", "vaes", "__VAES__", "-mvaes") \
-    X("x86_64", "vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq") \
-    X("x86_64", "gfni", "__GFNI__", "-mgfni") \
-    X("x86_64", "avx512f", "__AVX512F__", "-mavx512f") \
-    X("x86_64", "avx512dq", "__AVX512DQ__", "-mavx512dq") \
-    X("x86_64", "avx512cd", "__AVX512CD__", "-mavx512cd") \
-    X("x86_64", "avx512bw", "__AVX512BW__", "-mavx512bw") \
-    X("x86_64", "avx512vl", "__AVX512VL__", "-mavx512vl") \
-    X("x86_64", "avx512ifma", "__AVX512IFMA__", "-mavx512ifma") \
-    X("x86_64", "avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi") \
-    X("x86_64", "avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2") \
-    X("x86_64", "avx512_vnni", "__AVX512VNNI__", "-mavx512vnni") \
-    X("x86_64", "avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg") \
-    X("x86_64", "avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq") \
+#define CPU_TARGET_LIST(X)                                                               \
+    X("x86_64", "pni", "__SSE3__", "-msse3")                                             \
+    X("x86_64", "ssse3", "__SSSE3__", "-mssse3")                                         \
+    X("x86_64", "sse4_1", "__SSE4_1__", "-msse4.1")                                      \
+    X("x86_64", "sse4_2", "__SSE4_2__", "-msse4.2")                                      \
+    X("x86_64", "sse4a", "__SSE4A__", "-msse4a")                                         \
+    X("x86_64", "popcnt", "__POPCNT__", "-mpopcnt")                                      \
+    X("x86_64", "cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16")                 \
+    X("x86_64", "lahf_lm", "__LAHF_SAHF__", "-msahf")                                    \
+    X("x86_64", "abm", "__LZCNT__", "-mlzcnt")                                           \
+    X("x86_64", "movbe", "__MOVBE__", "-mmovbe")                                         \
+    X("x86_64", "aes", "__AES__", "-maes")                                               \
+    X("x86_64", "pclmulqdq", "__PCLMUL__", "-mpclmul")                                   \
+    X("x86_64", "adx", "__ADX__", "-madx")                                               \
+    X("x86_64", "bmi1", "__BMI__", "-mbmi")                                              \
+    X("x86_64", "bmi2", "__BMI2__", "-mbmi2")                                            \
+    X("x86_64", "avx", "__AVX__", "-mavx")                                               \
+    X("x86_64", "f16c", "__F16C__", "-mf16c")                                            \
+    X("x86_64", "fma", "__FMA__", "-mfma")                                               \
+    X("x86_64", "fma4", "__FMA4__", "-mfma4")                                            \
+    X("x86_64", "xop", "__XOP__", "-mxop")                                               \
+    X("x86_64", "tbm", "__TBM__", "-mtbm")                                               \
+    X("x86_64", "avx2", "__AVX2__", "-mavx2")                                            \
+    X("x86_64", "avx_vnni", "__AVXVNNI__", "-mavxvnni")                                  \
+    X("x86_64", "vaes", "__VAES__", "-mvaes")                                            \
+    X("x86_64", "vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq")                          \
+    X("x86_64", "gfni", "__GFNI__", "-mgfni")                                            \
+    X("x86_64", "avx512f", "__AVX512F__", "-mavx512f")                                   \
+    X("x86_64", "avx512dq", "__AVX512DQ__", "-mavx512dq")                                \
+    X("x86_64", "avx512cd", "__AVX512CD__", "-mavx512cd")                                \
+    X("x86_64", "avx512bw", "__AVX512BW__", "-mavx512bw")                                \
+    X("x86_64", "avx512vl", "__AVX512VL__", "-mavx512vl")                                \
+    X("x86_64", "avx512ifma", "__AVX512IFMA__", "-mavx512ifma")                          \
+    X("x86_64", "avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi")                          \
+    X("x86_64", "avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2")                      \
+    X("x86_64", "avx512_vnni", "__AVX512VNNI__", "-mavx512vnni")                         \
+    X("x86_64", "avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg")                   \
+    X("x86_64", "avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq")          \
     X("x86_64", "avx512_vp2intersect", "__AVX512VP2INTERSECT__", "-mavx512vp2intersect") \
-    X("x86_64", "avx512_bf16", "__AVX512BF16__", "-mavx512bf16") \
-    X("x86_64", "avx512_fp16", "__AVX512FP16__", "-mavx512fp16") \
-    X("x86_64", "amx_tile", "__AMX_TILE__", "-mamx-tile") \
-    X("x86_64", "amx_int8", "__AMX_INT8__", "-mamx-int8") \
-    X("x86_64", "amx_bf16", "__AMX_BF16__", "-mamx-bf16") \
-    X("x86_64", "amx_fp16", "__AMX_FP16__", "-mamx-fp16") \
-    X("x86_64", "amx_complex", "__AMX_COMPLEX__", "-mamx-complex") \
-    X("x86_64", "3dnowprefetch", "__PRFCHW__", "-mprfchw") \
-    X("x86_64", "avx_ifma", "__AVXIFMA__", "-mavxifma") \
-    X("x86_64", "avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8") \
-    X("x86_64", "avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert") \
-    X("x86_64", "avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16") \
-    X("x86_64", "cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd") \
-    X("x86_64", "apx_f", "__APX_F__", "-mapxf") \
-    X("x86_64", "avx10_1", "__AVX10_1__", "-mavx10.1") \
-    X("x86_64", "avx10_2", "__AVX10_2__", "-mavx10.2") \
-    X("x86_64", "avx512er", "__AVX512ER__", "-mavx512er") \
-    X("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf") \
-    X("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw") \
-    X("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps") \
-    X("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "+lse") \
-    X("aarch64", "crc32", "__ARM_FEATURE_CRC32", "+crc") \
-    X("aarch64", "aes", "__ARM_FEATURE_AES", "+aes") \
-    X("aarch64", "pmull", "__ARM_FEATURE_AES", "+aes") \
-    X("aarch64", "sha1", "__ARM_FEATURE_SHA2", "+sha2") \
-    X("aarch64", "sha2", "__ARM_FEATURE_SHA2", "+sha2") \
-    X("aarch64", "sha3", "__ARM_FEATURE_SHA3", "+sha3") \
-    X("aarch64", "sha512", "__ARM_FEATURE_SHA512", "+sha3") \
-    X("aarch64", "sm3", "__ARM_FEATURE_SM3", "+sm4") \
-    X("aarch64", "sm4", "__ARM_FEATURE_SM4", "+sm4") \
-    X("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "+fp16") \
-    X("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "+fp16") \
-    X("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", "") \
-    X("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", "+dotprod") \
-    X("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", "+fp16fml") \
-    X("aarch64", "jscvt", "__ARM_FEATURE_JCVT", "") \
-    X("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", "") \
-    X("aarch64", "lrcpc", "__ARM_FEATURE_COMPLEX", "") \
-    X("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", "") \
-    X("aarch64", "frint", "__ARM_FEATURE_FRINT", "") \
-    X("aarch64", "ilrcpc", "__ARM_FEATURE_FRINT", "") \
-    X("aarch64", "flagm", "__ARM_FEATURE_FRINT", "") \
-    X("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "+bf16") \
-    X("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", "+i8mm") \
-    X("aarch64", "sve", "__ARM_FEATURE_SVE", "+sve") \
-    X("aarch64", "svef32mm", "__ARM_FEATURE_SVE_MATMUL_FP32", "+f32mm") \
-    X("aarch64", "svef64mm", "__ARM_FEATURE_SVE_MATMUL_FP64", "+f64mm") \
-    X("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", "") \
-    X("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", "") \
-    X("aarch64", "sve2", "__ARM_FEATURE_SVE2", "+sve2") \
-    X("aarch64", "sveaes", "__ARM_FEATURE_SVE2_AES", "+sve2-aes") \
-    X("aarch64", "svepmull", "__ARM_FEATURE_SVE2_AES", "+sve2-aes") \
-    X("aarch64", "svebitperm", "__ARM_FEATURE_SVE2_BITPERM", "+sve2-bitperm") \
-    X("aarch64", "svesha3", "__ARM_FEATURE_SVE2_SHA3", "+sve2-sha3") \
+    X("x86_64", "avx512_bf16", "__AVX512BF16__", "-mavx512bf16")                         \
+    X("x86_64", "avx512_fp16", "__AVX512FP16__", "-mavx512fp16")                         \
+    X("x86_64", "amx_tile", "__AMX_TILE__", "-mamx-tile")                                \
+    X("x86_64", "amx_int8", "__AMX_INT8__", "-mamx-int8")                                \
+    X("x86_64", "amx_bf16", "__AMX_BF16__", "-mamx-bf16")                                \
+    X("x86_64", "amx_fp16", "__AMX_FP16__", "-mamx-fp16")                                \
+    X("x86_64", "amx_complex", "__AMX_COMPLEX__", "-mamx-complex")                       \
+    X("x86_64", "3dnowprefetch", "__PRFCHW__", "-mprfchw")                               \
+    X("x86_64", "avx_ifma", "__AVXIFMA__", "-mavxifma")                                  \
+    X("x86_64", "avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8")                     \
+    X("x86_64", "avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert")                  \
+    X("x86_64", "avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16")                  \
+    X("x86_64", "cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd")                             \
+    X("x86_64", "apx_f", "__APX_F__", "-mapxf")                                          \
+    X("x86_64", "avx10_1", "__AVX10_1__", "-mavx10.1")                                   \
+    X("x86_64", "avx10_2", "__AVX10_2__", "-mavx10.2")                                   \
+    X("x86_64", "avx512er", "__AVX512ER__", "-mavx512er")                                \
+    X("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf")                                \
+    X("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw")                   \
+    X("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps")                   \
+    X("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "+lse")                             \
+    X("aarch64", "crc32", "__ARM_FEATURE_CRC32", "+crc")                                 \
+    X("aarch64", "aes", "__ARM_FEATURE_AES", "+aes")                                     \
+    X("aarch64", "pmull", "__ARM_FEATURE_AES", "+aes")                                   \
+    X("aarch64", "sha1", "__ARM_FEATURE_SHA2", "+sha2")                                  \
+    X("aarch64", "sha2", "__ARM_FEATURE_SHA2", "+sha2")                                  \
+    X("aarch64", "sha3", "__ARM_FEATURE_SHA3", "+sha3")                                  \
+    X("aarch64", "sha512", "__ARM_FEATURE_SHA512", "+sha3")                              \
+    X("aarch64", "sm3", "__ARM_FEATURE_SM3", "+sm4")                                     \
+    X("aarch64", "sm4", "__ARM_FEATURE_SM4", "+sm4")                                     \
+    X("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "+fp16")                \
+    X("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "+fp16")             \
+    X("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", "")                                  \
+    X("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", "+dotprod")                         \
+    X("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", "+fp16fml")                       \
+    X("aarch64", "jscvt", "__ARM_FEATURE_JCVT", "")                                      \
+    X("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", "")                                    \
+    X("aarch64", "lrcpc", "__ARM_FEATURE_COMPLEX", "")                                   \
+    X("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", "")                                      \
+    X("aarch64", "frint", "__ARM_FEATURE_FRINT", "")                                     \
+    X("aarch64", "ilrcpc", "__ARM_FEATURE_FRINT", "")                                    \
+    X("aarch64", "flagm", "__ARM_FEATURE_FRINT", "")                                     \
+    X("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "+bf16")                \
+    X("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", "+i8mm")                           \
+    X("aarch64", "sve", "__ARM_FEATURE_SVE", "+sve")                                     \
+    X("aarch64", "svef32mm", "__ARM_FEATURE_SVE_MATMUL_FP32", "+f32mm")                  \
+    X("aarch64", "svef64mm", "__ARM_FEATURE_SVE_MATMUL_FP64", "+f64mm")                  \
+    X("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", "")                                \
+    X("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", "")                         \
+    X("aarch64", "sve2", "__ARM_FEATURE_SVE2", "+sve2")                                  \
+    X("aarch64", "sveaes", "__ARM_FEATURE_SVE2_AES", "+sve2-aes")                        \
+    X("aarch64", "svepmull", "__ARM_FEATURE_SVE2_AES", "+sve2-aes")                      \
+    X("aarch64", "svebitperm", "__ARM_FEATURE_SVE2_BITPERM", "+sve2-bitperm")            \
+    X("aarch64", "svesha3", "__ARM_FEATURE_SVE2_SHA3", "+sve2-sha3")                     \
     X("aarch64", "svesm4", "__ARM_FEATURE_SVE2_SM4", "+sve2-sm4")
 
 struct row {
@@ -212,9 +212,11 @@ void aoticache_cpu_target_march_aarch64(const aoticache_cpu_features *features, 
 static aoticache_cpu_features lacking_options(const aoticache_cpu_features *features)
 {
     aoticache_cpu_features known, one;
-    aoticache_cpu_features_parse("fp,asimd,sb,flagm2,rng,sme", &known, NULL); /* used only where the source asks for it */
+    aoticache_cpu_features_parse("fp,asimd,sb,flagm2,rng,sme", &known,
+                                 NULL); /* used only where the source asks for it */
     for (size_t i = 0; i < ROW_COUNT; i++)
-        if (strcmp(rows[i].arch, "aarch64") == 0 && aoticache_cpu_features_parse(rows[i].name, &one, NULL) == AOTICACHE_OK)
+        if (strcmp(rows[i].arch, "aarch64") == 0 &&
+            aoticache_cpu_features_parse(rows[i].name, &one, NULL) == AOTICACHE_OK)
             for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
                 known.words[word] |= one.words[word];
     return aoticache_cpu_features_lacking(&known, features);
@@ -290,8 +292,8 @@ const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACH
             used >= AOTICACHE_CPU_TARGET_NAMES_BYTES)
             continue;
         last = rows[i].name;
-        used += (size_t)snprintf(ret_names + used, AOTICACHE_CPU_TARGET_NAMES_BYTES - used, "%s%s",
-                                 used > 0 ? "," : "", last);
+        used += (size_t)snprintf(ret_names + used, AOTICACHE_CPU_TARGET_NAMES_BYTES - used, "%s%s", used > 0 ? "," : "",
+                                 last);
     }
     return arch;
 }
@@ -302,9 +304,10 @@ aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cp
     char names[AOTICACHE_CPU_TARGET_NAMES_BYTES];
     const char *arch = aoticache_cpu_target_names(text, names);
     if (strcmp(arch, aoticache_cpu_arch()) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "the compiler compiles for %s, and this machine is %s: name one for it in AOTICACHE_CC",
-                                   arch, aoticache_cpu_arch());
+        return aoticache_error_set(
+            ret_error, AOTICACHE_UNSUPPORTED,
+            "the compiler compiles for %s, and this machine is %s: name one for it in AOTICACHE_CC", arch,
+            aoticache_cpu_arch());
     return aoticache_cpu_features_parse(names, ret_features, ret_error);
 }
 
@@ -345,9 +348,9 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
                                          .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK && (process.bytes == NULL || strstr(process.bytes, "#define ") == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
-                                     "compiler %s: -dM -E shows no macros, so what its code requires is unknown",
-                                     program);
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
+                                "compiler %s: -dM -E shows no macros, so what its code requires is unknown", program);
     if (status == AOTICACHE_OK)
         status = aoticache_cpu_target_from_macros(process.bytes, &compiler.features, ret_error);
     if (status == AOTICACHE_OK) {

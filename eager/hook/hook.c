@@ -85,8 +85,8 @@ aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const 
     if (hook == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook: out of memory");
     hook->kind = kind;
-    hook->timeout_seconds = options->timeout_seconds != 0 ? options->timeout_seconds
-                                                          : AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS;
+    hook->timeout_seconds =
+        options->timeout_seconds != 0 ? options->timeout_seconds : AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS;
     hook->memory_limit_bytes = options->memory_limit_bytes;
     hook->logger = options->logger;
     hook->state = calloc(1, state_bytes);
@@ -275,8 +275,8 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
     if (product == NULL ||
         AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, &all, &reason) != AOTICACHE_OK)
         return aoticache_error_set(delivery->error, AOTICACHE_INVALID,
-                                   "hook %s (%.160s): it delivers what is no product: %s",
-                                   hook->kind->name, hook->program, reason.message);
+                                   "hook %s (%.160s): it delivers what is no product: %s", hook->kind->name,
+                                   hook->program, reason.message);
     delivery->done = true;
     delivery->requirements = all.requirements;
     aoticache_status status = check_guard(hook, delivery->request, all.guard, delivery->error);
@@ -294,9 +294,9 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
 /* A program that ran into its limit says so in words of its own, or is killed: the limit is named in front of them. */
 static void name_memory_limit(const aoticache_hook *hook, aoticache_error *error)
 {
-    static const char *const words[] = {"bad_alloc", "MemoryError", "ut of memory", "Cannot allocate memory",
-                                        "emory exhausted", "killed by signal", "can't allocate memory",
-                                        "not enough memory"};
+    static const char *const words[] = {
+        "bad_alloc",       "MemoryError",      "ut of memory",          "Cannot allocate memory",
+        "emory exhausted", "killed by signal", "can't allocate memory", "not enough memory"};
     char text[AOTICACHE_ERROR_MESSAGE_BYTES];
     bool is_likely = false;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -381,8 +381,7 @@ static bool was_told_to_end(const aoticache_process *process)
 }
 
 aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
-                                        aoticache_process_event event, const char *doing,
-                                        aoticache_error *ret_error)
+                                        aoticache_process_event event, const char *doing, aoticache_error *ret_error)
 {
     char how[96];
     if (event == AOTICACHE_PROCESS_FAILURE)
@@ -397,6 +396,6 @@ aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_pr
     const char *words = aoticache_process_last_words(process, AOTICACHE_ERROR_MESSAGE_BYTES - 512);
     aoticache_status status =
         event == AOTICACHE_PROCESS_END && was_told_to_end(process) ? AOTICACHE_IO : AOTICACHE_COMPILE_FAILED;
-    return aoticache_error_set(ret_error, status, "hook %s (%.160s) %s, %.120s%s%s", hook->kind->name,
-                               hook->program, how, doing, words[0] != '\0' ? "; it said:\n" : "", words);
+    return aoticache_error_set(ret_error, status, "hook %s (%.160s) %s, %.120s%s%s", hook->kind->name, hook->program,
+                               how, doing, words[0] != '\0' ? "; it said:\n" : "", words);
 }

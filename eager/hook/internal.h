@@ -107,9 +107,9 @@ typedef struct aoticache_hook_kind {
 
 struct aoticache_hook {
     const aoticache_hook_kind *kind;
-    char *program;      /* a path */
-    char *cpu_features; /* NULL: all of this machine */
-    char **environment; /* of its programs; NULL: the host's */
+    char *program;               /* a path */
+    char *cpu_features;          /* NULL: all of this machine */
+    char **environment;          /* of its programs; NULL: the host's */
     uint64_t memory_limit_bytes; /* 0: none */
     uint32_t timeout_seconds;
     aoticache_logger logger;
@@ -136,8 +136,7 @@ void aoticache_hook_set_process_options(const aoticache_hook *hook, aoticache_pr
  * status 1", and its last words. Call it after the process's end. doing: "compiling aten::abs".
  */
 aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
-                                        aoticache_process_event event, const char *doing,
-                                        aoticache_error *ret_error);
+                                        aoticache_process_event event, const char *doing, aoticache_error *ret_error);
 
 /* ---- python.c: which Python the worker runs in, and which PyTorch that Python has ---- */
 
@@ -190,7 +189,7 @@ void aoticache_cpu_target_march_aarch64(const aoticache_cpu_features *features, 
 
 /* What a compiler says of itself. */
 typedef struct aoticache_compiler {
-    aoticache_cpu_features features; /* what it takes for granted under the options it was asked with */
+    aoticache_cpu_features features;                 /* what it takes for granted under the options it was asked with */
     char producer[AOTICACHE_COMPILER_VERSION_BYTES]; /* "cc gcc 12.2.0" */
 } aoticache_compiler;
 

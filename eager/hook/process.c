@@ -367,8 +367,7 @@ void aoticache_process_describe_end(const aoticache_process *process, char *ret_
     else if (process->how_code == CLD_EXITED)
         snprintf(ret_text, size, "exited with status %d", process->how_status);
     else
-        snprintf(ret_text, size, "was killed by signal %d (%s)", process->how_status,
-                 signal_name(process->how_status));
+        snprintf(ret_text, size, "was killed by signal %d (%s)", process->how_status, signal_name(process->how_status));
 }
 
 const char *aoticache_process_last_words(aoticache_process *process, size_t room)

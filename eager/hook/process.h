@@ -24,33 +24,33 @@
 #define AOTICACHE_PROCESS_HEAD_BYTES (AOTICACHE_PROCESS_MESSAGE_BYTES / 2)
 
 typedef struct aoticache_process {
-    pid_t pid;         /* 0: nothing runs */
-    pid_t watcher;     /* leads its group; 0: there is none, and it leads its group itself */
-    int output;        /* its standard output, of a conversation its standard input too; -1: closed */
-    int messages;      /* its standard error; -1: closed */
-    char *bytes;       /* read from `output` and not taken yet; terminated where it is not NULL */
+    pid_t pid;     /* 0: nothing runs */
+    pid_t watcher; /* leads its group; 0: there is none, and it leads its group itself */
+    int output;    /* its standard output, of a conversation its standard input too; -1: closed */
+    int messages;  /* its standard error; -1: closed */
+    char *bytes;   /* read from `output` and not taken yet; terminated where it is not NULL */
     size_t size, capacity;
-    char *tail;        /* what it said on standard error, terminated; NULL: nothing */
+    char *tail; /* what it said on standard error, terminated; NULL: nothing */
     size_t tail_size;
-    char *head;        /* the first AOTICACHE_PROCESS_HEAD_BYTES of it, once the tail does not have them any more */
-    uint64_t said;     /* bytes on standard error, those included that were dropped */
-    bool ended;        /* it has exited, and how_code and how_status say how */
-    int how_code;      /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0: somebody else took its status */
-    int how_status;    /* the exit status or the signal */
+    char *head;     /* the first AOTICACHE_PROCESS_HEAD_BYTES of it, once the tail does not have them any more */
+    uint64_t said;  /* bytes on standard error, those included that were dropped */
+    bool ended;     /* it has exited, and how_code and how_status say how */
+    int how_code;   /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0: somebody else took its status */
+    int how_status; /* the exit status or the signal */
 } aoticache_process;
 
 #define AOTICACHE_PROCESS_INIT {.output = -1, .messages = -1}
 
 typedef struct aoticache_process_options {
-    const char *program;        /* a path */
+    const char *program;          /* a path */
     const char *const *arguments; /* NULL-terminated, with the program's name as the first */
-    bool conversation;          /* standard input and output are one socket, which stays open */
-    const void *input;          /* else: what it reads on its standard input, which is a file in memory */
+    bool conversation;            /* standard input and output are one socket, which stays open */
+    const void *input;            /* else: what it reads on its standard input, which is a file in memory */
     size_t input_size;
     const char *const *environment; /* all of it, "NAME=VALUE", NULL-terminated; NULL: see below */
-    const char *directory;      /* where it runs; absolute. NULL: the host's working directory */
-    uint64_t memory_limit_bytes; /* of data memory (RLIMIT_DATA), for it and each process it starts; 0: none */
-    bool ends_with_host;        /* its group is killed when the host ends, however that happens */
+    const char *directory;          /* where it runs; absolute. NULL: the host's working directory */
+    uint64_t memory_limit_bytes;    /* of data memory (RLIMIT_DATA), for it and each process it starts; 0: none */
+    bool ends_with_host;            /* its group is killed when the host ends, however that happens */
 } aoticache_process_options;
 
 /*

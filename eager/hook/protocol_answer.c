@@ -57,13 +57,12 @@ static aoticache_status check_file(const char *hook, const char *path, aoticache
     struct stat status;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ELOOP)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is a symbolic link", hook,
-                                   path);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is a symbolic link", hook, path);
     if (fd < 0 || fstat(fd, &status) != 0)
         return cannot_open(hook, path, errno, ret_error);
     if (!S_ISREG(status.st_mode))
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is not a regular file",
-                                   hook, path);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is not a regular file", hook,
+                                   path);
     if (status.st_uid != geteuid())
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                    "hook %.160s: file %s belongs to user %u, not to user %u", hook, path,
@@ -198,14 +197,15 @@ static aoticache_status read_object(const char *bytes, size_t size, const char *
 {
     json_error_t error;
     if (size > AOTICACHE_PROTOCOL_LINE_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has %zu bytes, allowed are %d",
-                                   hook, size, AOTICACHE_PROTOCOL_LINE_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "hook %.160s: its answer has %zu bytes, allowed are %d", hook, size,
+                                   AOTICACHE_PROTOCOL_LINE_BYTES);
     json_t *root = aoticache_json_parse(bytes, size, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL && aoticache_json_is_out_of_memory(&error))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory for its answer", hook);
     if (root == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer is no JSON, at byte %d: %s", hook,
-                                   error.position, error.text);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer is no JSON, at byte %d: %s",
+                                   hook, error.position, error.text);
     if (json_is_object(root)) {
         *ret_object = root;
         return AOTICACHE_OK;
@@ -231,9 +231,8 @@ static aoticache_status read_parts(aoticache_answer *answer, uint64_t id, const 
     const json_t *id_value = json_object_get(answer->json, "id");
     const json_t *ok = json_object_get(answer->json, "ok");
     if (!json_is_integer(id_value) || (uint64_t)json_integer_value(id_value) != id)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "hook %.160s: its answer has id %lld, asked was %llu", hook,
-                                   (long long)json_integer_value(id_value), (unsigned long long)id);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has id %lld, asked was %llu",
+                                   hook, (long long)json_integer_value(id_value), (unsigned long long)id);
     if (!json_is_boolean(ok))
         return refuse_answer(ret_error, hook, "has no \"ok\" that is true or false");
     if (json_is_false(ok))

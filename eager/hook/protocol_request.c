@@ -25,7 +25,8 @@ static int constant_path(const char *directory, size_t position, char ret_path[P
 }
 
 /* Writes operator, device and arguments as cache/request does; NULL if *ret_status says why not. */
-static json_t *json_of_request(const aoticache_request *request, aoticache_status *ret_status, aoticache_error *ret_error)
+static json_t *json_of_request(const aoticache_request *request, aoticache_status *ret_status,
+                               aoticache_error *ret_error)
 {
     cleanup_free char *line = NULL;
     *ret_status = aoticache_request_write_json(request, &line, ret_error);
@@ -49,8 +50,9 @@ static aoticache_status fit_argument(json_t *json, const aoticache_argument *arg
     if (argument->kind != AOTICACHE_ARGUMENT_CONSTANT)
         return AOTICACHE_OK;
     json_object_del(json, "data_digest");
-    return constant_path(directory, position, path) == 0 && put_member(json, "file", json_string(path)) ? AOTICACHE_OK
-                                                                                               : AOTICACHE_UNSUPPORTED;
+    return constant_path(directory, position, path) == 0 && put_member(json, "file", json_string(path))
+               ? AOTICACHE_OK
+               : AOTICACHE_UNSUPPORTED;
 }
 
 static aoticache_status fit_arguments(json_t *root, const aoticache_request *request, const char *directory,
@@ -124,8 +126,8 @@ aoticache_status aoticache_protocol_write_request(const aoticache_request *reque
     line = line_of(root, ret_size);
     if (line != NULL)
         *ret_line = line;
-    status = line != NULL ? AOTICACHE_OK
-                          : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
+    status =
+        line != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
 out:
     json_decref(root);
     return status;

@@ -180,8 +180,7 @@ static bool find_version(const char *program, const char *const *environment,
 /* ---- asking ---- */
 
 static aoticache_status run_for_version(const char *program, const char *const *environment,
-                                        char ret_version[AOTICACHE_PYTHON_VERSION_BYTES],
-                                        aoticache_error *ret_error)
+                                        char ret_version[AOTICACHE_PYTHON_VERSION_BYTES], aoticache_error *ret_error)
 {
     const char *const arguments[] = {program, "-c", ask_version, NULL};
     aoticache_process_options options = {.program = program,

@@ -155,7 +155,8 @@ static bool is_dense(const aoticache_tensor_metadata *metadata, int64_t numel)
     return true;
 }
 
-static void print_tensor(FILE *out, const char *prefix, const aoticache_tensor_metadata *metadata, struct inputs *inputs)
+static void print_tensor(FILE *out, const char *prefix, const aoticache_tensor_metadata *metadata,
+                         struct inputs *inputs)
 {
     bool contiguous = true;
     int64_t numel = count_elements(metadata, &contiguous);
@@ -240,8 +241,7 @@ static aoticache_status print_argument(FILE *out, const char *prefix, const aoti
 }
 
 static aoticache_status print_list(FILE *out, const char *prefix, const aoticache_argument *argument,
-                                   struct inputs *inputs,
-                                   aoticache_error *ret_error)
+                                   struct inputs *inputs, aoticache_error *ret_error)
 {
     fprintf(out, "#define %s_COUNT %zu\n", prefix, argument->value.list.count);
     for (size_t i = 0; i < argument->value.list.count; i++) {

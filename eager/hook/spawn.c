@@ -105,8 +105,8 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
         folder += folder_length + (folder[folder_length] == ':');
     }
     if (unseen != 0)
-        return aoticache_error_set_errno(ret_error, unseen, "program %s: cannot look into every folder of PATH (%s)", name,
-                                         folders);
+        return aoticache_error_set_errno(ret_error, unseen, "program %s: cannot look into every folder of PATH (%s)",
+                                         name, folders);
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: in no folder of PATH (%s)", name, folders);
 }
 
@@ -257,8 +257,8 @@ static int fill_attributes(posix_spawnattr_t *attributes, pid_t group)
     sigaddset(&terminal, SIGQUIT);
     sigaddset(&terminal, SIGTSTP);
     sigfillset(&all);
-    int result = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                          POSIX_SPAWN_SETSIGDEF);
+    int result =
+        posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     if (result == 0)
         result = posix_spawnattr_setpgroup(attributes, group);
     if (result == 0)
@@ -272,7 +272,7 @@ struct start {
     const char *const *arguments;
     const char *const *environment;
     const char *directory; /* NULL: the host's */
-    pid_t group; /* to join; 0: one of its own */
+    pid_t group;           /* to join; 0: one of its own */
 };
 
 /* Returns 0 or an errno, as posix_spawn does. */
@@ -289,9 +289,9 @@ static int spawn(const struct start *start, const struct channels *channels, pid
         if (result == 0)
             result = fill_attributes(&attributes, start->group);
         if (result == 0)
-            result = posix_spawn(ret_pid, start->program, &actions, &attributes,
-                                 (char *const *)(uintptr_t)start->arguments,
-                                 (char *const *)(uintptr_t)start->environment);
+            result =
+                posix_spawn(ret_pid, start->program, &actions, &attributes, (char *const *)(uintptr_t)start->arguments,
+                            (char *const *)(uintptr_t)start->environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
@@ -336,7 +336,8 @@ static pid_t start_watcher(void)
                           .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     if (spawn(&start, &channels, &pid) != 0)
         return 0;
-    setpgid(pid, pid); /* an emulator's vfork is fork: the watcher may not have come to that yet, and the program joins it */
+    setpgid(pid,
+            pid); /* an emulator's vfork is fork: the watcher may not have come to that yet, and the program joins it */
     return pid;
 }
 
@@ -348,7 +349,7 @@ static pid_t start_watcher(void)
  * be given.
  */
 static int start_by_shell(const aoticache_process_options *options, const struct start *plain,
-                         const struct channels *channels, pid_t *ret_pid)
+                          const struct channels *channels, pid_t *ret_pid)
 {
     static const char script[] = "cd \"$1\" || exit 126; limit=$2; shift 2\n"
                                  "[ \"$limit\" = 0 ] || ulimit -d \"$limit\" || exit 126\n"
@@ -382,8 +383,8 @@ static int start_program(const aoticache_process_options *options, const struct 
 {
     struct start start = {.program = options->program,
                           .arguments = options->arguments,
-                          .environment = options->environment != NULL ? options->environment
-                                                                      : aoticache_process_environment(),
+                          .environment =
+                              options->environment != NULL ? options->environment : aoticache_process_environment(),
                           .directory = options->directory,
                           .group = group};
     bool by_shell = options->memory_limit_bytes != 0 || (options->directory != NULL && !SPAWN_CHANGES_DIRECTORY);

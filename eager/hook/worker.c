@@ -47,7 +47,8 @@ struct worker_pool {
 struct worker_state {
     worker_pools pools;
     char script[PATH_MAX];
-    char include[PATH_MAX], runtime[PATH_MAX], torch[PATH_MAX]; /* what libraries are linked with; "" where it is not installed */
+    char include[PATH_MAX], runtime[PATH_MAX],
+        torch[PATH_MAX]; /* what libraries are linked with; "" where it is not installed */
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     char producer[AOTICACHE_PYTHON_VERSION_BYTES + 16];
 };
@@ -189,8 +190,7 @@ static aoticache_status read_greeting(aoticache_hook *hook, worker_place *worker
                                       aoticache_error *ret_error)
 {
     aoticache_process *process = &worker->process;
-    aoticache_process_event event =
-        aoticache_process_read_line(process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
+    aoticache_process_event event = aoticache_process_read_line(process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
     if (event != AOTICACHE_PROCESS_DATA) {
         aoticache_process_end(process);
         return aoticache_hook_explain(hook, process, event, "while starting", ret_error);
@@ -213,8 +213,8 @@ static aoticache_status worker_start(aoticache_hook *hook, worker_place *worker,
                                      aoticache_error *ret_error)
 {
     const struct worker_state *state = hook->state;
-    const char *const arguments[] = {hook->program,   "-u", state->script, "--include", state->include, "--runtime",
-                                     state->runtime, "--torch-stub", state->torch, NULL};
+    const char *const arguments[] = {hook->program, "-u",           state->script,  "--include",  state->include,
+                                     "--runtime",   state->runtime, "--torch-stub", state->torch, NULL};
     aoticache_process_options options = {.program = hook->program,
                                          .arguments = arguments,
                                          .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY,
@@ -384,7 +384,8 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     if (status == AOTICACHE_OK)
         status = aoticache_python_find(all.program, all.environment, &python, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&worker_kind, &all, python.path, sizeof(struct worker_state), &hook, ret_error);
+        status =
+            aoticache_hook_allocate(&worker_kind, &all, python.path, sizeof(struct worker_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     fill_state(hook->state, &python, all.workers);

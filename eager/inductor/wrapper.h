@@ -74,14 +74,17 @@ namespace aoticache_torch {
 #define NUMBER_OF_FORMAT(upper, lower, number) memory_format_##lower = number,
 enum : int32_t {
     AOTICACHE_DTYPE_LIST(NUMBER_OF_DTYPE) AOTICACHE_LAYOUT_LIST(NUMBER_OF_LAYOUT)
-    AOTICACHE_MEMORY_FORMAT_LIST(NUMBER_OF_FORMAT) device_type_cpu = 0
+        AOTICACHE_MEMORY_FORMAT_LIST(NUMBER_OF_FORMAT) device_type_cpu = 0
 };
 /* Where an object is made; <new> would bring the standard library's declarations. */
 struct at_place {
     void *address;
 };
 } // namespace aoticache_torch
-inline void *operator new(size_t, ::aoticache_torch::at_place place) noexcept { return place.address; }
+inline void *operator new(size_t, ::aoticache_torch::at_place place) noexcept
+{
+    return place.address;
+}
 
 namespace torch {
 namespace aot_inductor {
@@ -118,13 +121,13 @@ inline AOTITorchError host_empty_strided(int64_t ndim, const int64_t *sizes, con
 /* ---- a run: who owns what, and the way out ---- */
 
 class owned {
-public:
+  public:
     owned *next, **place; /* place: the pointer that points to this one */
     owned();
     owned(const owned &) = delete;
     owned &operator=(const owned &) = delete;
 
-protected:
+  protected:
     virtual void drop() {}
     ~owned()
     {
@@ -186,21 +189,21 @@ inline owned::owned()
     leave_run(call, true);
 }
 
-#define AOTI_TORCH_ERROR_CODE_CHECK(call)                            \
-    do {                                                             \
-        if (__builtin_expect((call) != AOTI_TORCH_SUCCESS, 0))       \
-            ::torch::aot_inductor::fail_call(#call);                 \
+#define AOTI_TORCH_ERROR_CODE_CHECK(call)                      \
+    do {                                                       \
+        if (__builtin_expect((call) != AOTI_TORCH_SUCCESS, 0)) \
+            ::torch::aot_inductor::fail_call(#call);           \
     } while (0)
 #define AOTI_RUNTIME_ERROR_CODE_CHECK AOTI_TORCH_ERROR_CODE_CHECK
-#define AOTI_RUNTIME_CHECK(condition, message)                                                           \
-    do {                                                                                                 \
-        if (__builtin_expect(!(condition), 0))                                                           \
+#define AOTI_RUNTIME_CHECK(condition, message)                                                 \
+    do {                                                                                       \
+        if (__builtin_expect(!(condition), 0))                                                 \
             ::torch::aot_inductor::leave_run(::torch::aot_inductor::text_of(message).c_str()); \
     } while (0)
-#define AOTI_TORCH_CHECK(condition, ...)                                                 \
-    do {                                                                                 \
-        if (__builtin_expect(!(condition), 0))                                           \
-            ::torch::aot_inductor::leave_run("" __VA_ARGS__);                   \
+#define AOTI_TORCH_CHECK(condition, ...)                      \
+    do {                                                      \
+        if (__builtin_expect(!(condition), 0))                \
+            ::torch::aot_inductor::leave_run("" __VA_ARGS__); \
     } while (0)
 
 } // namespace aot_inductor
@@ -249,8 +252,14 @@ namespace aot_inductor {
 
 #include "wrapper_std.h"
 
-inline const std::stringstream &text_of(const std::stringstream &text) { return text; }
-inline const std::string text_of(const std::string &text) { return text; }
+inline const std::stringstream &text_of(const std::stringstream &text)
+{
+    return text;
+}
+inline const std::string text_of(const std::string &text)
+{
+    return text;
+}
 
 struct thrower {
     [[noreturn]] void operator=(const std::runtime_error &error) { leave_run(error.message); }
@@ -261,7 +270,7 @@ struct thrower {
 
 /* Owns an object of PyTorch's, or of the shim's. */
 template <typename Handle, AOTITorchError (*release_object)(Handle)> class RAIIHandle : owned {
-public:
+  public:
     RAIIHandle() = default;
     RAIIHandle(Handle handle) : handle_(handle) {}
     RAIIHandle(RAIIHandle &&other) : handle_(other.release()) {}
@@ -283,7 +292,7 @@ public:
     }
     void reset() { drop(); }
 
-protected:
+  protected:
     void drop() override
     {
         Handle handle = release();
@@ -291,12 +300,12 @@ protected:
             release_object(handle);
     }
 
-private:
+  private:
     Handle handle_ = nullptr;
 };
 
 class RAIIAtenTensorHandle : public RAIIHandle<AtenTensorHandle, aoti_torch_delete_tensor_object> {
-public:
+  public:
     using RAIIHandle::RAIIHandle;
     int64_t size(int64_t dimension) const { return sizes()[dimension]; }
     int64_t stride(int64_t dimension) const { return strides()[dimension]; }
@@ -331,7 +340,7 @@ using RAIIC10IValueHandle = RAIIHandle<C10IValueHandle, aoti_torch_delete_c10_va
 
 /* Borrows a tensor: a constant's, or an input's. */
 class ConstantHandle {
-public:
+  public:
     ConstantHandle() = default;
     explicit ConstantHandle(AtenTensorHandle handle) : handle_(handle) {}
     operator AtenTensorHandle() const { return handle_; }
@@ -356,7 +365,7 @@ public:
         return all;
     }
 
-private:
+  private:
     AtenTensorHandle handle_ = nullptr;
 };
 static_assert(sizeof(ConstantHandle) == sizeof(AtenTensorHandle), "constants of a call are read as these");
@@ -371,7 +380,7 @@ struct borrowed_input : ConstantHandle {
 };
 #endif
 class stolen_inputs {
-public:
+  public:
     explicit stolen_inputs(AtenTensorHandle *handles) : handles_(handles) {}
 #ifdef AOTICACHE_WRAPPER_IS_PLAIN
     borrowed_input operator[](size_t i) { return borrowed_input(handles_[i]); }
@@ -385,7 +394,7 @@ public:
 #endif
     void clear() {}
 
-private:
+  private:
     AtenTensorHandle *handles_;
 };
 inline stolen_inputs steal_from_raw_handles_to_raii_handles(AtenTensorHandle *handles, size_t)
@@ -407,21 +416,30 @@ inline void *get_data_ptr_wrapper(AtenTensorHandle tensor)
     AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &data));
     return data;
 }
-inline AtenTensorHandle unwrap_raii_handle_if_needed(const RAIIAtenTensorHandle &handle) { return handle.get(); }
-inline const ConstantHandle &unwrap_raii_handle_if_needed(const ConstantHandle &handle) { return handle; }
+inline AtenTensorHandle unwrap_raii_handle_if_needed(const RAIIAtenTensorHandle &handle)
+{
+    return handle.get();
+}
+inline const ConstantHandle &unwrap_raii_handle_if_needed(const ConstantHandle &handle)
+{
+    return handle;
+}
 inline RAIIAtenTensorHandle wrap_with_raii_handle_if_needed(AtenTensorHandle handle)
 {
     return RAIIAtenTensorHandle(handle);
 }
 inline RAIIAtenTensorHandle wrap_with_raii_handle_if_needed(const ConstantHandle &handle) = delete;
-template <class T> T &temporary_reference(T &&value) { return value; }
+template <class T> T &temporary_reference(T &&value)
+{
+    return value;
+}
 /* A tensor of one number; the wrapper's declarations have the functions that it needs. */
-#define SCALAR_TO_TENSOR(dtype, type)                                                          \
-    inline RAIIAtenTensorHandle scalar_to_tensor_handle(type value)                            \
-    {                                                                                          \
-        AtenTensorHandle made;                                                                 \
-        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_scalar_to_tensor_##dtype(value, &made));        \
-        return RAIIAtenTensorHandle(made);                                                     \
+#define SCALAR_TO_TENSOR(dtype, type)                                                   \
+    inline RAIIAtenTensorHandle scalar_to_tensor_handle(type value)                     \
+    {                                                                                   \
+        AtenTensorHandle made;                                                          \
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_scalar_to_tensor_##dtype(value, &made)); \
+        return RAIIAtenTensorHandle(made);                                              \
     }
 #ifdef AOTICACHE_WRAPPER_USES_SCALARS
 SCALAR_TO_TENSOR(float32, float)
@@ -436,7 +454,10 @@ SCALAR_TO_TENSOR(complex64, c10::complex<float>)
 SCALAR_TO_TENSOR(complex128, c10::complex<double>)
 #endif
 #undef SCALAR_TO_TENSOR
-[[maybe_unused]] inline int64_t align(int64_t bytes) { return (bytes + 63) & -64; }
+[[maybe_unused]] inline int64_t align(int64_t bytes)
+{
+    return (bytes + 63) & -64;
+}
 
 AOTI_NOINLINE inline void assert_size_stride(AtenTensorHandle tensor, std::initializer_list<int64_t> want_sizes,
                                              std::initializer_list<int64_t> want_strides, const char *op = nullptr)
@@ -513,7 +534,7 @@ struct constant_array {
 };
 
 class AOTInductorModelBase {
-public:
+  public:
     AOTInductorModelBase(size_t inputs, size_t outputs, size_t constants, const std::string &,
                          std::optional<std::string>, bool include_weights)
         : num_inputs(inputs), num_outputs(outputs), num_constants(constants), weights_inside(include_weights)
@@ -528,7 +549,7 @@ public:
     ConstInfo *constants_info_;
     std::string in_spec_, out_spec_;
 
-protected:
+  protected:
     /* Zero bytes are what the constructors of these would leave. */
     template <typename T> static T *new_array(size_t count) { return static_cast<T *>(calloc(count + 1, sizeof(T))); }
     template <typename T> void update_constants_map(T &&) {}
@@ -539,9 +560,9 @@ protected:
 };
 
 class AOTInductorModel : public AOTInductorModelBase {
-public:
-    AOTICACHE_COLD AOTInductorModel(std::shared_ptr<ConstantMap>, std::shared_ptr<std::vector<ConstantHandle>>, const std::string &,
-                     std::optional<std::string>);
+  public:
+    AOTICACHE_COLD AOTInductorModel(std::shared_ptr<ConstantMap>, std::shared_ptr<std::vector<ConstantHandle>>,
+                                    const std::string &, std::optional<std::string>);
     std::unordered_map<std::string, AtenTensorHandle> const_run_impl(DeviceStreamType, AOTIProxyExecutorHandle,
                                                                      bool initialization = false);
     void _const_run_impl(std::vector<AtenTensorHandle> &, DeviceStreamType, AOTIProxyExecutorHandle);
@@ -570,7 +591,8 @@ typedef void (*model_step)(AOTInductorModel *model, aoticache_kernel_call *call)
 
 static void run_step(AOTInductorModel *model, aoticache_kernel_call *call)
 {
-    model->run_impl(call->inputs, call->outputs, reinterpret_cast<DeviceStreamType>(call->stream), call->proxy_executor);
+    model->run_impl(call->inputs, call->outputs, reinterpret_cast<DeviceStreamType>(call->stream),
+                    call->proxy_executor);
 }
 
 #ifdef AOTICACHE_WRAPPER_USES_FOLDS

@@ -11,9 +11,15 @@ namespace std {
 
 using ::std::initializer_list;
 
-template <typename T> struct remove_reference { using type = T; };
-template <typename T> struct remove_reference<T &> { using type = T; };
-template <typename T> struct remove_reference<T &&> { using type = T; };
+template <typename T> struct remove_reference {
+    using type = T;
+};
+template <typename T> struct remove_reference<T &> {
+    using type = T;
+};
+template <typename T> struct remove_reference<T &&> {
+    using type = T;
+};
 template <typename T> constexpr typename remove_reference<T>::type &&move(T &&value) noexcept
 {
     return static_cast<typename remove_reference<T>::type &&>(value);
@@ -25,17 +31,17 @@ template <typename T> constexpr T &&forward(typename remove_reference<T>::type &
 
 /* Does not own its characters: names and specifications are literals. */
 class string {
-public:
+  public:
     string(const char *text = "") : text_(text) {}
     const char *c_str() const { return text_; }
     bool operator==(const string &other) const { return strcmp(text_, other.text_) == 0; }
 
-private:
+  private:
     const char *text_;
 };
 
 class stringstream {
-public:
+  public:
     stringstream() { text_[0] = '\0'; }
     stringstream &operator<<(const char *text) { return add("%s", text, 0); }
     stringstream &operator<<(const string &text) { return add("%s", text.c_str(), 0); }
@@ -57,7 +63,7 @@ public:
     const stringstream &str() const { return *this; }
     const char *c_str() const { return text_; }
 
-private:
+  private:
     char text_[1024];
     size_t used_ = 0;
     AOTI_NOINLINE stringstream &add(const char *format, const char *text, long long value)
@@ -108,7 +114,7 @@ struct runtime_error {
 
 /* Grows, and moves what is in it. Owned by the run that makes it. */
 template <typename T> class vector : owned {
-public:
+  public:
     using value_type = T;
     vector() = default;
     explicit vector(size_t count) { resize(count); }
@@ -176,7 +182,7 @@ public:
     T *end() { return items_ + size_; }
     const T *cbegin() const { return items_; }
 
-protected:
+  protected:
     void drop() override
     {
         clear();
@@ -185,7 +191,7 @@ protected:
         room_ = 0;
     }
 
-private:
+  private:
     T *items_ = nullptr;
     size_t size_ = 0, room_ = 0;
 };
@@ -212,7 +218,7 @@ template <typename T, typename... U> array(T, U...) -> array<T, 1 + sizeof...(U)
 struct nullopt_t {};
 static const nullopt_t nullopt;
 template <typename T> class optional {
-public:
+  public:
     optional() = default;
     optional(nullopt_t) {}
     optional(const T &value) : has_(true), value_(value) {}
@@ -221,20 +227,20 @@ public:
     T &value() { return value_; }
     T &operator*() { return value_; }
 
-private:
+  private:
     bool has_ = false;
     T value_{};
 };
 
 /* For what lives as long as the library: shared_ptr shares nothing, and neither frees. */
 template <typename T> class shared_ptr {
-public:
+  public:
     shared_ptr(T *pointer = nullptr) : pointer_(pointer) {}
     template <typename U> shared_ptr(const shared_ptr<U> &other) : pointer_(other.get()) {}
     T *operator->() const { return pointer_; }
     T *get() const { return pointer_; }
 
-private:
+  private:
     T *pointer_;
 };
 template <typename T> using unique_ptr = shared_ptr<T>;
@@ -246,7 +252,7 @@ template <typename T> shared_ptr<T> make_unique()
 
 /* A list of pairs: the constants that a fold makes. */
 template <typename K, typename V> class unordered_map {
-public:
+  public:
     struct pair {
         K first;
         V second;
@@ -266,7 +272,7 @@ public:
     pair *begin() { return items_.begin(); }
     pair *end() { return items_.end(); }
 
-private:
+  private:
     vector<pair> items_;
 };
 
@@ -288,8 +294,14 @@ template <> struct numeric_limits<int64_t> {
     static constexpr int64_t min() { return INT64_MIN; }
 };
 
-template <typename T> constexpr T max(T a, T b) { return a < b ? b : a; }
-template <typename T> constexpr T min(T a, T b) { return b < a ? b : a; }
+template <typename T> constexpr T max(T a, T b)
+{
+    return a < b ? b : a;
+}
+template <typename T> constexpr T min(T a, T b)
+{
+    return b < a ? b : a;
+}
 template <typename T> constexpr T max(initializer_list<T> all)
 {
     T most = *all.begin();
@@ -309,9 +321,18 @@ using ::floor;
 using ::pow;
 using ::sqrt;
 using ::trunc;
-inline double abs(double value) { return fabs(value); }
-inline int64_t abs(int64_t value) { return value < 0 ? -value : value; }
-inline int64_t lrint(double value) { return ::lrint(value); }
+inline double abs(double value)
+{
+    return fabs(value);
+}
+inline int64_t abs(int64_t value)
+{
+    return value < 0 ? -value : value;
+}
+inline int64_t lrint(double value)
+{
+    return ::lrint(value);
+}
 
 } // namespace std
 

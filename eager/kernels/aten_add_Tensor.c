@@ -14,7 +14,7 @@
 
 static inline TYPE apply(TYPE x, TYPE y)
 {
-    return (TYPE)(x + (TYPE)(KEY_alpha_VALUE) * y);
+    return (TYPE)(x + (TYPE)(KEY_alpha_VALUE)*y);
 }
 
 EXPORT_BINARY_KERNEL

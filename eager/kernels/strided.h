@@ -35,15 +35,15 @@ static inline int64_t row_offset(int64_t row, int64_t ndim, const int64_t *sizes
 static const char *const input_names[] = {"arg0", "arg1"};
 static const char *const output_names[] = {"output"};
 
-#define EXPORT_KERNEL(inputs, function)                                             \
-    static const aoticache_kernel kernel = {.size = sizeof kernel,                  \
-                                            .device = "cpu",                        \
-                                            .num_inputs = (inputs),                 \
-                                            .input_names = input_names,             \
-                                            .num_outputs = 1,                       \
-                                            .output_names = output_names,           \
-                                            .run = (function),                      \
-                                            .plain = true};                         \
+#define EXPORT_KERNEL(inputs, function)                                   \
+    static const aoticache_kernel kernel = {.size = sizeof kernel,        \
+                                            .device = "cpu",              \
+                                            .num_inputs = (inputs),       \
+                                            .input_names = input_names,   \
+                                            .num_outputs = 1,             \
+                                            .output_names = output_names, \
+                                            .run = (function),            \
+                                            .plain = true};               \
     AOTICACHE_KERNEL_EXPORT(kernel)
 
 #endif

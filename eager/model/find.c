@@ -14,12 +14,12 @@
 #define NAMES_BYTES 600
 
 struct search {
-    const char *wanted;    /* a name, or digits of a key */
+    const char *wanted; /* a name, or digits of a key */
     bool by_key, is_program;
     const char *framework; /* NULL: any */
     int32_t device_type;   /* -1: any */
     aoticache_model_found best;
-    size_t keys; /* different ones that fit */
+    size_t keys;     /* different ones that fit */
     char other[256]; /* why what is there does not fit; "" */
 };
 
@@ -41,10 +41,11 @@ static bool is_usable(struct search *search, const aoticache_request *request, c
     const char *arch = aoticache_request_get_environment(request, "arch");
     const aoticache_device device = aoticache_request_device(request);
     if (arch == NULL || strcmp(arch, aoticache_cpu_arch()) != 0)
-        snprintf(search->other, sizeof search->other, "it was compiled for %.64s, this is %s", arch != NULL ? arch : "nothing",
-                 aoticache_cpu_arch());
+        snprintf(search->other, sizeof search->other, "it was compiled for %.64s, this is %s",
+                 arch != NULL ? arch : "nothing", aoticache_cpu_arch());
     else if (search->framework != NULL && strcmp(search->framework, framework) != 0)
-        snprintf(search->other, sizeof search->other, "it was compiled by %.64s, not by %.64s", framework, search->framework);
+        snprintf(search->other, sizeof search->other, "it was compiled by %.64s, not by %.64s", framework,
+                 search->framework);
     else if (search->device_type >= 0 && search->device_type != device.type)
         snprintf(search->other, sizeof search->other, "it was compiled for %s, not for %s",
                  aoticache_device_type_name(device.type), aoticache_device_type_name(search->device_type));
@@ -146,9 +147,9 @@ static aoticache_status say_why(aoticache_cache *cache, const struct search *sea
                                    "the model %.200s needs what this CPU does not have: %s", search->wanted, lacking);
     }
     aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, add_name, &names, NULL);
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no model is called %.200s in %.200s%s%s", search->wanted,
-                               aoticache_cache_directory(cache), names.count > 0 ? "; there are " : ", nor any other",
-                               names.text);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "no model is called %.200s in %.200s%s%s",
+                               search->wanted, aoticache_cache_directory(cache),
+                               names.count > 0 ? "; there are " : ", nor any other", names.text);
 }
 
 static bool is_key(const char *text)
@@ -166,8 +167,7 @@ aoticache_status aoticache_model_find(aoticache_cache *cache, const char *name_o
     aoticache_device device;
     if (options->device != NULL && aoticache_device_parse(options->device, &device) == AOTICACHE_OK)
         search.device_type = device.type;
-    aoticache_status status =
-        aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, consider, &search, ret_error);
+    aoticache_status status = aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, consider, &search, ret_error);
     if (status == AOTICACHE_OK && search.best.entry_id == 0 && is_key(name_or_key)) {
         search.by_key = true;
         status = aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, consider, &search, ret_error);

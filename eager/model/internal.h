@@ -58,7 +58,8 @@ void aoticache_model_tensors_free(aoticache_model_tensors *tensors);
 /* Whether a text of an untrusted file can be shown: it has no control characters. */
 bool aoticache_model_text_is_plain(const char *text);
 /* Bytes from the first element to the last; false: it does not fit, or a stride is negative. */
-bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides, uint64_t *ret_bytes);
+bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                          uint64_t *ret_bytes);
 
 /* ---- safetensors.c: a JSON header and raw bytes (https://huggingface.co/docs/safetensors, "Format") ---- */
 
@@ -84,7 +85,8 @@ typedef struct aoticache_safetensors {
  * Returns: OK; INVALID (not such a file, damaged or truncated: what is wrong is named); UNSUPPORTED (a dtype that is not
  * known); NOT_FOUND (no such file); DENIED, IO, NO_MEMORY.
  */
-aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file, aoticache_error *ret_error);
+aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file,
+                                            aoticache_error *ret_error);
 /* The same from bytes that stay the caller's; *ret_file is all zero before. name: for messages. */
 aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_t size, aoticache_safetensors *ret_file,
                                             aoticache_error *ret_error);

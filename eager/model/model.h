@@ -28,7 +28,8 @@ typedef struct aoticache_model_options {
     const char *framework; /* "pytorch 2.13.0": only what was compiled by it. NULL: by any */
     const char *device;    /* "cpu", "cuda", "cuda:1"; NULL: what the model was compiled for */
     size_t num_models;     /* how many runs may be under way at once; 0: 1 */
-    AOTIProxyExecutorHandle proxy_executor; /* of a process with PyTorch: PyTorch's. NULL: as aoticache_package_load() */
+    AOTIProxyExecutorHandle
+        proxy_executor; /* of a process with PyTorch: PyTorch's. NULL: as aoticache_package_load() */
     /* Weights that are neither stored nor in the file are left to the caller (aoticache_runner_update_constants()). false:
      * they are an error. */
     bool partial_weights;
@@ -38,8 +39,8 @@ typedef struct aoticache_model_options {
 
 typedef struct aoticache_model_report {
     aoticache_key key;
-    char name[256];        /* of a named model; "" of a program */
-    char framework[64];    /* what compiled it */
+    char name[256];     /* of a named model; "" of a program */
+    char framework[64]; /* what compiled it */
     char device[32];
     size_t tensors;        /* constants that the list of weights has */
     size_t missing;        /* of these, without a value (partial_weights) */
@@ -62,8 +63,9 @@ typedef struct aoticache_model_report {
  * features that this machine lacks, a device; operators without a kernel); CORRUPT; LOAD_FAILED; DENIED; IO; LOCKED; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_model_open(aoticache_cache *cache, const char *name_or_key,
-                                                    const aoticache_model_options *options, aoticache_runner **ret_runner,
-                                                    aoticache_model_report *ret_report, aoticache_error *ret_error);
+                                                    const aoticache_model_options *options,
+                                                    aoticache_runner **ret_runner, aoticache_model_report *ret_report,
+                                                    aoticache_error *ret_error);
 /*
  * Finds and verifies a stored model, without loading it: the first half of aoticache_model_open(). Of the report key, name,
  * framework, device and lookup_ns are filled. Returns: as there.

@@ -13,7 +13,8 @@
 static aoticache_status read_options(const aoticache_model_options *options, aoticache_model_options *ret_options,
                                      aoticache_error *ret_error)
 {
-    return AOTICACHE_OPTIONS_READ(aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT, options, ret_options, ret_error);
+    return AOTICACHE_OPTIONS_READ(aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT, options, ret_options,
+                                  ret_error);
 }
 
 /* The runner owns the weights in any case. */
@@ -49,8 +50,8 @@ static aoticache_status open_artifact(aoticache_artifact *artifact, const char *
 {
     aoticache_model_weights *weights = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_status status = aoticache_model_weights_create(aoticache_artifact_directory(artifact), name, options, &weights,
-                                                             ret_error);
+    aoticache_status status =
+        aoticache_model_weights_create(aoticache_artifact_directory(artifact), name, options, &weights, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report->weights_ns = aoticache_monotonic_ns() - begun;
@@ -136,7 +137,8 @@ aoticache_status aoticache_model_open(aoticache_cache *cache, const char *name_o
 }
 
 aoticache_status aoticache_model_list_tensors(aoticache_cache *cache, const char *name_or_key,
-                                              aoticache_model_tensor_fn callback, void *user, aoticache_error *ret_error)
+                                              aoticache_model_tensor_fn callback, void *user,
+                                              aoticache_error *ret_error)
 {
     const aoticache_model_options options = AOTICACHE_MODEL_OPTIONS_INIT;
     aoticache_model_found found = {.entry_id = 0};

@@ -23,20 +23,29 @@ static const struct {
     const char *name;
     int32_t dtype;
 } dtypes[] = {
-    {"F64", AOTICACHE_DTYPE_FLOAT64},     {"F32", AOTICACHE_DTYPE_FLOAT32},
-    {"F16", AOTICACHE_DTYPE_FLOAT16},     {"BF16", AOTICACHE_DTYPE_BFLOAT16},
-    {"I64", AOTICACHE_DTYPE_INT64},       {"I32", AOTICACHE_DTYPE_INT32},
-    {"I16", AOTICACHE_DTYPE_INT16},       {"I8", AOTICACHE_DTYPE_INT8},
-    {"U8", AOTICACHE_DTYPE_UINT8},        {"BOOL", AOTICACHE_DTYPE_BOOL},
-    {"U16", AOTICACHE_DTYPE_UINT16},      {"U32", AOTICACHE_DTYPE_UINT32},
-    {"U64", AOTICACHE_DTYPE_UINT64},      {"F8_E4M3", AOTICACHE_DTYPE_FLOAT8_E4M3FN},
-    {"F8_E5M2", AOTICACHE_DTYPE_FLOAT8_E5M2}, {"C64", AOTICACHE_DTYPE_COMPLEX64},
+    {"F64", AOTICACHE_DTYPE_FLOAT64},
+    {"F32", AOTICACHE_DTYPE_FLOAT32},
+    {"F16", AOTICACHE_DTYPE_FLOAT16},
+    {"BF16", AOTICACHE_DTYPE_BFLOAT16},
+    {"I64", AOTICACHE_DTYPE_INT64},
+    {"I32", AOTICACHE_DTYPE_INT32},
+    {"I16", AOTICACHE_DTYPE_INT16},
+    {"I8", AOTICACHE_DTYPE_INT8},
+    {"U8", AOTICACHE_DTYPE_UINT8},
+    {"BOOL", AOTICACHE_DTYPE_BOOL},
+    {"U16", AOTICACHE_DTYPE_UINT16},
+    {"U32", AOTICACHE_DTYPE_UINT32},
+    {"U64", AOTICACHE_DTYPE_UINT64},
+    {"F8_E4M3", AOTICACHE_DTYPE_FLOAT8_E4M3FN},
+    {"F8_E5M2", AOTICACHE_DTYPE_FLOAT8_E5M2},
+    {"C64", AOTICACHE_DTYPE_COMPLEX64},
 };
 
 static aoticache_status invalid(const char *file, const char *tensor, const char *what, aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: %s%.200s%s%s", file, tensor != NULL ? "the tensor " : "",
-                               tensor != NULL ? tensor : "", tensor != NULL ? ": " : "", what);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: %s%.200s%s%s", file,
+                               tensor != NULL ? "the tensor " : "", tensor != NULL ? tensor : "",
+                               tensor != NULL ? ": " : "", what);
 }
 
 static aoticache_status read_dtype(const char *file, const json_t *item, aoticache_safetensor *ret_tensor,
@@ -50,8 +59,9 @@ static aoticache_status read_dtype(const char *file, const json_t *item, aoticac
             ret_tensor->dtype = dtypes[i].dtype;
             return AOTICACHE_OK;
         }
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.300s: the tensor %.200s: the dtype %.40s is not known here",
-                               file, ret_tensor->name, name);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "%.300s: the tensor %.200s: the dtype %.40s is not known here", file, ret_tensor->name,
+                               name);
 }
 
 /* Sizes, and how many bytes they need. */
@@ -94,10 +104,9 @@ static aoticache_status read_tensor(const char *file, const json_t *item, char *
                                    "%.300s: the tensor %.200s ends at byte %llu of %llu: the file is truncated", file,
                                    ret_tensor->name, (unsigned long long)to, (unsigned long long)data_bytes);
     if (to - from != ret_tensor->bytes)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.300s: the tensor %.200s has %llu bytes, its shape and dtype need %llu", file,
-                                   ret_tensor->name, (unsigned long long)(to - from),
-                                   (unsigned long long)ret_tensor->bytes);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID, "%.300s: the tensor %.200s has %llu bytes, its shape and dtype need %llu",
+            file, ret_tensor->name, (unsigned long long)(to - from), (unsigned long long)ret_tensor->bytes);
     ret_tensor->data = data + from;
     return AOTICACHE_OK;
 }
@@ -162,14 +171,16 @@ aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file, aoticache_error *ret_error)
+aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file,
+                                            aoticache_error *ret_error)
 {
     struct stat found;
     *ret_file = (aoticache_safetensors){.mapping = NULL};
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENOENT ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.900s: there is no such file", path)
-                               : aoticache_error_set_errno(ret_error, errno, "cannot open %.900s", path);
+        return errno == ENOENT
+                   ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.900s: there is no such file", path)
+                   : aoticache_error_set_errno(ret_error, errno, "cannot open %.900s", path);
     if (fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read %.900s", path);
     if (!S_ISREG(found.st_mode))

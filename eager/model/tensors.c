@@ -31,7 +31,8 @@ bool aoticache_model_text_is_plain(const char *text)
     return true;
 }
 
-bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides, uint64_t *ret_bytes)
+bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                          uint64_t *ret_bytes)
 {
     uint64_t last = 0, reach;
     bool is_empty = false;
@@ -44,8 +45,8 @@ bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, con
             return false;
     }
     *ret_bytes = 0;
-    return is_empty || (last < UINT64_MAX / 64 && !__builtin_mul_overflow(last + 1, (uint64_t)aoticache_dtype_size(dtype),
-                                                                          ret_bytes));
+    return is_empty || (last < UINT64_MAX / 64 &&
+                        !__builtin_mul_overflow(last + 1, (uint64_t)aoticache_dtype_size(dtype), ret_bytes));
 }
 
 /* ---- reading ---- */
@@ -160,7 +161,8 @@ aoticache_status aoticache_model_tensors_parse(const char *text, size_t size, ao
                                                aoticache_error *ret_error)
 {
     json_error_t problem;
-    *ret_tensors = (aoticache_model_tensors){.tree = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &problem)};
+    *ret_tensors =
+        (aoticache_model_tensors){.tree = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &problem)};
     if (ret_tensors->tree == NULL)
         return aoticache_json_is_out_of_memory(&problem)
                    ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of weights")

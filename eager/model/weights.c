@@ -156,8 +156,8 @@ static aoticache_status compare(const aoticache_model_weights *weights, const ch
         return AOTICACHE_OK;
     format_shape(given->dtype, given->ndim, given->sizes, here, sizeof here);
     format_shape(tensor->dtype, tensor->ndim, tensor->sizes, there, sizeof there);
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: the tensor %.200s is %s; the model %.100s has %s", path,
-                               tensor->name, here, weights->model, there);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: the tensor %.200s is %s; the model %.100s has %s",
+                               path, tensor->name, here, weights->model, there);
 }
 
 static bool is_contiguous(const aoticache_model_tensor *tensor)
@@ -263,12 +263,13 @@ static aoticache_status refuse_missing(const aoticache_model_weights *weights, c
         const aoticache_model_place *place = &weights->list.places[i];
         if (place->file != NULL || given_for(weights, place) != NULL)
             continue;
-        int written = snprintf(names + used, sizeof names - used, "%s%.80s", named++ > 0 ? ", " : "", place->tensor.name);
+        int written =
+            snprintf(names + used, sizeof names - used, "%s%.80s", named++ > 0 ? ", " : "", place->tensor.name);
         used += written > 0 && used + (size_t)written < sizeof names ? (size_t)written : 0;
     }
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "%.200s: %zu weights have no value: %s%s. They are not stored with it%s%.200s%s", weights->model,
-                               weights->missing, names, weights->missing > named ? ", ..." : "",
+                               "%.200s: %zu weights have no value: %s%s. They are not stored with it%s%.200s%s",
+                               weights->model, weights->missing, names, weights->missing > named ? ", ..." : "",
                                path != NULL ? " and not in " : "", path != NULL ? path : "",
                                path != NULL ? "" : "; give a file of weights, or open it by a name");
 }
@@ -289,11 +290,11 @@ static aoticache_status add_tensors(aoticache_model_weights *weights, const char
         used += is_given;
     }
     if (options->weights != NULL && used == 0 && weights->list.count > 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%.300s has no tensor of the model %.100s: the file begins with %.100s, the model with %.100s",
-                                   options->weights, weights->model,
-                                   weights->given.count > 0 ? weights->given.tensors[0].name : "nothing",
-                                   weights->list.places[0].tensor.name);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "%.300s has no tensor of the model %.100s: the file begins with %.100s, the model with %.100s",
+            options->weights, weights->model, weights->given.count > 0 ? weights->given.tensors[0].name : "nothing",
+            weights->list.places[0].tensor.name);
     if (weights->missing > 0 && !options->partial_weights)
         return refuse_missing(weights, options->weights, ret_error);
     return AOTICACHE_OK;

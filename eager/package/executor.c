@@ -42,8 +42,8 @@ static aoticache_status read_views(const aoticache_executor_node *node, const ao
         aoticache_error inner = {.message = ""};
         aoticache_status status = aoticache_tensor_get_view(call->tensors[i], &to->views[i], &inner);
         if (status != AOTICACHE_OK)
-            return aoticache_error_set(ret_error, status, "%s: input tensor %u: %.400s", aoticache_operator_name(node->op),
-                                       i, inner.message);
+            return aoticache_error_set(ret_error, status, "%s: input tensor %u: %.400s",
+                                       aoticache_operator_name(node->op), i, inner.message);
     }
     return AOTICACHE_OK;
 }
@@ -112,8 +112,8 @@ static aoticache_status give_results(const aoticache_executor_node *node, const 
     const char *op = aoticache_operator_name(node->op);
     const AtenTensorHandle *to = call->tensors + node->input_count;
     if (stack->count != node->return_count)
-        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: its kernel left %zu results, the schema has %u", op,
-                                   stack->count, node->return_count);
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: its kernel left %zu results, the schema has %u",
+                                   op, stack->count, node->return_count);
     for (uint32_t i = 0; i < node->output_count; i++) {
         const aoticache_executor_output *output = &node->outputs[i];
         const aoticache_value *value = &stack->values[i];
@@ -142,8 +142,8 @@ static aoticache_status run_node(const aoticache_executor_node *node, const aoti
     if (to == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its arguments",
                                    aoticache_operator_name(node->op));
-    aoticache_stack stack = {.values = to->values, .count = node->argument_count,
-                             .capacity = AOTICACHE_EXECUTOR_MAX_VALUES};
+    aoticache_stack stack = {
+        .values = to->values, .count = node->argument_count, .capacity = AOTICACHE_EXECUTOR_MAX_VALUES};
     aoticache_status status = read_views(node, call, to, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -295,6 +295,5 @@ aoticache_status aoticache_package_executor_open(const aoticache_artifact *artif
         status = read_text(fd, &text, &size, &inner);
     if (status == AOTICACHE_OK && needs)
         status = aoticache_executor_create(aoticache_dispatcher_get(), text, size, ret_executor, &inner);
-    return status == AOTICACHE_OK ? status
-                                  : aoticache_error_set(ret_error, status, "%.200s: %s", name, inner.message);
+    return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%.200s: %s", name, inner.message);
 }

@@ -47,12 +47,12 @@ typedef struct aoticache_executor_output {
 
 typedef struct aoticache_executor_node {
     const aoticache_operator *op;
-    aoticache_schema *schema;  /* a copy: the definition may be taken back */
-    aoticache_value *defaults; /* of the copy */
+    aoticache_schema *schema;   /* a copy: the definition may be taken back */
+    aoticache_value *defaults;  /* of the copy */
     aoticache_key_set excluded; /* keys that the call skips */
     uint32_t argument_count, return_count, output_count;
-    aoticache_executor_argument *arguments; /* argument_count */
-    aoticache_executor_output *outputs;     /* output_count <= return_count */
+    aoticache_executor_argument *arguments;      /* argument_count */
+    aoticache_executor_output *outputs;          /* output_count <= return_count */
     uint32_t int_count, input_count, list_count; /* integers, tensors that go in, places of all lists of tensors */
     uint32_t tensor_count;                       /* with those of the outputs */
 } aoticache_executor_node;

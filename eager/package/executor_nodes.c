@@ -47,7 +47,8 @@ static aoticache_status fail_argument(const reading *at, const char *kind)
     aoticache_type_format(at->argument->type, type, sizeof type);
     return aoticache_error_set(at->ret_error, AOTICACHE_UNSUPPORTED,
                                "%s: argument %.100s (%s) as %s is not supported without PyTorch: run the model in a "
-                               "process with PyTorch", at->op, at->argument->name, type, printable(kind));
+                               "process with PyTorch",
+                               at->op, at->argument->name, type, printable(kind));
 }
 
 static aoticache_status fail_value(const reading *at, const char *kind)
@@ -239,9 +240,8 @@ static const json_t *find_input(const json_t *inputs, const char *name)
 {
     size_t i;
     json_t *input;
-    json_array_foreach(inputs, i, input)
-        if (is(json_string_value(json_object_get(input, "name")), name))
-            return json_object_get(input, "arg");
+    json_array_foreach(inputs, i, input) if (is(json_string_value(json_object_get(input, "name")),
+                                                name)) return json_object_get(input, "arg");
     return NULL;
 }
 
@@ -252,7 +252,8 @@ static aoticache_status check_inputs(const reading *at, const json_t *inputs)
     json_t *input;
     if (!json_is_array(inputs) || json_array_size(inputs) > at->node->argument_count)
         return fail_node(at, "it has no list of inputs, or more than the operator takes");
-    json_array_foreach(inputs, i, input) {
+    json_array_foreach(inputs, i, input)
+    {
         const char *name = json_string_value(json_object_get(input, "name"));
         if (name == NULL)
             return fail_node(at, "an input has no name");
@@ -285,7 +286,8 @@ static aoticache_status read_arguments(reading *at, const json_t *inputs)
         if (argument->value.kind == AOTICACHE_VALUE_OTHER)
             status = aoticache_error_set(at->ret_error, AOTICACHE_INVALID,
                                          "node %zu of the package's operators, %s: argument %.100s is missing, and has "
-                                         "no default", at->number, at->op, at->argument->name);
+                                         "no default",
+                                         at->number, at->op, at->argument->name);
     }
     return status;
 }
@@ -305,9 +307,11 @@ static aoticache_status read_output(reading *at, const json_t *output, aoticache
     else if (type->kind == AOTICACHE_TYPE_TENSOR && is(kind, "as_tensor"))
         *ret_output = (aoticache_executor_output){.count = 1};
     else if (!is(kind, "as_none"))
-        return aoticache_error_set(at->ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: a result as %s is not supported without PyTorch: only tensors and lists of them "
-                                   "are; run the model in a process with PyTorch", at->op, printable(kind));
+        return aoticache_error_set(
+            at->ret_error, AOTICACHE_UNSUPPORTED,
+            "%s: a result as %s is not supported without PyTorch: only tensors and lists of them "
+            "are; run the model in a process with PyTorch",
+            at->op, printable(kind));
     at->node->tensor_count += ret_output->count;
     return AOTICACHE_OK;
 }
@@ -365,7 +369,8 @@ static aoticache_status copy_schema(const reading *at)
         aoticache_schema_is_vararg(node->schema) || aoticache_schema_is_varret(node->schema))
         return aoticache_error_set(at->ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s: more than %d arguments or results, or any number of them, are not supported "
-                                   "without PyTorch", at->op, AOTICACHE_EXECUTOR_MAX_VALUES);
+                                   "without PyTorch",
+                                   at->op, AOTICACHE_EXECUTOR_MAX_VALUES);
     node->defaults = aoticache_default_values_create(node->schema);
     node->arguments = calloc(node->argument_count + 1u, sizeof *node->arguments);
     node->outputs = calloc(node->return_count + 1u, sizeof *node->outputs);
@@ -408,7 +413,8 @@ static aoticache_status find_operators(aoticache_executor *executor, aoticache_d
     absences missing = {.names = ""};
     for (size_t i = 0; i < executor->node_count; i++) {
         const reading at = {.number = i, .op = "", .ret_error = ret_error};
-        const char *target = json_string_value(json_object_get(json_object_get(json_array_get(nodes, i), "node"), "target"));
+        const char *target =
+            json_string_value(json_object_get(json_object_get(json_array_get(nodes, i), "node"), "target"));
         aoticache_operator *op = NULL;
         if (target == NULL || target[0] == '\0')
             return fail_node(&at, "it names no operator");
@@ -424,7 +430,8 @@ static aoticache_status find_operators(aoticache_executor *executor, aoticache_d
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "the model calls %s%s, which %s no kernel for the CPU in this process: register %s "
                                "(aoticache_oplib_def_kernel) before the package is loaded, or run it in a process with "
-                               "PyTorch", missing.count > 1 ? "operators: " : "", missing.names,
+                               "PyTorch",
+                               missing.count > 1 ? "operators: " : "", missing.names,
                                missing.count > 1 ? "have" : "has", missing.count > 1 ? "them" : "it");
 }
 
@@ -433,7 +440,8 @@ aoticache_status aoticache_executor_read_nodes(aoticache_executor *executor, aot
 {
     const json_t *nodes = json_object_get(executor->tree, "nodes");
     if (!json_is_array(nodes))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the package's operators are no JSON object with nodes");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "the package's operators are no JSON object with nodes");
     executor->nodes = calloc(json_array_size(nodes) + 1, sizeof *executor->nodes);
     if (executor->nodes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");

@@ -61,9 +61,8 @@ aoticache_status aoticache_package_requirements(const aoticache_package_model *m
 /* Gets the model from the cache, unpacking and storing it where it is not there. report: all but load_ns is filled. */
 aoticache_status aoticache_package_obtain(aoticache_cache *cache, aoticache_package_source *source,
                                           const aoticache_package_model *model, const aoticache_request *request,
-                                          const aoticache_cpu_features *requirements,
-                                          aoticache_artifact **ret_artifact, aoticache_package_report *report,
-                                          aoticache_error *ret_error);
+                                          const aoticache_cpu_features *requirements, aoticache_artifact **ret_artifact,
+                                          aoticache_package_report *report, aoticache_error *ret_error);
 /* key, model and device of the report, from the request. Returns: OK, NO_MEMORY, UNSUPPORTED. */
 aoticache_status aoticache_package_report_begin(const aoticache_request *request, aoticache_package_report *report,
                                                 aoticache_error *ret_error);

@@ -92,8 +92,8 @@ static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_so
     aoticache_status known = aoticache_package_requirements(model, &requirements, &detail);
     if (status == AOTICACHE_OK && known == AOTICACHE_OK &&
         aoticache_cpu_features_include(aoticache_cpu_features_get(), &requirements)) {
-        status = aoticache_package_obtain(cache, source, model, request, &requirements, ret_artifact, report,
-                                          ret_error);
+        status =
+            aoticache_package_obtain(cache, source, model, request, &requirements, ret_artifact, report, ret_error);
     } else if (status == AOTICACHE_OK) {
         /* The package may have been added with requirements that somebody gave. */
         status = aoticache_package_look_up(cache, request, ret_artifact, report, ret_error);
@@ -154,8 +154,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 {
     aoticache_library *library;
     aoticache_runner_options runner_options = AOTICACHE_RUNNER_OPTIONS_INIT;
-    aoticache_status status = aoticache_artifact_load_library(artifact, name, false, options->proxy_executor, &library,
-                                                              ret_error);
+    aoticache_status status =
+        aoticache_artifact_load_library(artifact, name, false, options->proxy_executor, &library, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     runner_options.device = options->device != NULL ? options->device : device;

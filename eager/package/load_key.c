@@ -20,8 +20,8 @@ struct stored {
 static bool choose_entry(void *user, const aoticache_entry *entry)
 {
     struct stored *stored = user;
-    if (stored->found && aoticache_cpu_features_count(&entry->requirements) <
-                             aoticache_cpu_features_count(&stored->requirements))
+    if (stored->found &&
+        aoticache_cpu_features_count(&entry->requirements) < aoticache_cpu_features_count(&stored->requirements))
         return true;
     stored->found = true;
     stored->is_package = strcmp(entry->op, AOTICACHE_PACKAGE_OP) == 0;
@@ -130,8 +130,7 @@ aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aotica
         status = aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.12s is the model %s, not %s", hex, report.model,
                                      known.model);
     if (status == AOTICACHE_OK)
-        status = aoticache_package_make_runner(artifact, hex, report.device, &known, NULL, NULL, ret_runner,
-                                               ret_error);
+        status = aoticache_package_make_runner(artifact, hex, report.device, &known, NULL, NULL, ret_runner, ret_error);
     report.load_ns = aoticache_monotonic_ns() - begun;
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = report;

@@ -23,12 +23,12 @@ typedef struct aoticache_package_report {
     aoticache_key key;
     char model[256];
     char device[32];
-    bool added;          /* by this call; else it was there */
-    bool stored;         /* false: it could not be, and runs from a temporary copy, gone with the runner */
-    uint64_t bytes;      /* of all its files */
-    uint64_t digest_ns;  /* hashing the package */
-    uint64_t add_ns;     /* reading, unpacking, storing; 0 where it was there */
-    uint64_t load_ns;    /* lookup, library, container, weights */
+    bool added;         /* by this call; else it was there */
+    bool stored;        /* false: it could not be, and runs from a temporary copy, gone with the runner */
+    uint64_t bytes;     /* of all its files */
+    uint64_t digest_ns; /* hashing the package */
+    uint64_t add_ns;    /* reading, unpacking, storing; 0 where it was there */
+    uint64_t load_ns;   /* lookup, library, container, weights */
 } aoticache_package_report;
 
 /* Return false to stop. */
@@ -54,7 +54,8 @@ typedef struct aoticache_package_options {
     const char *model;  /* NULL: the only one, or, of several, the one called "model" */
     const char *device; /* NULL: what its metadata says ("cpu", "cuda") */
     size_t num_models;  /* 0: 1 */
-    AOTIProxyExecutorHandle proxy_executor; /* of a process with PyTorch: PyTorch's; NULL: see aoticache_package_load() */
+    AOTIProxyExecutorHandle
+        proxy_executor; /* of a process with PyTorch: PyTorch's; NULL: see aoticache_package_load() */
 } aoticache_package_options;
 
 #define AOTICACHE_PACKAGE_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_package_options)
@@ -71,8 +72,7 @@ typedef struct aoticache_package_options {
 AOTICACHE_API aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path,
                                                       const aoticache_package_options *options,
                                                       aoticache_runner **ret_runner,
-                                                      aoticache_package_report *ret_report,
-                                                      aoticache_error *ret_error);
+                                                      aoticache_package_report *ret_report, aoticache_error *ret_error);
 /* The same by the key that add reported: the package file itself is neither needed nor hashed. NOT_FOUND. */
 AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aoticache_key *key,
                                                           const aoticache_package_options *options,

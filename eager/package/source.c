@@ -97,8 +97,7 @@ aoticache_status aoticache_package_request_of(const aoticache_package_source *so
     if (aoticache_device_parse(model->device, &device) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s: the model %s is for the device %.64s, which is not known", source->path,
-                                   model->name,
-                                   model->device);
+                                   model->name, model->device);
     return aoticache_package_request_create(source->digest, model->name, device.type, model->machine, ret_request,
                                             ret_error);
 }
@@ -153,15 +152,17 @@ static aoticache_status list_pairs(const char *text, const char *key, aoticache_
     json_error_t problem;
     json_t *object = aoticache_json_parse(text, strlen(text), 0, &problem);
     if (object == NULL && aoticache_json_is_out_of_memory(&problem))
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the metadata of the package %s", key);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the metadata of the package %s",
+                                   key);
     if (!json_is_object(object)) {
         json_decref(object);
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the metadata kept of the package %s is no JSON object",
-                                   key);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "the metadata kept of the package %s is no JSON object", key);
     }
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value) {
+    json_object_foreach(object, name, value)
+    {
         const char *found = json_string_value(value);
         if (found != NULL && !callback(user, name, found))
             break;

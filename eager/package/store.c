@@ -122,9 +122,8 @@ void aoticache_package_report_artifact(const aoticache_artifact *artifact, aotic
 
 aoticache_status aoticache_package_obtain(aoticache_cache *cache, aoticache_package_source *source,
                                           const aoticache_package_model *model, const aoticache_request *request,
-                                          const aoticache_cpu_features *requirements,
-                                          aoticache_artifact **ret_artifact, aoticache_package_report *report,
-                                          aoticache_error *ret_error)
+                                          const aoticache_cpu_features *requirements, aoticache_artifact **ret_artifact,
+                                          aoticache_package_report *report, aoticache_error *ret_error)
 {
     struct unpacking unpacking = {.source = source, .model = model, .requirements = requirements};
     const uint64_t begun = aoticache_monotonic_ns();
@@ -176,11 +175,10 @@ static aoticache_status add_request(aoticache_cache *cache, aoticache_package_so
         status = aoticache_package_obtain(cache, source, model, request, requirements, &artifact, report, ret_error);
     aoticache_artifact_unref(artifact);
     if (status == AOTICACHE_OK && !report->stored)
-        status = aoticache_error_set(ret_error, aoticache_cache_is_read_only(cache) ? AOTICACHE_DENIED : AOTICACHE_IO,
-                                     "%s: the model %s cannot be stored in %s%s", source->path, model->name,
-                                     aoticache_cache_directory(cache),
-                                     aoticache_cache_is_read_only(cache) ? ": it cannot be written"
-                                                                         : "; the log says why");
+        status = aoticache_error_set(
+            ret_error, aoticache_cache_is_read_only(cache) ? AOTICACHE_DENIED : AOTICACHE_IO,
+            "%s: the model %s cannot be stored in %s%s", source->path, model->name, aoticache_cache_directory(cache),
+            aoticache_cache_is_read_only(cache) ? ": it cannot be written" : "; the log says why");
     return status;
 }
 

@@ -126,7 +126,8 @@ static bool find_places(const aoticache_runner *runner, struct sharing *sharing)
             continue;
         if (constant.bytes > sharing->weights->size - offset)
             return false;
-        sharing->places[sharing->place_count++] = (struct constant_place){constant.original_fqn, offset, constant.bytes};
+        sharing->places[sharing->place_count++] =
+            (struct constant_place){constant.original_fqn, offset, constant.bytes};
         offset += constant.bytes;
     }
     qsort(sharing->places, sharing->place_count, sizeof *sharing->places, compare_places);

@@ -58,7 +58,8 @@ static bool parse_string(schema_parser *parser, schema_token token, const char *
         int byte = read_escape(text + at + 1, size - at - 1, &length);
         schema_token place = {.begin = token.begin + (uint32_t)(quotes + at)};
         if (byte < 0)
-            return aoticache_schema_refuse_at(parser, place, "unknown escape in a string: there are \\\\ \\' \\\" \\a \\b \\f "
+            return aoticache_schema_refuse_at(parser, place,
+                                              "unknown escape in a string: there are \\\\ \\' \\\" \\a \\b \\f "
                                               "\\n \\t \\v and three octal digits");
         if (byte == 0)
             return aoticache_schema_refuse_at(parser, place, "a string with a zero byte");
@@ -72,9 +73,9 @@ static bool parse_string(schema_parser *parser, schema_token token, const char *
 
 static bool device_is_valid(const char *text)
 {
-    static const char *const types[] = {"cpu",  "cuda", "ipu",    "xpu",  "mkldnn", "opengl", "opencl",
-                                        "ideep", "hip", "ve",     "fpga", "maia",   "xla",    "lazy",
-                                        "vulkan", "mps", "meta",  "hpu",  "mtia",   "privateuseone"};
+    static const char *const types[] = {"cpu",    "cuda", "ipu",  "xpu",  "mkldnn", "opengl",       "opencl",
+                                        "ideep",  "hip",  "ve",   "fpga", "maia",   "xla",          "lazy",
+                                        "vulkan", "mps",  "meta", "hpu",  "mtia",   "privateuseone"};
     size_t length = strcspn(text, ":");
     bool known = false;
     for (size_t i = 0; i < sizeof types / sizeof *types && !known; i++)
@@ -112,12 +113,39 @@ static bool lookup_dtype(const schema_parser *parser, int64_t *ret_number)
 #define DTYPE_WORD(upper, lower, number, bytes) {#lower, number},
         AOTICACHE_DTYPE_LIST(DTYPE_WORD)
 #undef DTYPE_WORD
-        {"half", 5},     {"double", 7},   {"cfloat", 9},   {"cdouble", 10}, {"chalf", 8},    {"complex", 9},
-        {"int", 3},      {"short", 2},    {"qint8", 12},   {"quint8", 13},  {"qint32", 14},  {"quint4x2", 16},
-        {"quint2x4", 17}, {"bits1x8", 18}, {"bits2x4", 19}, {"bits4x2", 20}, {"bits8", 21},  {"bits16", 22},
-        {"bit", 30},     {"uint1", 30},   {"uint2", 31},   {"uint3", 32},   {"uint4", 33},   {"uint5", 34},
-        {"uint6", 35},   {"uint7", 36},   {"int1", 37},    {"int2", 38},    {"int3", 39},    {"int4", 40},
-        {"int5", 41},    {"int6", 42},    {"int7", 43}};
+            {"half", 5},
+        {"double", 7},
+        {"cfloat", 9},
+        {"cdouble", 10},
+        {"chalf", 8},
+        {"complex", 9},
+        {"int", 3},
+        {"short", 2},
+        {"qint8", 12},
+        {"quint8", 13},
+        {"qint32", 14},
+        {"quint4x2", 16},
+        {"quint2x4", 17},
+        {"bits1x8", 18},
+        {"bits2x4", 19},
+        {"bits4x2", 20},
+        {"bits8", 21},
+        {"bits16", 22},
+        {"bit", 30},
+        {"uint1", 30},
+        {"uint2", 31},
+        {"uint3", 32},
+        {"uint4", 33},
+        {"uint5", 34},
+        {"uint6", 35},
+        {"uint7", 36},
+        {"int1", 37},
+        {"int2", 38},
+        {"int3", 39},
+        {"int4", 40},
+        {"int5", 41},
+        {"int6", 42},
+        {"int7", 43}};
     return lookup_word(parser, words, sizeof words / sizeof *words, ret_number);
 }
 
@@ -256,13 +284,16 @@ static aoticache_default_kind element_default(aoticache_type_kind kind)
 
 static bool parse_element(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_item)
 {
-    static const char *const names[] = {[AOTICACHE_DEFAULT_INT] = "an integer", [AOTICACHE_DEFAULT_FLOAT] = "a float",
-                                        [AOTICACHE_DEFAULT_COMPLEX] = "a complex number", [AOTICACHE_DEFAULT_BOOL] = "a bool"};
+    static const char *const names[] = {[AOTICACHE_DEFAULT_INT] = "an integer",
+                                        [AOTICACHE_DEFAULT_FLOAT] = "a float",
+                                        [AOTICACHE_DEFAULT_COMPLEX] = "a complex number",
+                                        [AOTICACHE_DEFAULT_BOOL] = "a bool"};
     schema_token token = parser->token;
     aoticache_default_kind wanted = element_default(kind);
     if (!parse_single(parser, kind, ret_item))
         return false;
-    return ret_item->kind == wanted || aoticache_schema_refuse_at(parser, token, "this element is not %s", names[wanted]);
+    return ret_item->kind == wanted ||
+           aoticache_schema_refuse_at(parser, token, "this element is not %s", names[wanted]);
 }
 
 /* Parses "int[2] x=1", which means as many of them as the list is long. */
@@ -318,7 +349,8 @@ static bool parse_list(schema_parser *parser, const aoticache_type *list, aotica
 {
     aoticache_type_kind element = list->elements[0]->kind;
     if (element_default(element) == AOTICACHE_DEFAULT_ABSENT)
-        return aoticache_schema_refuse_at(parser, parser->token, "only lists of int, float, complex and bool have defaults");
+        return aoticache_schema_refuse_at(parser, parser->token,
+                                          "only lists of int, float, complex and bool have defaults");
     if (parser->token.kind == TOKEN_WORD)
         return aoticache_schema_refuse(parser, "a list");
     if (list->fixed_size >= 0 && parser->token.kind != '[')

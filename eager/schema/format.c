@@ -26,7 +26,10 @@ static void put_bytes(text_writer *writer, const char *bytes, size_t count)
     writer->length += count;
 }
 
-static void put(text_writer *writer, const char *text) { put_bytes(writer, text, strlen(text)); }
+static void put(text_writer *writer, const char *text)
+{
+    put_bytes(writer, text, strlen(text));
+}
 
 static size_t terminate_text(text_writer *writer)
 {

@@ -84,11 +84,11 @@ typedef struct schema_parser {
     schema_lexer lexer;
     schema_token token; /* the next one to be used */
     schema_arena *arena;
-    bool is_definition;   /* of an operator: no type variables */
+    bool is_definition;         /* of an operator: no type variables */
     const char *namespace_name; /* for a name that has none; NULL: it stays without */
-    uint32_t depth;       /* of types in types */
-    uint32_t fresh_names; /* "Tensor!" is "Tensor($0! -> )" */
-    size_t repeated;      /* items that repeated defaults have taken */
+    uint32_t depth;             /* of types in types */
+    uint32_t fresh_names;       /* "Tensor!" is "Tensor($0! -> )" */
+    size_t repeated;            /* items that repeated defaults have taken */
     aoticache_status status;
     aoticache_error *error;
 } schema_parser;

@@ -16,8 +16,14 @@
 
 /* ---- tokens ---- */
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
 double aoticache_schema_number_parse(const char *text, char **ret_end)
 {
@@ -69,10 +75,10 @@ static uint32_t string_length(const char *text)
 
 static int word_kind(const char *word, uint32_t length)
 {
-    static const char *const reserved[] = {"and",    "as",   "assert", "break",  "class",  "continue", "def",  "del",
-                                           "elif",   "else", "for",    "global", "if",     "import",   "in",   "is",
-                                           "not",    "or",   "pass",   "raise",  "return", "while",    "with",
-                                           "Ellipsis"};
+    static const char *const reserved[] = {"and",  "as",     "assert", "break", "class", "continue",
+                                           "def",  "del",    "elif",   "else",  "for",   "global",
+                                           "if",   "import", "in",     "is",    "not",   "or",
+                                           "pass", "raise",  "return", "while", "with",  "Ellipsis"};
     static const struct {
         const char *word;
         int kind;
@@ -92,11 +98,13 @@ static int word_kind(const char *word, uint32_t length)
 /* Returns the length of a sign. All signs of several characters but two mean nothing here, but "x**" is not "x * *". */
 static uint32_t sign_length(const char *text, int *ret_kind)
 {
-    static const char *const signs[] = {"...", "**=", "<<=", ">>=", "<=>", "->", "**", "*=", "|=", "!=", "==", "-=",
-                                        "<=",  ">=",  "//",  "<<",  ">>",  "+=", "/=", "%=", "&=", "^="};
+    static const char *const signs[] = {"...", "**=", "<<=", ">>=", "<=>", "->", "**", "*=", "|=", "!=", "==",
+                                        "-=",  "<=",  ">=",  "//",  "<<",  ">>", "+=", "/=", "%=", "&=", "^="};
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (text[0] == signs[i][0] && strncmp(text, signs[i], strlen(signs[i])) == 0) {
-            *ret_kind = text[0] == '.' ? TOKEN_DOTS : signs[i][1] == '>' && text[0] == '-' ? TOKEN_ARROW : TOKEN_RESERVED;
+            *ret_kind = text[0] == '.'                         ? TOKEN_DOTS
+                        : signs[i][1] == '>' && text[0] == '-' ? TOKEN_ARROW
+                                                               : TOKEN_RESERVED;
             return (uint32_t)strlen(signs[i]);
         }
     return 0;
@@ -211,7 +219,10 @@ void aoticache_schema_arena_release(schema_arena *arena)
 
 /* ---- taking and refusing tokens ---- */
 
-void aoticache_schema_advance(schema_parser *parser) { parser->token = aoticache_schema_lexer_next(&parser->lexer); }
+void aoticache_schema_advance(schema_parser *parser)
+{
+    parser->token = aoticache_schema_lexer_next(&parser->lexer);
+}
 
 bool aoticache_schema_accept(schema_parser *parser, int kind)
 {
@@ -263,7 +274,8 @@ bool aoticache_schema_refuse_at(schema_parser *parser, schema_token token, const
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    parser->status = aoticache_error_set(parser->error, AOTICACHE_INVALID, "schema, column %u: %s", token.begin + 1, what);
+    parser->status =
+        aoticache_error_set(parser->error, AOTICACHE_INVALID, "schema, column %u: %s", token.begin + 1, what);
     return false;
 }
 
@@ -277,7 +289,8 @@ static void describe_token(const schema_parser *parser, char *ret_text, size_t s
         snprintf(ret_text, size, "%s", token.kind == TOKEN_END ? "the end" : "a new line");
         return;
     }
-    if ((unsigned char)text[0] < ' ' || text[0] == 0x7f || ((unsigned char)text[0] >= 0x80 && token.kind == TOKEN_UNKNOWN)) {
+    if ((unsigned char)text[0] < ' ' || text[0] == 0x7f ||
+        ((unsigned char)text[0] >= 0x80 && token.kind == TOKEN_UNKNOWN)) {
         snprintf(ret_text, size, "byte 0x%02x", (unsigned)(unsigned char)text[0]);
         return;
     }

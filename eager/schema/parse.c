@@ -25,7 +25,8 @@ static bool check_overload(schema_parser *parser, schema_token overload)
     const char *text = parser->lexer.text + overload.begin;
     if (!aoticache_schema_token_is(parser, overload, "default") && strncmp(text, "__", 2) != 0)
         return true;
-    return aoticache_schema_refuse_at(parser, overload, "'%.*s' cannot be the name of an overload: \"default\" stands for "
+    return aoticache_schema_refuse_at(parser, overload,
+                                      "'%.*s' cannot be the name of an overload: \"default\" stands for "
                                       "none, and a name must not begin with \"__\"",
                                       overload.length > 100 ? 100 : (int)overload.length, text);
 }
@@ -39,9 +40,9 @@ static bool store_name(schema_parser *parser, aoticache_schema *schema, const sc
     char *full = aoticache_schema_take(parser, size);
     if (full == NULL)
         return false;
-    int length = snprintf(full, size, "%s%s%.*s%s%.*s", space, *space != '\0' ? "::" : "", (int)parts[0].length,
-                          text + parts[0].begin,
-                          parts[1].length > 0 ? "::" : "", (int)parts[1].length, text + parts[1].begin);
+    int length =
+        snprintf(full, size, "%s%s%.*s%s%.*s", space, *space != '\0' ? "::" : "", (int)parts[0].length,
+                 text + parts[0].begin, parts[1].length > 0 ? "::" : "", (int)parts[1].length, text + parts[1].begin);
     schema->full_name = schema->name = full;
     schema->overload = "";
     if (parts[2].length == 0)
@@ -57,11 +58,11 @@ static bool parse_name(schema_parser *parser, aoticache_schema *schema)
     schema_token parts[3] = {{0}};
     if (!expect_word(parser, "the name of an operator", &parts[0]))
         return false;
-    if (aoticache_schema_accept(parser, ':') && (!aoticache_schema_expect(parser, ':', "'::'") ||
-                                                 !expect_word(parser, "a name behind '::'", &parts[1])))
+    if (aoticache_schema_accept(parser, ':') &&
+        (!aoticache_schema_expect(parser, ':', "'::'") || !expect_word(parser, "a name behind '::'", &parts[1])))
         return false;
-    if (aoticache_schema_accept(parser, '.') && (!expect_word(parser, "the name of an overload", &parts[2]) ||
-                                                 !check_overload(parser, parts[2])))
+    if (aoticache_schema_accept(parser, '.') &&
+        (!expect_word(parser, "the name of an overload", &parts[2]) || !check_overload(parser, parts[2])))
         return false;
     return store_name(parser, schema, parts);
 }
@@ -135,7 +136,8 @@ static bool check_order(schema_parser *parser, const argument_list *list, schema
         return true;
     for (size_t i = 0; i + 1 < list->count; i++)
         if (list->items[i].default_value.kind != AOTICACHE_DEFAULT_ABSENT)
-            return aoticache_schema_refuse_at(parser, token, "argument '%.100s' has no default, but '%.100s' before it has",
+            return aoticache_schema_refuse_at(parser, token,
+                                              "argument '%.100s' has no default, but '%.100s' before it has",
                                               last->name, list->items[i].name);
     return true;
 }
@@ -203,12 +205,16 @@ static bool check_defaults(schema_parser *parser, const aoticache_schema *schema
 {
     for (size_t i = 0; schema->is_vararg && i < schema->argument_count; i++)
         if (schema->arguments[i].default_value.kind != AOTICACHE_DEFAULT_ABSENT)
-            return aoticache_schema_refuse_at(parser, token, "a schema with '...' cannot have defaults, but '%.100s' has one",
+            return aoticache_schema_refuse_at(parser, token,
+                                              "a schema with '...' cannot have defaults, but '%.100s' has one",
                                               schema->arguments[i].name);
     return true;
 }
 
-static bool is_written(const aoticache_alias *alias) { return alias != NULL && alias->is_write; }
+static bool is_written(const aoticache_alias *alias)
+{
+    return alias != NULL && alias->is_write;
+}
 
 static void set_summary(aoticache_schema *schema)
 {
@@ -254,8 +260,11 @@ typedef enum what_text { SCHEMA, DEFINITION, NAME } what_text;
 static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_text what, const char *namespace_name,
                                     aoticache_status *ret_status, aoticache_error *ret_error)
 {
-    schema_parser parser = {.lexer = {.text = text}, .arena = arena, .is_definition = what == DEFINITION,
-                            .namespace_name = namespace_name, .error = ret_error};
+    schema_parser parser = {.lexer = {.text = text},
+                            .arena = arena,
+                            .is_definition = what == DEFINITION,
+                            .namespace_name = namespace_name,
+                            .error = ret_error};
     aoticache_schema *schema = parse_all(&parser, what == NAME);
     *ret_status = parser.status;
     return schema;
@@ -300,7 +309,8 @@ aoticache_status aoticache_schema_parse_definition(const char *text, const char 
     return parse(text, DEFINITION, namespace_name, ret_schema, ret_error);
 }
 
-aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
+aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
+                                             aoticache_error *ret_error)
 {
     return parse(text, NAME, NULL, ret_schema, ret_error);
 }

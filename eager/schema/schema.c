@@ -19,16 +19,46 @@ void aoticache_schema_free(aoticache_schema *schema)
     errno = saved;
 }
 
-const char *aoticache_schema_name(const aoticache_schema *schema) { return schema->name; }
-const char *aoticache_schema_overload(const aoticache_schema *schema) { return schema->overload; }
-const char *aoticache_schema_full_name(const aoticache_schema *schema) { return schema->full_name; }
-bool aoticache_schema_has_signature(const aoticache_schema *schema) { return schema->has_signature; }
-size_t aoticache_schema_num_arguments(const aoticache_schema *schema) { return schema->argument_count; }
-size_t aoticache_schema_num_returns(const aoticache_schema *schema) { return schema->return_count; }
-bool aoticache_schema_is_vararg(const aoticache_schema *schema) { return schema->is_vararg; }
-bool aoticache_schema_is_varret(const aoticache_schema *schema) { return schema->is_varret; }
-bool aoticache_schema_is_mutable(const aoticache_schema *schema) { return schema->is_mutable; }
-bool aoticache_schema_has_aliasing(const aoticache_schema *schema) { return schema->has_aliasing; }
+const char *aoticache_schema_name(const aoticache_schema *schema)
+{
+    return schema->name;
+}
+const char *aoticache_schema_overload(const aoticache_schema *schema)
+{
+    return schema->overload;
+}
+const char *aoticache_schema_full_name(const aoticache_schema *schema)
+{
+    return schema->full_name;
+}
+bool aoticache_schema_has_signature(const aoticache_schema *schema)
+{
+    return schema->has_signature;
+}
+size_t aoticache_schema_num_arguments(const aoticache_schema *schema)
+{
+    return schema->argument_count;
+}
+size_t aoticache_schema_num_returns(const aoticache_schema *schema)
+{
+    return schema->return_count;
+}
+bool aoticache_schema_is_vararg(const aoticache_schema *schema)
+{
+    return schema->is_vararg;
+}
+bool aoticache_schema_is_varret(const aoticache_schema *schema)
+{
+    return schema->is_varret;
+}
+bool aoticache_schema_is_mutable(const aoticache_schema *schema)
+{
+    return schema->is_mutable;
+}
+bool aoticache_schema_has_aliasing(const aoticache_schema *schema)
+{
+    return schema->has_aliasing;
+}
 
 const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema, size_t position)
 {
@@ -92,8 +122,9 @@ static bool same_default(const aoticache_default *a, const aoticache_default *b)
 
 static bool same_argument(const aoticache_schema_argument *a, const aoticache_schema_argument *b)
 {
-    return strcmp(a->name, b->name) == 0 && a->keyword_only == b->keyword_only && aoticache_type_equal(a->type, b->type) &&
-           aoticache_schema_alias_equal(a->alias, b->alias) && aoticache_schema_alias_equal(a->list_alias, b->list_alias) &&
+    return strcmp(a->name, b->name) == 0 && a->keyword_only == b->keyword_only &&
+           aoticache_type_equal(a->type, b->type) && aoticache_schema_alias_equal(a->alias, b->alias) &&
+           aoticache_schema_alias_equal(a->list_alias, b->list_alias) &&
            same_default(&a->default_value, &b->default_value);
 }
 
@@ -127,21 +158,25 @@ static bool types_match(const aoticache_type *a, const aoticache_type *b)
     return true;
 }
 
-static aoticache_status check_list(const aoticache_schema *a, const char *what, const aoticache_schema_argument *a_items,
-                                   size_t a_count, const aoticache_schema_argument *b_items, size_t b_count,
-                                   aoticache_error *ret_error)
+static aoticache_status check_list(const aoticache_schema *a, const char *what,
+                                   const aoticache_schema_argument *a_items, size_t a_count,
+                                   const aoticache_schema_argument *b_items, size_t b_count, aoticache_error *ret_error)
 {
     if (a_count != b_count)
-        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: the number of %ss differs: %zu defined, %zu "
-                                   "implemented", a->full_name, what, a_count, b_count);
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
+                                   "%.200s: the number of %ss differs: %zu defined, %zu "
+                                   "implemented",
+                                   a->full_name, what, a_count, b_count);
     for (size_t i = 0; i < a_count; i++) {
         char a_text[200], b_text[200];
         if (types_match(a_items[i].type, b_items[i].type))
             continue;
         aoticache_type_format(a_items[i].type, a_text, sizeof a_text);
         aoticache_type_format(b_items[i].type, b_text, sizeof b_text);
-        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: the type of %s %zu differs: %s defined, %s "
-                                   "implemented", a->full_name, what, i + 1, a_text, b_text);
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
+                                   "%.200s: the type of %s %zu differs: %s defined, %s "
+                                   "implemented",
+                                   a->full_name, what, i + 1, a_text, b_text);
     }
     return AOTICACHE_OK;
 }
@@ -152,10 +187,12 @@ aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const ao
     if (a == NULL || b == NULL || !a->has_signature || !b->has_signature)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schemas to compare need arguments and returns");
     if (a->is_vararg != b->is_vararg || a->is_varret != b->is_varret)
-        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: only one of definition and implementation has "
-                                   "'...' behind its %s", a->full_name, a->is_vararg != b->is_vararg ? "arguments" : "returns");
-    aoticache_status status = check_list(a, "argument", a->arguments, a->argument_count, b->arguments, b->argument_count,
-                                         ret_error);
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
+                                   "%.200s: only one of definition and implementation has "
+                                   "'...' behind its %s",
+                                   a->full_name, a->is_vararg != b->is_vararg ? "arguments" : "returns");
+    aoticache_status status =
+        check_list(a, "argument", a->arguments, a->argument_count, b->arguments, b->argument_count, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     return check_list(a, "return", a->returns, a->return_count, b->returns, b->return_count, ret_error);

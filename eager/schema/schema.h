@@ -21,31 +21,33 @@ typedef struct aoticache_schema aoticache_schema;
 /* The base of a type; lists, optionals and tuples are built around it. */
 typedef enum aoticache_type_kind {
     AOTICACHE_TYPE_TENSOR = 0,
-    AOTICACHE_TYPE_INT,      /* int */
-    AOTICACHE_TYPE_SYM_INT,  /* SymInt */
+    AOTICACHE_TYPE_INT,     /* int */
+    AOTICACHE_TYPE_SYM_INT, /* SymInt */
     AOTICACHE_TYPE_FLOAT,
     AOTICACHE_TYPE_SYM_FLOAT, /* never parsed: no word of PyTorch's schemas */
     AOTICACHE_TYPE_BOOL,
     AOTICACHE_TYPE_SYM_BOOL,
     AOTICACHE_TYPE_COMPLEX,
-    AOTICACHE_TYPE_NUMBER,   /* Scalar */
-    AOTICACHE_TYPE_STRING,   /* str */
+    AOTICACHE_TYPE_NUMBER, /* Scalar */
+    AOTICACHE_TYPE_STRING, /* str */
     AOTICACHE_TYPE_DEVICE,
-    AOTICACHE_TYPE_DTYPE,    /* ScalarType */
+    AOTICACHE_TYPE_DTYPE, /* ScalarType */
     AOTICACHE_TYPE_LAYOUT,
     AOTICACHE_TYPE_MEMORY_FORMAT,
     AOTICACHE_TYPE_GENERATOR,
     AOTICACHE_TYPE_STORAGE,
     AOTICACHE_TYPE_STREAM,
     AOTICACHE_TYPE_QSCHEME,
-    AOTICACHE_TYPE_DIMNAME,  /* never parsed */
+    AOTICACHE_TYPE_DIMNAME, /* never parsed */
     AOTICACHE_TYPE_ANY,
     AOTICACHE_TYPE_NONE,     /* NoneType */
     AOTICACHE_TYPE_LIST,     /* element, fixed_size */
     AOTICACHE_TYPE_OPTIONAL, /* element */
     AOTICACHE_TYPE_TUPLE,    /* elements */
     AOTICACHE_TYPE_DICT,     /* elements: key and value */
-    AOTICACHE_TYPE_FUTURE, AOTICACHE_TYPE_RREF, AOTICACHE_TYPE_AWAIT, /* element */
+    AOTICACHE_TYPE_FUTURE,
+    AOTICACHE_TYPE_RREF,
+    AOTICACHE_TYPE_AWAIT,    /* element */
     AOTICACHE_TYPE_UNION,    /* elements */
     AOTICACHE_TYPE_CLASS,    /* name: "__torch__.torch.classes.x.Y" */
     AOTICACHE_TYPE_VARIABLE, /* name: "t" */
@@ -54,8 +56,8 @@ typedef enum aoticache_type_kind {
 
 typedef struct aoticache_type {
     aoticache_type_kind kind;
-    const char *name;        /* CLASS, VARIABLE, OTHER; else NULL */
-    int32_t fixed_size;      /* LIST: of "int[2]"; -1 */
+    const char *name;   /* CLASS, VARIABLE, OTHER; else NULL */
+    int32_t fixed_size; /* LIST: of "int[2]"; -1 */
     size_t element_count;
     const struct aoticache_type *const *elements;
 } aoticache_type;
@@ -76,13 +78,14 @@ typedef enum aoticache_default_kind {
     AOTICACHE_DEFAULT_FLOAT,
     AOTICACHE_DEFAULT_COMPLEX,
     AOTICACHE_DEFAULT_BOOL,
-    AOTICACHE_DEFAULT_STRING,     /* also of a Device: "cuda:1" */
-    AOTICACHE_DEFAULT_LIST,       /* of INT, FLOAT, BOOL or COMPLEX */
+    AOTICACHE_DEFAULT_STRING, /* also of a Device: "cuda:1" */
+    AOTICACHE_DEFAULT_LIST,   /* of INT, FLOAT, BOOL or COMPLEX */
 } aoticache_default_kind;
 
 typedef struct aoticache_default {
     aoticache_default_kind kind;
-    int64_t int_value; /* also dtype, layout and memory format numbers: "contiguous_format", "strided" as PyTorch reads them */
+    /* also dtype, layout and memory format numbers: "contiguous_format", "strided" as PyTorch reads them */
+    int64_t int_value;
     double float_value, imaginary;
     bool bool_value;
     const char *string_value;
@@ -93,7 +96,7 @@ typedef struct aoticache_default {
 typedef struct aoticache_schema_argument {
     const char *name; /* "" where a return has none */
     const aoticache_type *type;
-    const aoticache_alias *alias; /* NULL: none. Of a list: the annotation of its elements */
+    const aoticache_alias *alias;      /* NULL: none. Of a list: the annotation of its elements */
     const aoticache_alias *list_alias; /* of the list itself; NULL: none */
     aoticache_default default_value;
     bool keyword_only;
@@ -129,8 +132,10 @@ AOTICACHE_API bool aoticache_schema_has_signature(const aoticache_schema *schema
 AOTICACHE_API size_t aoticache_schema_num_arguments(const aoticache_schema *schema);
 AOTICACHE_API size_t aoticache_schema_num_returns(const aoticache_schema *schema);
 /* NULL past the end. */
-AOTICACHE_API const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema, size_t position);
-AOTICACHE_API const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema, size_t position);
+AOTICACHE_API const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema,
+                                                                            size_t position);
+AOTICACHE_API const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema,
+                                                                          size_t position);
 /* "..." behind the arguments; behind the returns. */
 AOTICACHE_API bool aoticache_schema_is_vararg(const aoticache_schema *schema);
 AOTICACHE_API bool aoticache_schema_is_varret(const aoticache_schema *schema);

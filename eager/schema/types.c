@@ -18,7 +18,7 @@ typedef struct base_type {
 } base_type;
 
 #define BASE(text, type_kind) {.word = text, .type = {.kind = AOTICACHE_TYPE_##type_kind, .fixed_size = -1}}
-#define BASE_INT(text, type_kind)                                                                                      \
+#define BASE_INT(text, type_kind) \
     {.word = text, .type = {.kind = AOTICACHE_TYPE_##type_kind, .fixed_size = -1}, .is_int_inside = true}
 #define BASE_OTHER(text) {.word = text, .type = {.kind = AOTICACHE_TYPE_OTHER, .name = text, .fixed_size = -1}}
 
@@ -54,8 +54,8 @@ static const aoticache_type none_type = {.kind = AOTICACHE_TYPE_NONE, .fixed_siz
 static const aoticache_type int_type = {.kind = AOTICACHE_TYPE_INT, .fixed_size = -1};
 
 /* elements: copied. */
-static bool make_type(schema_parser *parser, aoticache_type_kind kind, const aoticache_type *const *elements, size_t count,
-                      const aoticache_type **ret_type)
+static bool make_type(schema_parser *parser, aoticache_type_kind kind, const aoticache_type *const *elements,
+                      size_t count, const aoticache_type **ret_type)
 {
     aoticache_type *type = aoticache_schema_take(parser, sizeof *type);
     const aoticache_type **copy = aoticache_schema_take(parser, count * sizeof *copy);
@@ -68,7 +68,8 @@ static bool make_type(schema_parser *parser, aoticache_type_kind kind, const aot
     return true;
 }
 
-static bool make_named(schema_parser *parser, aoticache_type_kind kind, const char *name, const aoticache_type **ret_type)
+static bool make_named(schema_parser *parser, aoticache_type_kind kind, const char *name,
+                       const aoticache_type **ret_type)
 {
     aoticache_type *type = aoticache_schema_take(parser, sizeof *type);
     if (type == NULL || name == NULL)
@@ -108,7 +109,8 @@ typedef struct type_items {
 static bool add_item(schema_parser *parser, type_items *list, const aoticache_type *type)
 {
     if (list->count == list->capacity) {
-        const aoticache_type **more = realloc(list->items == list->few ? NULL : list->items, 2 * list->capacity * sizeof *more);
+        const aoticache_type **more =
+            realloc(list->items == list->few ? NULL : list->items, 2 * list->capacity * sizeof *more);
         if (more == NULL)
             return aoticache_schema_out_of_memory(parser);
         if (list->items == list->few)
@@ -176,8 +178,10 @@ static bool parse_dict(schema_parser *parser, const aoticache_type **ret_type)
     if (!can_be_key(parts[0]->kind)) {
         char text[128];
         aoticache_type_format(parts[0], text, sizeof text);
-        return aoticache_schema_refuse_at(parser, key, "the keys of a Dict cannot be %s: str, int, float, complex, bool, "
-                                          "Tensor, Device or Any", text);
+        return aoticache_schema_refuse_at(parser, key,
+                                          "the keys of a Dict cannot be %s: str, int, float, complex, bool, "
+                                          "Tensor, Device or Any",
+                                          text);
     }
     return aoticache_schema_expect(parser, ',', "','") &&
            aoticache_schema_parse_type(parser, true, &parts[1], &ignored) &&
@@ -232,8 +236,7 @@ static const char *nearest_type(const char *name)
 static bool refuse_word(schema_parser *parser, schema_token token)
 {
     char name[101];
-    snprintf(name, sizeof name, "%.*s", token.length > 100 ? 100 : (int)token.length,
-             parser->lexer.text + token.begin);
+    snprintf(name, sizeof name, "%.*s", token.length > 100 ? 100 : (int)token.length, parser->lexer.text + token.begin);
     const char *nearest = nearest_type(name);
     return aoticache_schema_refuse_at(parser, token, "unknown type '%s'%s%s%s", name,
                                       nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
@@ -280,15 +283,16 @@ static bool parse_constructed(schema_parser *parser, aoticache_type_kind kind, c
     return parse_wrapped(parser, kind, ret_type);
 }
 
-static bool parse_plain(schema_parser *parser, bool nested, const aoticache_type **ret_type, const aoticache_alias **ret_alias)
+static bool parse_plain(schema_parser *parser, bool nested, const aoticache_type **ret_type,
+                        const aoticache_alias **ret_alias)
 {
     static const struct {
         const char *word;
         aoticache_type_kind kind;
         bool annotated;
-    } constructed[] = {{"Dict", AOTICACHE_TYPE_DICT, true},     {"__torch__", AOTICACHE_TYPE_CLASS, false},
-                       {"Union", AOTICACHE_TYPE_UNION, true},   {"Future", AOTICACHE_TYPE_FUTURE, false},
-                       {"RRef", AOTICACHE_TYPE_RREF, false},    {"Await", AOTICACHE_TYPE_AWAIT, false}};
+    } constructed[] = {{"Dict", AOTICACHE_TYPE_DICT, true},   {"__torch__", AOTICACHE_TYPE_CLASS, false},
+                       {"Union", AOTICACHE_TYPE_UNION, true}, {"Future", AOTICACHE_TYPE_FUTURE, false},
+                       {"RRef", AOTICACHE_TYPE_RREF, false},  {"Await", AOTICACHE_TYPE_AWAIT, false}};
     *ret_alias = NULL;
     if (parser->token.kind == '(')
         return parse_sequence(parser, false, ret_type);
@@ -366,7 +370,8 @@ static bool read_size(schema_parser *parser, int32_t *ret_size)
     return true;
 }
 
-bool aoticache_schema_parse_fixed_list(schema_parser *parser, const aoticache_type **type, schema_annotation *annotation)
+bool aoticache_schema_parse_fixed_list(schema_parser *parser, const aoticache_type **type,
+                                       schema_annotation *annotation)
 {
     int32_t size = 0;
     if (!aoticache_schema_accept(parser, '['))

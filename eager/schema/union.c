@@ -16,17 +16,19 @@ static const aoticache_type none_type = {.kind = AOTICACHE_TYPE_NONE, .fixed_siz
 static int rank_of(const aoticache_type *type)
 {
     static const uint8_t ranks[] = {
-        [AOTICACHE_TYPE_ANY] = 0,      [AOTICACHE_TYPE_TENSOR] = 3,  [AOTICACHE_TYPE_STORAGE] = 4,
-        [AOTICACHE_TYPE_TUPLE] = 5,    [AOTICACHE_TYPE_LIST] = 6,    [AOTICACHE_TYPE_DICT] = 7,
-        [AOTICACHE_TYPE_NUMBER] = 8,   [AOTICACHE_TYPE_FLOAT] = 9,   [AOTICACHE_TYPE_COMPLEX] = 10,
-        [AOTICACHE_TYPE_FUTURE] = 11,  [AOTICACHE_TYPE_AWAIT] = 12,  [AOTICACHE_TYPE_RREF] = 13,
-        [AOTICACHE_TYPE_INT] = 14,     [AOTICACHE_TYPE_NONE] = 15,   [AOTICACHE_TYPE_STRING] = 16,
-        [AOTICACHE_TYPE_GENERATOR] = 17, [AOTICACHE_TYPE_BOOL] = 19, [AOTICACHE_TYPE_VARIABLE] = 21,
-        [AOTICACHE_TYPE_DEVICE] = 22,  [AOTICACHE_TYPE_STREAM] = 23, [AOTICACHE_TYPE_CLASS] = 25,
-        [AOTICACHE_TYPE_QSCHEME] = 29, [AOTICACHE_TYPE_SYM_BOOL] = 38};
+        [AOTICACHE_TYPE_ANY] = 0,        [AOTICACHE_TYPE_TENSOR] = 3,   [AOTICACHE_TYPE_STORAGE] = 4,
+        [AOTICACHE_TYPE_TUPLE] = 5,      [AOTICACHE_TYPE_LIST] = 6,     [AOTICACHE_TYPE_DICT] = 7,
+        [AOTICACHE_TYPE_NUMBER] = 8,     [AOTICACHE_TYPE_FLOAT] = 9,    [AOTICACHE_TYPE_COMPLEX] = 10,
+        [AOTICACHE_TYPE_FUTURE] = 11,    [AOTICACHE_TYPE_AWAIT] = 12,   [AOTICACHE_TYPE_RREF] = 13,
+        [AOTICACHE_TYPE_INT] = 14,       [AOTICACHE_TYPE_NONE] = 15,    [AOTICACHE_TYPE_STRING] = 16,
+        [AOTICACHE_TYPE_GENERATOR] = 17, [AOTICACHE_TYPE_BOOL] = 19,    [AOTICACHE_TYPE_VARIABLE] = 21,
+        [AOTICACHE_TYPE_DEVICE] = 22,    [AOTICACHE_TYPE_STREAM] = 23,  [AOTICACHE_TYPE_CLASS] = 25,
+        [AOTICACHE_TYPE_QSCHEME] = 29,   [AOTICACHE_TYPE_SYM_BOOL] = 38};
     if (type->kind == AOTICACHE_TYPE_OTHER)
-        return strcmp(type->name, "Quantizer") == 0 ? 18 : strcmp(type->name, "Capsule") == 0 ? 27
-               : strcmp(type->name, "AnyEnumType") == 0 ? 2 : 35;
+        return strcmp(type->name, "Quantizer") == 0     ? 18
+               : strcmp(type->name, "Capsule") == 0     ? 27
+               : strcmp(type->name, "AnyEnumType") == 0 ? 2
+                                                        : 35;
     return (size_t)type->kind < sizeof ranks ? ranks[type->kind] : 39;
 }
 
@@ -116,7 +118,8 @@ bool aoticache_schema_make_union(schema_parser *parser, schema_token token, cons
     size_t kept = drop_covered(members, filled);
     if (kept == 1 && members[0]->kind != AOTICACHE_TYPE_NUMBER)
         return aoticache_schema_refuse_at(parser, token, "a union needs two types that differ");
-    *type = (aoticache_type){.kind = AOTICACHE_TYPE_UNION, .fixed_size = -1, .element_count = kept, .elements = members};
+    *type =
+        (aoticache_type){.kind = AOTICACHE_TYPE_UNION, .fixed_size = -1, .element_count = kept, .elements = members};
     if (kept == 2 && has_kind(members, kept, AOTICACHE_TYPE_NONE)) {
         type->kind = AOTICACHE_TYPE_OPTIONAL;
         type->element_count = 1;

@@ -91,9 +91,8 @@ static aoticache_status read_operator_options(const aoticache_binding_operator_o
                                               aoticache_binding_operator_options *ret_options,
                                               aoticache_error *ret_error)
 {
-    aoticache_status status =
-        AOTICACHE_OPTIONS_READ(aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT, options,
-                               ret_options, ret_error);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(
+        aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT, options, ret_options, ret_error);
     if (status == AOTICACHE_OK && (ret_options->schema == NULL || ret_options->dispatch_key == NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "enabling an operator needs its schema and a dispatch key");
@@ -158,8 +157,8 @@ static void set_precheck(aoticache_binding_operator *op, aoticache_device device
 }
 
 /* Everything that can be said no to before PyTorch is told. */
-static aoticache_status prepare_operator(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
-                                         aoticache_error *ret_error)
+static aoticache_status prepare_operator(aoticache_binding_operator *op,
+                                         const aoticache_binding_operator_options *options, aoticache_error *ret_error)
 {
     aoticache_status status = make_holder(op, options, ret_error);
     if (status == AOTICACHE_OK)
@@ -170,7 +169,7 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op, const a
         status = plan_stable(op, options, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_registration_acquire(op->holder->schema, options->dispatch_key, !op->binding->has_bridge,
-                                         &op->registration, ret_error);
+                                                &op->registration, ret_error);
     return status;
 }
 
@@ -179,10 +178,9 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op, const a
 static aoticache_status register_with_bridge(aoticache_binding_operator *op, aoticache_error *ret_error)
 {
     char message[sizeof ret_error->message] = "";
-    aoticache_status status =
-        op->binding->bridge.enable(op->registration->name, op->registration->overload, aoticache_holder_schema(op->holder),
-                                   op->registration->dispatch_key, op->registration, &op->torch_registration, message,
-                                   sizeof message);
+    aoticache_status status = op->binding->bridge.enable(
+        op->registration->name, op->registration->overload, aoticache_holder_schema(op->holder),
+        op->registration->dispatch_key, op->registration, &op->torch_registration, message, sizeof message);
     return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
 }
 
@@ -205,8 +203,8 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
     const char *dot = registration->overload[0] != '\0' ? "." : "";
     if (ns_length >= sizeof ns ||
         (size_t)snprintf(name, sizeof name, "%s%s%s", colons + 2, dot, registration->overload) >= sizeof name)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.200s: its name has no namespace, or is too long",
-                                   registration->name);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%.200s: its name has no namespace, or is too long", registration->name);
     snprintf(ns, sizeof ns, "%.*s", (int)ns_length, registration->name);
     AOTITorchError code =
         stable->aoti_torch_library_init_impl(ns, registration->dispatch_key, REGISTERED_AT, 0, &registration->library);
@@ -287,8 +285,7 @@ static void wait_for_calls(const aoticache_binding_operator *op)
         nanosleep(&(struct timespec){.tv_nsec = wait_ns}, NULL);
 }
 
-aoticache_status aoticache_binding_enable(aoticache_binding *binding,
-                                          const aoticache_binding_operator_options *options,
+aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoticache_binding_operator_options *options,
                                           aoticache_binding_operator **ret_operator, aoticache_error *ret_error)
 {
     aoticache_binding_operator_options all;
@@ -361,8 +358,8 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
     uint64_t turns = atomic_load_explicit(&op->turns, memory_order_relaxed);
     counts.holder.fallbacks += passed + turns;
     counts.holder.lost += passed;
-    counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed + turns +
-                   atomic_load_explicit(&op->slow, memory_order_relaxed) +
+    counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed +
+                   turns + atomic_load_explicit(&op->slow, memory_order_relaxed) +
                    atomic_load_explicit(&op->spared, memory_order_relaxed);
     *ret_counts = counts;
 }

@@ -31,7 +31,7 @@ typedef struct aoticache_binding_options {
     /* Borrowed as long as the binding lives. Its serve_requires_grad does not matter: autograd is above the kernels, and
      * tensors are shown to the holder as requiring no gradients. */
     aoticache_context *context;
-    const char *bridge;     /* path of a bridge (aoticache_binding_prepare_bridge()); NULL: the stable C ABI */
+    const char *bridge;        /* path of a bridge (aoticache_binding_prepare_bridge()); NULL: the stable C ABI */
     const char *torch_library; /* path of libtorch_cpu.so, which must be loaded; NULL: the one that is */
     uint64_t torch_version; /* as torch_library_impl() takes it: major, minor, patch in the three topmost bytes; 0: what
                              * PyTorch says of itself */
@@ -79,7 +79,7 @@ typedef struct aoticache_binding_operator_options {
     const char *schema;       /* "aten::abs(Tensor self) -> Tensor" */
     const char *dispatch_key; /* "CPU", "CUDA" */
     aoticache_device device;
-    const aoticache_dynamic *dynamic;      /* NULL: the context's */
+    const aoticache_dynamic *dynamic;       /* NULL: the context's */
     aoticache_binding_fallback_fn fallback; /* required without a bridge, which has its own; not used either where the
                                              * operator was retired: PyTorch still has our function, with one */
     void *fallback_user;
@@ -122,8 +122,9 @@ AOTICACHE_API void aoticache_binding_retire(aoticache_binding_operator *op);
 
 typedef struct aoticache_binding_counts {
     aoticache_holder_counts holder;
-    uint64_t calls;   /* all; hits of several threads at once may be counted as one */
-    uint64_t refused; /* calls that went to PyTorch's kernel before the holder: wrapped numbers, conjugated tensors, recursion */
+    uint64_t calls; /* all; hits of several threads at once may be counted as one */
+    /* calls that went to PyTorch's kernel before the holder: wrapped numbers, conjugated tensors, recursion */
+    uint64_t refused;
 } aoticache_binding_counts;
 AOTICACHE_API void aoticache_binding_get_counts(const aoticache_binding_operator *op,
                                                 aoticache_binding_counts *ret_counts);

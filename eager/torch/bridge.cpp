@@ -58,13 +58,13 @@ constexpr uint64_t known_dtypes = 0
 #undef DTYPE_BIT
     ;
 
-constexpr size_t max_values = 32;        /* the longest schema of PyTorch 2.13 has 30 arguments */
+constexpr size_t max_values = 32;       /* the longest schema of PyTorch 2.13 has 30 arguments */
 constexpr size_t max_list_bytes = 8192; /* for twice the metadata that a holder takes */
 
 /* ---- arguments on their way to C ---- */
 
 class Arguments {
-public:
+  public:
     /* False: no value says this. */
     bool push(const at::Tensor &tensor)
     {
@@ -77,10 +77,7 @@ public:
         return true;
     }
 
-    bool push(at::TensorList tensors)
-    {
-        return push_tensors(tensors);
-    }
+    bool push(at::TensorList tensors) { return push_tensors(tensors); }
 
     bool push(at::ArrayRef<at::Scalar> scalars)
     {
@@ -101,15 +98,9 @@ public:
         return tensor && tensor->defined() ? push(*tensor) : push_none();
     }
 
-    bool push(const at::Scalar &scalar)
-    {
-        return fill(scalar, &add(AOTICACHE_VALUE_NONE));
-    }
+    bool push(const at::Scalar &scalar) { return fill(scalar, &add(AOTICACHE_VALUE_NONE)); }
 
-    bool push(int64_t number)
-    {
-        return push_int(AOTICACHE_VALUE_INT, number);
-    }
+    bool push(int64_t number) { return push_int(AOTICACHE_VALUE_INT, number); }
 
     bool push(bool truth)
     {
@@ -123,10 +114,7 @@ public:
         return true;
     }
 
-    bool push(at::ScalarType dtype)
-    {
-        return push_int(AOTICACHE_VALUE_DTYPE, static_cast<int64_t>(dtype));
-    }
+    bool push(at::ScalarType dtype) { return push_int(AOTICACHE_VALUE_DTYPE, static_cast<int64_t>(dtype)); }
 
     /* Copied: C strings end. */
     bool push(std::string_view text)
@@ -155,15 +143,9 @@ public:
         return ints && push(*ints);
     }
 
-    bool push(at::OptionalIntArrayRef ints)
-    {
-        return ints ? push(*ints) : push_none();
-    }
+    bool push(at::OptionalIntArrayRef ints) { return ints ? push(*ints) : push_none(); }
 
-    template <class T> bool push(const std::optional<T> &optional)
-    {
-        return optional ? push(*optional) : push_none();
-    }
+    template <class T> bool push(const std::optional<T> &optional) { return optional ? push(*optional) : push_none(); }
 
     /* kind: that of the argument's type, by value_kind(). */
     bool push(const IValue &value, int32_t kind);
@@ -178,10 +160,7 @@ public:
         return result;
     }
 
-    void prepare(void *op)
-    {
-        host->prepare(op, wrapped, &stack);
-    }
+    void prepare(void *op) { host->prepare(op, wrapped, &stack); }
 
     aoticache_bridge_turn turn(void *op, aoticache_bridge_ticket *ticket)
     {
@@ -190,7 +169,7 @@ public:
 
     aoticache_stack stack = {values, 0, max_values};
 
-private:
+  private:
     template <class T> T *take(size_t count)
     {
         static_assert(alignof(T) <= 8);
@@ -368,24 +347,20 @@ bool Arguments::push_list(c10::ArrayRef<IValue> list, int32_t kind)
     value.count = static_cast<uint32_t>(list.size());
     switch (kind) {
     case AOTICACHE_VALUE_INT_LIST:
-        value.as.ints = copy<int64_t>(list, [](const IValue &from, int64_t *to) {
-            return from.isInt() && (*to = from.toInt(), true);
-        });
+        value.as.ints = copy<int64_t>(
+            list, [](const IValue &from, int64_t *to) { return from.isInt() && (*to = from.toInt(), true); });
         break;
     case AOTICACHE_VALUE_DOUBLE_LIST:
-        value.as.doubles = copy<double>(list, [](const IValue &from, double *to) {
-            return from.isDouble() && (*to = from.toDouble(), true);
-        });
+        value.as.doubles = copy<double>(
+            list, [](const IValue &from, double *to) { return from.isDouble() && (*to = from.toDouble(), true); });
         break;
     case AOTICACHE_VALUE_BOOL_LIST:
-        value.as.bools = copy<bool>(list, [](const IValue &from, bool *to) {
-            return from.isBool() && (*to = from.toBool(), true);
-        });
+        value.as.bools =
+            copy<bool>(list, [](const IValue &from, bool *to) { return from.isBool() && (*to = from.toBool(), true); });
         break;
     case AOTICACHE_VALUE_SCALAR_LIST:
-        value.as.scalars = copy<aoticache_value>(list, [](const IValue &from, aoticache_value *to) {
-            return fill(from, to);
-        });
+        value.as.scalars =
+            copy<aoticache_value>(list, [](const IValue &from, aoticache_value *to) { return fill(from, to); });
         break;
     default:
         value.as.strings = copy<const char *>(list, [](const IValue &from, const char **to) {
@@ -563,9 +538,7 @@ void note_write(const IValue &value)
             note_write(tensor);
 }
 
-template <class Other> void note_write(const Other &)
-{
-}
+template <class Other> void note_write(const Other &) {}
 
 std::vector<int32_t> value_kinds(const c10::FunctionSchema &schema)
 {
@@ -585,7 +558,7 @@ at::Tensor take_tensor(struct AtenTensorOpaque *handle)
 
 /* What the core left on the stack, freed where it is not taken. */
 class Results {
-public:
+  public:
     explicit Results(aoticache_stack &stack) : stack(stack) {}
 
     ~Results()
@@ -622,7 +595,7 @@ public:
         return list;
     }
 
-private:
+  private:
     static void drop(const aoticache_value &value)
     {
         if (value.kind == AOTICACHE_VALUE_OUTPUT)
@@ -661,10 +634,7 @@ struct EntryMember {
 };
 
 template <class Tag, auto Member> struct Expose {
-    friend constexpr auto member_of(Tag)
-    {
-        return Member;
-    }
+    friend constexpr auto member_of(Tag) { return Member; }
 };
 
 template struct Expose<EntryMember, &c10::OperatorHandle::operatorDef_>;
@@ -677,7 +647,7 @@ const c10::KernelFunction &find_kernel(const c10::OperatorHandle &handle, Dispat
 
 /* An operator and key that were enabled once: never freed, since PyTorch does not say when the calls inside end. */
 struct Operator {
-    std::atomic<void *> op; /* the core's; null: disabled, or calls are set aside: */
+    std::atomic<void *> op;  /* the core's; null: disabled, or calls are set aside: */
     std::atomic<void *> own; /* the core's; null: disabled */
     std::atomic<int> aside;
     std::atomic<uint64_t> left, total; /* how many calls are still to be set aside, and were to be */
@@ -689,7 +659,7 @@ struct Operator {
     std::vector<int> returned;    /* of the results: the argument that each is; -1: a new tensor */
     bool writes;                  /* to arguments */
     uint32_t noted;               /* bit i: a kernel raises the version of argument i itself */
-    std::string range; /* "aoticache::aten::abs": what a profiler sees inside of "aten::abs" */
+    std::string range;            /* "aoticache::aten::abs": what a profiler sees inside of "aten::abs" */
 };
 
 /*
@@ -735,7 +705,7 @@ C10_NOINLINE aoticache_bridge_aside take_aside(Operator &state, void *own)
 
 /* A call's turn, timed from begin() on; one that is not served, or throws, does not count. */
 class Turn {
-public:
+  public:
     Turn(void *op) : op(op) {}
 
     /* push: as serve()'s. */
@@ -752,10 +722,7 @@ public:
         return turn;
     }
 
-    void done()
-    {
-        ns = host->clock_ns() - begin_ns;
-    }
+    void done() { ns = host->clock_ns() - begin_ns; }
 
     ~Turn()
     {
@@ -763,7 +730,7 @@ public:
             host->end(op, &ticket, ns);
     }
 
-private:
+  private:
     void *op;
     aoticache_bridge_turn turn = AOTICACHE_BRIDGE_NO_TURN;
     aoticache_bridge_ticket ticket;
@@ -832,7 +799,7 @@ template <class Push> void prepare(void *op, Push push)
 }
 
 class BoxedKernel final : public c10::OperatorKernel {
-public:
+  public:
     explicit BoxedKernel(Operator *state) : state(*state) {}
 
     void operator()(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
@@ -844,7 +811,7 @@ public:
             state.fallback.callBoxed(handle, keys, stack);
     }
 
-private:
+  private:
     C10_NOINLINE void call_aside(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
     {
         void *own = state.own.load(std::memory_order_acquire);
@@ -918,8 +885,10 @@ private:
             if (state.noted >> i & 1)
                 note_write((*stack)[begin + i]);
         for (int argument : state.returned)
-            stack->push_back(argument < 0 ? results.take_boxed() : IValue((*stack)[begin + static_cast<size_t>(argument)]));
-        std::move(stack->end() - static_cast<ptrdiff_t>(count), stack->end(), stack->begin() + static_cast<ptrdiff_t>(begin));
+            stack->push_back(argument < 0 ? results.take_boxed()
+                                          : IValue((*stack)[begin + static_cast<size_t>(argument)]));
+        std::move(stack->end() - static_cast<ptrdiff_t>(count), stack->end(),
+                  stack->begin() + static_cast<ptrdiff_t>(begin));
         stack->resize(begin + count);
     }
 
@@ -929,7 +898,7 @@ private:
 template <class Signature> class UnboxedKernel;
 
 template <class Return, class... Types> class UnboxedKernel<Return(Types...)> final : public c10::OperatorKernel {
-public:
+  public:
     explicit UnboxedKernel(Operator *state) : state(*state) {}
 
     Return operator()(DispatchKeySet keys, Types... values)
@@ -949,7 +918,7 @@ public:
         return fall_back(keys, std::forward<Types>(values)...);
     }
 
-private:
+  private:
     Return fall_back(DispatchKeySet keys, Types... values) const
     {
         return state.fallback.template call<Return, Types...>(state.handle, keys, std::forward<Types>(values)...);
@@ -971,10 +940,7 @@ private:
         }
     }
 
-    template <class... Rest> static at::Tensor &written_of(at::Tensor &tensor, Rest &...)
-    {
-        return tensor;
-    }
+    template <class... Rest> static at::Tensor &written_of(at::Tensor &tensor, Rest &...) { return tensor; }
 
     template <class First, class... Rest> static at::Tensor &written_of(const First &, Rest &...rest)
     {
@@ -1056,43 +1022,42 @@ using OptionalInts = at::OptionalIntArrayRef;
 using Two = std::tuple<at::Tensor, at::Tensor>;
 using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-template <class... Signatures> struct SignatureList {
-};
+template <class... Signatures> struct SignatureList {};
 
-using signatures = SignatureList<
-    at::Tensor(Tensor),                                            /* abs, relu, sigmoid */
-    at::Tensor(Tensor, Tensor),                                    /* mul, mm, bmm, eq.Tensor */
-    at::Tensor(Tensor, Tensor, Tensor),                            /* where.self */
-    at::Tensor(Tensor, Scalar),                                    /* pow.Tensor_Scalar, leaky_relu, eq.Scalar */
-    at::Tensor(Tensor, Tensor, Scalar),                            /* add, sub, threshold_backward */
-    at::Tensor(Tensor, Tensor, Tensor, Scalar),                    /* addcmul, addcdiv */
-    at::Tensor(Tensor, Tensor, Tensor, Scalar, Scalar),            /* addmm, baddbmm */
-    at::Tensor(Tensor, OptionalScalar, OptionalScalar),            /* clamp */
-    at::Tensor(Tensor, int64_t, bool),                             /* _softmax, _log_softmax */
-    at::Tensor(Tensor, std::string_view),                          /* gelu */
-    at::Tensor(Tensor, OptionalInts, bool, Dtype),                 /* sum.dim_IntList, mean.dim */
-    at::Tensor(Tensor, Ints, bool),                                /* amax, amin */
-    Three(Tensor, SymInts, OptionalTensor, OptionalTensor, double), /* native_layer_norm */
-    Three(Tensor, OptionalTensor, OptionalTensor, OptionalTensor, OptionalTensor, bool, double, double), /* native_batch_norm */
-    Written(Written),                                              /* relu_, sqrt_ */
-    Written(Written, Tensor),                                      /* mul_, div_ */
-    Written(Written, Scalar),                                      /* pow_, leaky_relu_ */
-    Written(Written, Tensor, Scalar),                              /* add_, sub_, lerp_.Scalar */
-    Written(Written, Tensor, Tensor),                              /* lerp_.Tensor */
-    Written(Written, Tensor, Tensor, Scalar),                      /* addcmul_, addcdiv_ */
-    Written(Written, Tensor, bool),                                /* copy_ */
-    Written(Written, OptionalScalar, OptionalScalar),              /* clamp_ */
-    Written(Tensor, Written),                                      /* abs.out */
-    Written(Tensor, Tensor, Written),                              /* mul.out */
-    Written(Tensor, Scalar, Written),                              /* pow.Tensor_Scalar_out */
-    Written(Tensor, Tensor, Scalar, Written),                      /* add.out */
-    void(Tensors),                                                 /* _foreach_sqrt_ */
-    void(Tensors, Scalar),                                         /* _foreach_mul_.Scalar */
-    void(Tensors, Tensors),                                        /* _foreach_div_.List */
-    void(Tensors, Tensors, Scalar),                                /* _foreach_add_.List, _foreach_lerp_.Scalar */
-    void(Tensors, Tensors, Tensors, Scalar),                       /* _foreach_addcmul_.Scalar */
-    void(Tensors, Tensors, Tensors, Scalars)                       /* _foreach_addcdiv_.ScalarList */
-    >;
+using signatures = SignatureList<at::Tensor(Tensor),                 /* abs, relu, sigmoid */
+                                 at::Tensor(Tensor, Tensor),         /* mul, mm, bmm, eq.Tensor */
+                                 at::Tensor(Tensor, Tensor, Tensor), /* where.self */
+                                 at::Tensor(Tensor, Scalar),         /* pow.Tensor_Scalar, leaky_relu, eq.Scalar */
+                                 at::Tensor(Tensor, Tensor, Scalar), /* add, sub, threshold_backward */
+                                 at::Tensor(Tensor, Tensor, Tensor, Scalar),         /* addcmul, addcdiv */
+                                 at::Tensor(Tensor, Tensor, Tensor, Scalar, Scalar), /* addmm, baddbmm */
+                                 at::Tensor(Tensor, OptionalScalar, OptionalScalar), /* clamp */
+                                 at::Tensor(Tensor, int64_t, bool),                  /* _softmax, _log_softmax */
+                                 at::Tensor(Tensor, std::string_view),               /* gelu */
+                                 at::Tensor(Tensor, OptionalInts, bool, Dtype),      /* sum.dim_IntList, mean.dim */
+                                 at::Tensor(Tensor, Ints, bool),                     /* amax, amin */
+                                 Three(Tensor, SymInts, OptionalTensor, OptionalTensor, double), /* native_layer_norm */
+                                 Three(Tensor, OptionalTensor, OptionalTensor, OptionalTensor, OptionalTensor, bool,
+                                       double, double),                            /* native_batch_norm */
+                                 Written(Written),                                 /* relu_, sqrt_ */
+                                 Written(Written, Tensor),                         /* mul_, div_ */
+                                 Written(Written, Scalar),                         /* pow_, leaky_relu_ */
+                                 Written(Written, Tensor, Scalar),                 /* add_, sub_, lerp_.Scalar */
+                                 Written(Written, Tensor, Tensor),                 /* lerp_.Tensor */
+                                 Written(Written, Tensor, Tensor, Scalar),         /* addcmul_, addcdiv_ */
+                                 Written(Written, Tensor, bool),                   /* copy_ */
+                                 Written(Written, OptionalScalar, OptionalScalar), /* clamp_ */
+                                 Written(Tensor, Written),                         /* abs.out */
+                                 Written(Tensor, Tensor, Written),                 /* mul.out */
+                                 Written(Tensor, Scalar, Written),                 /* pow.Tensor_Scalar_out */
+                                 Written(Tensor, Tensor, Scalar, Written),         /* add.out */
+                                 void(Tensors),                                    /* _foreach_sqrt_ */
+                                 void(Tensors, Scalar),                            /* _foreach_mul_.Scalar */
+                                 void(Tensors, Tensors),                           /* _foreach_div_.List */
+                                 void(Tensors, Tensors, Scalar), /* _foreach_add_.List, _foreach_lerp_.Scalar */
+                                 void(Tensors, Tensors, Tensors, Scalar), /* _foreach_addcmul_.Scalar */
+                                 void(Tensors, Tensors, Tensors, Scalars) /* _foreach_addcdiv_.ScalarList */
+                                 >;
 
 struct Kernel {
     c10::KernelFunction function;
@@ -1165,8 +1130,8 @@ void check_schema(const c10::FunctionSchema &schema, const char *expected)
                                             argument.real_type()->str() + ", which no kernel library takes");
     for (const c10::Argument &result : schema.returns())
         if (!is_result(*result.real_type()))
-            fail(AOTICACHE_UNSUPPORTED, text + ": a result is of type " + result.real_type()->str() +
-                                            ", which no kernel library gives");
+            fail(AOTICACHE_UNSUPPORTED,
+                 text + ": a result is of type " + result.real_type()->str() + ", which no kernel library gives");
 }
 
 DispatchKey parse_key(const char *name)
@@ -1188,7 +1153,7 @@ Kernel make_kernel(Operator *state)
 
 /* PyTorch warns once of any kernel that takes another's place, which here is what was asked for; that once is kept. */
 class Silence : public c10::WarningHandler {
-public:
+  public:
     void process(const c10::Warning &) override {}
 };
 
@@ -1201,10 +1166,9 @@ void register_kernel(Operator *state)
     state->kernel = kernel.function;
     static auto *registrations = new std::vector<c10::RegistrationHandleRAII>();
     registrations->reserve(registrations->size() + 1);
-    registrations->push_back(c10::Dispatcher::singleton().registerImpl(state->handle.operator_name(), state->key,
-                                                                       std::move(kernel.function),
-                                                                       std::move(kernel.signature), nullptr,
-                                                                       "aoticache"));
+    registrations->push_back(
+        c10::Dispatcher::singleton().registerImpl(state->handle.operator_name(), state->key, std::move(kernel.function),
+                                                  std::move(kernel.signature), nullptr, "aoticache"));
 }
 
 std::mutex lock;
@@ -1225,10 +1189,20 @@ Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
         return registered;
     const c10::FunctionSchema &schema = handle.schema();
     operators->reserve(operators->size() + 1);
-    auto state = std::unique_ptr<Operator>(new Operator{
-        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema),
-        returned_arguments(schema), writes(schema), written_without_note(handle),
-        "aoticache::" + handle.schema().name()});
+    auto state = std::unique_ptr<Operator>(new Operator{{nullptr},
+                                                        {nullptr},
+                                                        {0},
+                                                        {0},
+                                                        {0},
+                                                        handle,
+                                                        key,
+                                                        find_kernel(handle, key),
+                                                        {},
+                                                        value_kinds(schema),
+                                                        returned_arguments(schema),
+                                                        writes(schema),
+                                                        written_without_note(handle),
+                                                        "aoticache::" + handle.schema().name()});
     register_kernel(state.get());
     operators->push_back(state.get());
     return state.release();
@@ -1365,10 +1339,11 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
     return guarded(message, message_size, [&] {
         check_versions(caller);
         if (ret_bridge->size != sizeof *ret_bridge)
-            fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) + " bytes, the library has " +
-                                            std::to_string(ret_bridge->size));
+            fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) +
+                                            " bytes, the library has " + std::to_string(ret_bridge->size));
         host = caller;
-        *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION, bridge_enable, bridge_disable,
-                       bridge_set_aside, bridge_passed_now, bridge_num_threads, get_data_ptr, empty_strided};
+        *ret_bridge = {
+            sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION,      bridge_enable, bridge_disable,
+            bridge_set_aside,         bridge_passed_now,    bridge_num_threads, get_data_ptr,  empty_strided};
     });
 }

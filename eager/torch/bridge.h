@@ -45,9 +45,9 @@ extern "C" {
 #define AOTICACHE_BRIDGE_ABI 3u
 
 typedef enum aoticache_bridge_result {
-    AOTICACHE_BRIDGE_SERVED = 0,   /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
-    AOTICACHE_BRIDGE_FALLBACK = 1, /* PyTorch's kernel is to answer; the stack is as it was */
-    AOTICACHE_BRIDGE_FAILED = 2,   /* an exception with error's message; the stack is as it was */
+    AOTICACHE_BRIDGE_SERVED = 0,         /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
+    AOTICACHE_BRIDGE_FALLBACK = 1,       /* PyTorch's kernel is to answer; the stack is as it was */
+    AOTICACHE_BRIDGE_FAILED = 2,         /* an exception with error's message; the stack is as it was */
     AOTICACHE_BRIDGE_FALLBACK_FIRST = 3, /* of attempt(): PyTorch's kernel comes first; the stack is as it was */
 } aoticache_bridge_result;
 

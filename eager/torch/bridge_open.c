@@ -120,8 +120,8 @@ static aoticache_status run_compiler(const bridge_compile *compile, const char *
     if (status != AOTICACHE_OK)
         return status;
     aoticache_process_options options = {.program = program, .arguments = arguments, .ends_with_host = true};
-    status = aoticache_process_run(&options, MAX_OUTPUT_BYTES, aoticache_monotonic_ns() + TIMEOUT_NS, &process,
-                                   ret_error);
+    status =
+        aoticache_process_run(&options, MAX_OUTPUT_BYTES, aoticache_monotonic_ns() + TIMEOUT_NS, &process, ret_error);
     if (status == AOTICACHE_OK)
         *ret_said = aoticache_process_output(&process);
     aoticache_process_free(&process);

@@ -81,7 +81,7 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
     bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY ||
                     (status == AOTICACHE_RUN_FAILED && call->op->holder->written == 0);
     return is_minor && !call->consumed && !call->op->holder->context->fail_calls ? AOTICACHE_BRIDGE_FALLBACK
-                                                                               : AOTICACHE_BRIDGE_FAILED;
+                                                                                 : AOTICACHE_BRIDGE_FAILED;
 }
 
 /* The bridge takes turns before it calls; without one the holder does, and the turn of PyTorch's kernel ends with that. */
@@ -90,9 +90,9 @@ static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_s
 {
     aoticache_binding_operator *op = call->op;
     call->ticket = (aoticache_ticket){.is_untimed = op->binding->has_bridge};
-    aoticache_status status = aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed,
-                                                           consume ? &call->consumed : NULL, &call->ticket, ret_compiles,
-                                                           error);
+    aoticache_status status =
+        aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL,
+                                     &call->ticket, ret_compiles, error);
     if (call->ticket.was_wanted)
         aoticache_binding_want_timing(op);
     return status;
@@ -100,8 +100,8 @@ static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_s
 
 /* Hits of calls with lists and strings come here too. */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
-                                                        const aoticache_packed *packed, bool consume,
-                                                        bool may_compile, aoticache_error *error)
+                                                        const aoticache_packed *packed, bool consume, bool may_compile,
+                                                        aoticache_error *error)
 {
     aoticache_packed again;
     aoticache_status status;
@@ -123,7 +123,8 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
     status = call_slowly(call, key_set, packed, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
-    if (call->ticket.is_spared) { /* calls that ask for another kernel each are passed on, as those that a kernel loses */
+    if (call->ticket
+            .is_spared) { /* calls that ask for another kernel each are passed on, as those that a kernel loses */
         atomic_fetch_add_explicit(&op->spared, 1, memory_order_relaxed);
         aoticache_binding_note_left(op);
         return aoticache_binding_judge(call, status);

@@ -22,7 +22,7 @@ typedef struct aoticache_registration {
     _Atomic(struct aoticache_binding_operator *) op; /* NULL: not enabled */
     char *name, *overload, *dispatch_key;
     bool is_stable;
-    bool taken;    /* enabled, or about to be; under the list's lock */
+    bool taken; /* enabled, or about to be; under the list's lock */
     struct aoticache_registration *next;
     /* Where is_stable. What follows the slot is written before PyTorch has our function, and stays as long as it has. */
     uint32_t slot; /* of the pool */
@@ -37,8 +37,9 @@ typedef struct aoticache_registration {
  * The registration of an operator, made where there is none yet; taken until aoticache_registration_release().
  * Returns: OK; INVALID (it is enabled, on whichever way); UNSUPPORTED (no function of the pool is left); NO_MEMORY.
  */
-aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
-                                         aoticache_registration **ret_registration, aoticache_error *ret_error);
+aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key,
+                                                bool is_stable, aoticache_registration **ret_registration,
+                                                aoticache_error *ret_error);
 void aoticache_registration_release(aoticache_registration *registration);
 /* The registration of a function of the pool. */
 aoticache_registration *aoticache_registration_of_slot(uint32_t slot);
@@ -60,12 +61,13 @@ typedef struct aoticache_precheck aoticache_precheck;
 
 struct aoticache_binding_operator {
     aoticache_holder *holder;
-    size_t plain_arguments; /* the schema's; of an operator with a precheck, or that writes to arguments, no number that a call has */
+    /* the schema's; of an operator with a precheck, or that writes to arguments, no number that a call has */
+    size_t plain_arguments;
     const aoticache_precheck *precheck; /* NULL: none */
     aoticache_binding *binding;
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
-    uint32_t ready; /* the number of its calls that hit (uses.c) */
+    uint32_t ready;           /* the number of its calls that hit (uses.c) */
     atomic_uint_least64_t slow, refused, spared;
     /* aside.c: calls left to PyTorch's kernel; what other calls there were when that was looked at; how many are passed on
      * next; how many are timed next; how many were passed on. */
@@ -73,9 +75,9 @@ struct aoticache_binding_operator {
     atomic_uint_least64_t left_others;
     atomic_uint passing;
     atomic_uint_least64_t timing, passed;
-    atomic_uint_least64_t turns; /* that PyTorch's kernel had in trials, without a call of the core */
-    void *torch_registration; /* of the bridge */
-    aoticache_stable_plan *plan; /* of the stable ABI */
+    atomic_uint_least64_t turns;              /* that PyTorch's kernel had in trials, without a call of the core */
+    void *torch_registration;                 /* of the bridge */
+    aoticache_stable_plan *plan;              /* of the stable ABI */
     aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
 };
 
@@ -93,7 +95,7 @@ typedef struct aoticache_binding_call {
     aoticache_epoch_slot *slot; /* NULL: left */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
-    bool consumed; /* the tensors' handles are gone */
+    bool consumed;           /* the tensors' handles are gone */
     aoticache_ticket ticket; /* of the stable ABI; valid where fallback_wanted is set */
 } aoticache_binding_call;
 
@@ -113,8 +115,8 @@ aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
  * only.
  */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
-                                                        const aoticache_packed *packed, bool consume,
-                                                        bool may_compile, aoticache_error *error);
+                                                        const aoticache_packed *packed, bool consume, bool may_compile,
+                                                        aoticache_error *error);
 /*
  * Whether a compiled kernel may answer a call that is not plain: all arguments are there, the call does not come from a
  * kernel of its own operator, what it was given passes the operator's precheck, and tensors that are written to lie apart
@@ -254,7 +256,8 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
     if (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(call->stack.values, call->stack.count, wrapped))
         return aoticache_binding_refuse(call);
     if (__builtin_expect(!aoticache_holder_call_hot(op->holder, &call->stack, 0, &packed, &packs,
-                                                    consume ? &call->consumed : NULL, &status, error), 0))
+                                                    consume ? &call->consumed : NULL, &status, error),
+                         0))
         return aoticache_binding_answer_slowly(call, key_set, packs ? &packed : NULL, consume, may_compile, error);
     aoticache_uses_note(op->ready);
     if (__builtin_expect(status == AOTICACHE_OK, 1))

@@ -14,13 +14,13 @@
 /* ---- which operators, and what of them ---- */
 
 typedef enum precheck_kind {
-    INDEX_OF_DIM,    /* `checked` indexes the dimension of `other` whose number is the argument `extra` */
-    INDEX_OF_ROWS,   /* ... the first dimension of `other` */
-    INDEX_OF_ALL,    /* ... all elements of `other` */
-    INDEX_BELOW,     /* ... something of as many elements as the number, or the product of the list, `other` */
-    INDEX_OF_EACH,   /* the list `checked` indexes the dimensions of `other`, one after the other */
-    INDEX_OF_CLASS,  /* `checked` indexes the classes of `other`, or is the number `extra` */
-    NOT_OF_BYTES,    /* `checked` is not of uint8, whose truth is bool to PyTorch's compiler, and whose means are rounded otherwise */
+    INDEX_OF_DIM,   /* `checked` indexes the dimension of `other` whose number is the argument `extra` */
+    INDEX_OF_ROWS,  /* ... the first dimension of `other` */
+    INDEX_OF_ALL,   /* ... all elements of `other` */
+    INDEX_BELOW,    /* ... something of as many elements as the number, or the product of the list, `other` */
+    INDEX_OF_EACH,  /* the list `checked` indexes the dimensions of `other`, one after the other */
+    INDEX_OF_CLASS, /* `checked` indexes the classes of `other`, or is the number `extra` */
+    NOT_OF_BYTES, /* `checked` is not of uint8, whose truth is bool to PyTorch's compiler, and whose means are rounded otherwise */
     INTEGER_DIVISOR, /* `other` is divided by `checked`; `extra`: the rounding mode, absent for a division of floats */
     FLOOR_DIVISOR,   /* ... and rounded down, or the remainder of that */
 } precheck_kind;
@@ -121,17 +121,17 @@ typedef struct range {
 static const range divisors = {.low = 1, .also = 1, .span = UINT64_MAX - 1};
 
 /* Without a branch for each element: almost always all pass. */
-#define ROW_OF(type)                                                                                    \
-    static bool row_of_##type(const char *data, int64_t count, int64_t stride, const range *allowed)   \
-    {                                                                                                   \
-        const type *element = (const type *)data;                                                       \
-        const range of = *allowed;                                                                      \
-        unsigned outside = 0;                                                                           \
-        for (int64_t i = 0; i < count; i++) {                                                           \
-            int64_t value = (int64_t)element[i * stride];                                               \
-            outside |= ((uint64_t)value - (uint64_t)of.low >= of.span) & (value != of.also);            \
-        }                                                                                               \
-        return outside == 0;                                                                            \
+#define ROW_OF(type)                                                                                 \
+    static bool row_of_##type(const char *data, int64_t count, int64_t stride, const range *allowed) \
+    {                                                                                                \
+        const type *element = (const type *)data;                                                    \
+        const range of = *allowed;                                                                   \
+        unsigned outside = 0;                                                                        \
+        for (int64_t i = 0; i < count; i++) {                                                        \
+            int64_t value = (int64_t)element[i * stride];                                            \
+            outside |= ((uint64_t)value - (uint64_t)of.low >= of.span) & (value != of.also);         \
+        }                                                                                            \
+        return outside == 0;                                                                         \
     }
 ROW_OF(int8_t)
 ROW_OF(uint8_t)
@@ -332,8 +332,9 @@ static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_v
     const aoticache_value *mode = precheck->extra >= 0 ? &arguments[precheck->extra] : NULL;
     if (mode != NULL && mode->kind == AOTICACHE_VALUE_NONE)
         return true;
-    bool rounds_down = precheck->kind == FLOOR_DIVISOR ||
-                       (mode != NULL && (mode->kind != AOTICACHE_VALUE_STRING || strcmp(mode->as.string, "trunc") != 0));
+    bool rounds_down =
+        precheck->kind == FLOOR_DIVISOR ||
+        (mode != NULL && (mode->kind != AOTICACHE_VALUE_STRING || strcmp(mode->as.string, "trunc") != 0));
     if (!is_integer(divisor) || !is_integer(&arguments[precheck->other]))
         return !rounds_down;
     if (is_tensor(divisor))
@@ -354,5 +355,6 @@ bool aoticache_binding_admits(const aoticache_binding_call *call)
     if (op->precheck == NULL)
         return true;
     bool divides = op->precheck->kind == INTEGER_DIVISOR || op->precheck->kind == FLOOR_DIVISOR;
-    return divides ? passes_divisor(op->precheck, call->stack.values) : passes_tensors(op->precheck, call->stack.values);
+    return divides ? passes_divisor(op->precheck, call->stack.values)
+                   : passes_tensors(op->precheck, call->stack.values);
 }

@@ -28,7 +28,8 @@ static void after_fork(void)
 
 static void after_fork_in_child(void)
 {
-    for (aoticache_registration *registration = registrations; registration != NULL; registration = registration->next) {
+    for (aoticache_registration *registration = registrations; registration != NULL;
+         registration = registration->next) {
         aoticache_binding_operator *op = atomic_load(&registration->op);
         if (op != NULL)
             aoticache_binding_recount(op);
@@ -107,8 +108,9 @@ static aoticache_status take_registration(const aoticache_schema *schema, const 
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
-                                         aoticache_registration **ret_registration, aoticache_error *ret_error)
+aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key,
+                                                bool is_stable, aoticache_registration **ret_registration,
+                                                aoticache_error *ret_error)
 {
     pthread_once(&handlers_once, add_handlers);
     pthread_mutex_lock(&lock);

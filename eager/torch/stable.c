@@ -98,7 +98,8 @@ static void throw_in_torch(const aoticache_stable *stable, const char *message)
 static void call_again(const aoticache_registration *registration, uint64_t *stack)
 {
     const aoticache_stable *stable = &registration->stable;
-    if (stable->torch_call_dispatcher(registration->name, registration->overload, stack, registration->torch_version) == 0)
+    if (stable->torch_call_dispatcher(registration->name, registration->overload, stack, registration->torch_version) ==
+        0)
         return;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
     throw_in_torch(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
@@ -221,7 +222,8 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
         return;
     }
     if (__builtin_expect(entry == AOTICACHE_BINDING_NO_THREAD, 0))
-        throw_in_torch(&registration->stable, "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
+        throw_in_torch(&registration->stable,
+                       "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
     bool served = serve_call(&call, stack, num_inputs, num_outputs);
     aoticache_binding_end(&call.core);
     if (__builtin_expect(!served, 0))
@@ -234,14 +236,15 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
  * A call over the stable C ABI carries nothing that says which operator is meant, so every operator has a function of its
  * own, out of these.
  */
-#define FUNCTION(number)                                                                       \
+#define FUNCTION(number)                                                                      \
     static void function_##number(uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs) \
-    {                                                                                          \
-        aoticache_stable_call(0##number, stack, num_inputs, num_outputs);                      \
+    {                                                                                         \
+        aoticache_stable_call(0##number, stack, num_inputs, num_outputs);                     \
     }
 #define NAME(number) function_##number,
 
 /* Numbers in octal, 0 to 0777: what X makes of each. */
+/* clang-format off */
 #define EIGHT(X, digits) \
     X(digits##0) X(digits##1) X(digits##2) X(digits##3) X(digits##4) X(digits##5) X(digits##6) X(digits##7)
 #define SIXTY_FOUR(X, digits)                                                               \
@@ -250,6 +253,7 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
 #define ALL(X)                                                                      \
     SIXTY_FOUR(X, 0) SIXTY_FOUR(X, 1) SIXTY_FOUR(X, 2) SIXTY_FOUR(X, 3)             \
     SIXTY_FOUR(X, 4) SIXTY_FOUR(X, 5) SIXTY_FOUR(X, 6) SIXTY_FOUR(X, 7)
+/* clang-format on */
 
 ALL(FUNCTION)
 

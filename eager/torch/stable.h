@@ -21,32 +21,32 @@ struct AOTICacheTorchString;  /* a StringHandle */
 
 /* Result, name, parameters. 2.10 has all of them. */
 #define AOTICACHE_STABLE_LIST(X)                                                                                      \
-    X(AOTITorchError, aoti_torch_library_init_impl, (const char *ns, const char *key, const char *file, uint32_t line, \
-                                                     struct AOTICacheTorchLibrary **ret_library))                     \
-    X(AOTITorchError, torch_library_impl, (struct AOTICacheTorchLibrary *library, const char *name,                   \
-                                           aoticache_stable_fn fn, uint64_t build_version))                           \
-    X(AOTITorchError, aoti_torch_delete_library_object, (struct AOTICacheTorchLibrary *library))                      \
-    X(AOTITorchError, torch_call_dispatcher, (const char *name, const char *overload, uint64_t *stack,                \
-                                              uint64_t build_version))                                                \
-    X(AOTITorchError, torch_list_size, (struct AOTICacheTorchList *list, size_t *ret_size))                           \
-    X(AOTITorchError, torch_list_get_item, (struct AOTICacheTorchList *list, size_t index, uint64_t *ret_item))       \
-    X(AOTITorchError, torch_delete_list, (struct AOTICacheTorchList *list))                                           \
-    X(AOTITorchError, torch_delete_string, (struct AOTICacheTorchString *string))                                     \
-    X(AOTITorchError, torch_string_length, (struct AOTICacheTorchString *string, size_t *ret_length))                 \
-    X(AOTITorchError, torch_string_c_str, (struct AOTICacheTorchString *string, const char **ret_text))               \
-    X(void, aoti_torch_check, (bool condition, const char *function, const char *file, uint32_t line,                 \
-                               const char *message))
+    X(AOTITorchError, aoti_torch_library_init_impl,                                                                   \
+      (const char *ns, const char *key, const char *file, uint32_t line, struct AOTICacheTorchLibrary **ret_library)) \
+    X(AOTITorchError, torch_library_impl,                                                                             \
+      (struct AOTICacheTorchLibrary * library, const char *name, aoticache_stable_fn fn, uint64_t build_version))     \
+    X(AOTITorchError, aoti_torch_delete_library_object, (struct AOTICacheTorchLibrary * library))                     \
+    X(AOTITorchError, torch_call_dispatcher,                                                                          \
+      (const char *name, const char *overload, uint64_t *stack, uint64_t build_version))                              \
+    X(AOTITorchError, torch_list_size, (struct AOTICacheTorchList * list, size_t *ret_size))                          \
+    X(AOTITorchError, torch_list_get_item, (struct AOTICacheTorchList * list, size_t index, uint64_t *ret_item))      \
+    X(AOTITorchError, torch_delete_list, (struct AOTICacheTorchList * list))                                          \
+    X(AOTITorchError, torch_delete_string, (struct AOTICacheTorchString * string))                                    \
+    X(AOTITorchError, torch_string_length, (struct AOTICacheTorchString * string, size_t *ret_length))                \
+    X(AOTITorchError, torch_string_c_str, (struct AOTICacheTorchString * string, const char **ret_text))              \
+    X(void, aoti_torch_check,                                                                                         \
+      (bool condition, const char *function, const char *file, uint32_t line, const char *message))
 
 typedef struct aoticache_stable {
-#define AOTICACHE_STABLE_MEMBER(result, name, parameters) result (*name) parameters;
+#define AOTICACHE_STABLE_MEMBER(result, name, parameters) result(*name) parameters;
     AOTICACHE_STABLE_LIST(AOTICACHE_STABLE_MEMBER)
 #undef AOTICACHE_STABLE_MEMBER
     /* Of optional values; before 2.13 NULL: the C++ runtime's delete. */
     AOTITorchError (*torch_delete_stable_ivalue)(uint64_t *value);
     void (*operator_delete)(void *memory);
-    const char *(*torch_exception_get_what)(void); /* 2.13; NULL */
+    const char *(*torch_exception_get_what)(void);                  /* 2.13; NULL */
     AOTITorchError (*torch_get_num_threads)(uint32_t *ret_threads); /* NULL */
-    const aoticache_torch *torch; /* what tensors are looked at with */
+    const aoticache_torch *torch;                                   /* what tensors are looked at with */
 } aoticache_stable;
 
 /*
@@ -122,9 +122,9 @@ static inline bool aoticache_stable_read_tensor(const aoticache_torch *torch, At
         return false;
     if (__builtin_expect((torch->aoti_torch_get_dtype(tensor, &view->dtype) |
                           torch->aoti_torch_get_device_type(tensor, &view->device.type) |
-                          torch->aoti_torch_get_dim(tensor, &view->ndim) |
-                          torch->aoti_torch_get_sizes(tensor, &sizes) |
-                          torch->aoti_torch_get_strides(tensor, &strides)) != 0, 0))
+                          torch->aoti_torch_get_dim(tensor, &view->ndim) | torch->aoti_torch_get_sizes(tensor, &sizes) |
+                          torch->aoti_torch_get_strides(tensor, &strides)) != 0,
+                         0))
         return false;
     view->device.index = -1;
     if (view->device.type != AOTICACHE_DEVICE_TYPE_CPU &&

@@ -14,7 +14,7 @@
 #include "index/connection/internal.h"
 #include "index/eviction/eviction.h"
 
-#define MANY_PAGES 64000     /* 256 MB of log: far more than gathers while others merge, too */
+#define MANY_PAGES 64000 /* 256 MB of log: far more than gathers while others merge, too */
 
 /* Opens a reader of the log; NULL if that is not possible now. */
 static sqlite3 *begin_reader(aoticache_index *index)

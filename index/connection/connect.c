@@ -119,7 +119,8 @@ static bool has_wal(const aoticache_index *index)
 /* Also where that cannot be said: then something else is wrong, and is told. */
 static bool folder_is_writable(const aoticache_index *index)
 {
-    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 || (errno != EACCES && errno != EPERM && errno != EROFS);
+    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 ||
+           (errno != EACCES && errno != EPERM && errno != EROFS);
 }
 
 /* Opens the index as it is ("immutable"). There are no locks, so nothing may be left in the WAL. */
@@ -157,8 +158,8 @@ static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache
 static bool disk_is_full(const aoticache_index *index)
 {
     struct statvfs disk;
-    return fstatvfs(index->folder_fd, &disk) == 0 && (disk.f_bavail * disk.f_frsize < SHM_BYTES ||
-                                                (disk.f_files > 0 && disk.f_favail == 0));
+    return fstatvfs(index->folder_fd, &disk) == 0 &&
+           (disk.f_bavail * disk.f_frsize < SHM_BYTES || (disk.f_files > 0 && disk.f_favail == 0));
 }
 
 /*
@@ -242,8 +243,8 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
         return status;
     if (index->read_only)
         return open_without_shm(index, ret_error);
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: the disk is full: there is no room for its -shm file",
-                               index->path);
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "index %s: the disk is full: there is no room for its -shm file", index->path);
 }
 
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)

@@ -63,7 +63,7 @@ static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64
         return wait_a_little(begun_ns, limit_ns);
     const struct timespec pause = {.tv_nsec = next_pause_ns(begun_ns, limit_ns)};
     if (pause.tv_nsec == 0)
-        return false; /* with the connection still saying what failed */
+        return false;                        /* with the connection still saying what failed */
     index->wait_ms = index->lock_timeout_ms; /* theirs */
     pthread_mutex_unlock(&index->lock);
     nanosleep(&pause, NULL);

@@ -128,7 +128,8 @@ aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_stat
         return entered;
     index->is_bulk = false;
     if (status == AOTICACHE_OK && index->bulk_status != AOTICACHE_OK)
-        status = aoticache_error_set(ret_error, index->bulk_status, "index %s: one of many writes has failed", index->path);
+        status =
+            aoticache_error_set(ret_error, index->bulk_status, "index %s: one of many writes has failed", index->path);
     status = aoticache_index_end(index, status, ret_error);
     aoticache_index_leave(index);
     return status;

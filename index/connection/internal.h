@@ -19,7 +19,7 @@ typedef enum aoticache_index_statement {
 #define AOTICACHE_INDEX_STATEMENT_ENUM(name, sql) AOTICACHE_INDEX_SQL_##name,
     AOTICACHE_INDEX_STATEMENT_LIST(AOTICACHE_INDEX_STATEMENT_ENUM)
 #undef AOTICACHE_INDEX_STATEMENT_ENUM
-    AOTICACHE_INDEX_STATEMENT_COUNT
+        AOTICACHE_INDEX_STATEMENT_COUNT
 } aoticache_index_statement;
 
 /* Short name for the enumerators. */
@@ -43,11 +43,11 @@ struct aoticache_index {
     aoticache_index_durability durability; /* what this connection is set to */
     aoticache_index_change change;
     struct aoticache_index_sums *sums; /* of a batch of removals; NULL: each is written at once (statistics.h) */
-    bool is_bulk;                 /* between bulk_begin and bulk_end: one transaction for many writes */
-    aoticache_status bulk_status; /* the first failure of one of them */
-    int log_pages;                /* as of the last commit or merge */
-    bool is_collecting;           /* another connection merges the log: this one does only when it is very long (checkpoint.c) */
-    bool is_out_of_space;          /* something has failed for lack of disk space; evict resets it */
+    bool is_bulk;                      /* between bulk_begin and bulk_end: one transaction for many writes */
+    aoticache_status bulk_status;      /* the first failure of one of them */
+    int log_pages;                     /* as of the last commit or merge */
+    bool is_collecting; /* another connection merges the log: this one does only when it is very long (checkpoint.c) */
+    bool is_out_of_space; /* something has failed for lack of disk space; evict resets it */
     bool read_only;
     const char *lacks_wal; /* why this file system has none; NULL: it may have */
     bool is_group_shared;
@@ -66,7 +66,7 @@ struct aoticache_index {
     struct aoticache_index_folder *folder; /* the index's, shared by all that are in it; NULL: not open */
     int folder_fd;                         /* folder's */
     char *name;                            /* by which SQLite knows the file: in the folder's descriptor */
-    char foreign_name[256];                /* what a file asked SQLite to touch, and is not the index's: "" for nothing */
+    char foreign_name[256]; /* what a file asked SQLite to touch, and is not the index's: "" for nothing */
     sqlite3_vfs vfs;
     sqlite3_vfs *plain_vfs; /* which it stands on */
     char vfs_name[32];
@@ -77,7 +77,8 @@ struct aoticache_index {
 #define AOTICACHE_INDEX_HOOKED_VFS "aoticache-hooked" /* syscall_hooks.c */
 
 /* folder_fd: the folder of index->path, where the caller has it open; else NULL. Returns: OK, NOT_FOUND (read_only), IO, DENIED, NO_MEMORY. */
-aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd, aoticache_error *ret_error);
+aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
+                                                 aoticache_error *ret_error);
 void aoticache_index_vfs_close_folder(aoticache_index *index);
 /* sqlite3_open_v2, with index->name or a URI of it. NOMUTEX and NOFOLLOW are added to the flags. */
 int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db);
@@ -171,7 +172,8 @@ void aoticache_index_merge_log(aoticache_index *index);
 aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_error *ret_error);
 
 /* UNSUPPORTED: the version is a newer library's. */
-aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version, aoticache_error *ret_error);
+aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version,
+                                               aoticache_error *ret_error);
 /*
  * A newer library may migrate the index while it is open here. UNSUPPORTED: it has. Asked in each write transaction, where a
  * statement meets tables that were changed, and before the index is called damaged: the rows would be misunderstood, and a
@@ -263,7 +265,6 @@ aoticache_status aoticache_index_read_object(aoticache_index *index, const aotic
                                              aoticache_index_object_row *ret_row, aoticache_error *ret_error);
 /* A column with digests one behind the other; false: it is damaged. Borrowed until the next step or reset. */
 bool aoticache_index_read_parts(sqlite3_stmt *statement, int column, const uint8_t **ret_digests, size_t *ret_count);
-
 
 /* The objects of an artifact in their order, but those without a row: an array of the caller's, by free(). ret_entry: an
  * entry that names it; may be NULL. NOT_FOUND. */

@@ -130,8 +130,9 @@ void aoticache_index_journal_leave_wal(aoticache_index *index)
     aoticache_index_journal_pragma(index, "DELETE", mode);
     if (strcmp(mode, "delete") != 0)
         aoticache_log(&index->logger, AOTICACHE_LOG_WARNING,
-                      "index %s: is in WAL mode and in use, where it should not be (%s): close all users once%s", index->path,
-                      index->lacks_wal, index->lacks_wal == is_shared ? ", or let one machine at a time use it" : "");
+                      "index %s: is in WAL mode and in use, where it should not be (%s): close all users once%s",
+                      index->path, index->lacks_wal,
+                      index->lacks_wal == is_shared ? ", or let one machine at a time use it" : "");
     else
         log_fallback(index, index->lacks_wal);
 }

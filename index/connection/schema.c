@@ -119,15 +119,17 @@ static aoticache_status read_version(aoticache_index *index, schema_version *ret
 }
 
 /* Judges the two numbers alone; an empty file is OK, too. */
-static aoticache_status check_version(const aoticache_index *index, const schema_version *schema, aoticache_error *ret_error)
+static aoticache_status check_version(const aoticache_index *index, const schema_version *schema,
+                                      aoticache_error *ret_error)
 {
     if (schema->application_id == 0 && schema->version == 0)
         return AOTICACHE_OK;
     if (schema->application_id != APPLICATION_ID)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "index %s: application_id is 0x%08x, an index of aoticache has 0x%08x: the file belongs"
-                                   " to another program",
-                                   index->path, (unsigned)schema->application_id, (unsigned)APPLICATION_ID);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_CORRUPT,
+            "index %s: application_id is 0x%08x, an index of aoticache has 0x%08x: the file belongs"
+            " to another program",
+            index->path, (unsigned)schema->application_id, (unsigned)APPLICATION_ID);
     if (schema->version < 1)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: version %lld cannot be", index->path,
                                    (long long)schema->version);
@@ -179,7 +181,8 @@ static aoticache_status migrate_steps(aoticache_index *index, aoticache_error *r
              " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'details')",
              APPLICATION_ID, AOTICACHE_INDEX_VERSION, (long long)aoticache_wall_ns(), (long long)first_id());
     int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
-    return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot set the version", ret_error);
+    return result == SQLITE_OK ? AOTICACHE_OK
+                               : aoticache_index_fail(index, result, "cannot set the version", ret_error);
 }
 
 static aoticache_status migrate(aoticache_index *index, aoticache_error *ret_error)
@@ -198,8 +201,8 @@ static aoticache_status refuse_read_only(const aoticache_index *index, const sch
         return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: could not be opened for writing", index->path);
     if (schema->version != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "index %s: version %lld must be migrated to %d: open it once for writing", index->path,
-                                   (long long)schema->version, AOTICACHE_INDEX_VERSION);
+                                   "index %s: version %lld must be migrated to %d: open it once for writing",
+                                   index->path, (long long)schema->version, AOTICACHE_INDEX_VERSION);
     if (index->read_only)
         return AOTICACHE_NOT_FOUND; /* as good as absent: whoever makes it has not come to the tables yet */
     return aoticache_error_set(ret_error, AOTICACHE_DENIED, "index %s: is empty and cannot be written to", index->path);

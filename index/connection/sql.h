@@ -19,9 +19,9 @@
  * whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a folder of side files.
  */
 
-#define AOTICACHE_INDEX_COUNTED_TOTALS                                                                      \
-    "(SELECT count(*) FROM entries), (SELECT count(*) FROM objects WHERE entry <> 0),"                       \
-    " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"                         \
+#define AOTICACHE_INDEX_COUNTED_TOTALS                                                 \
+    "(SELECT count(*) FROM entries), (SELECT count(*) FROM objects WHERE entry <> 0)," \
+    " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"    \
     " (SELECT count(*) FROM failures)"
 
 /*
@@ -31,47 +31,47 @@
 #define AOTICACHE_INDEX_SHORT_PART_SQL "substr(n.parts, p.column1 * 32 + 1, 32)"
 #define AOTICACHE_INDEX_SHORT_SQL "CROSS JOIN (VALUES(0), (1), (2), (3)) p WHERE p.column1 * 32 < length(n.parts)"
 #define AOTICACHE_INDEX_LONG_PART_SQL "substr(parts, i * 32 + 1, 32)"
-#define AOTICACHE_INDEX_LONG_SQL(group, from, join)                                                         \
-    "long(g, parts, i) AS (SELECT " group ", n.parts, 4 FROM " from join " WHERE length(n.parts) > 128"     \
+#define AOTICACHE_INDEX_LONG_SQL(group, from, join)                                                     \
+    "long(g, parts, i) AS (SELECT " group ", n.parts, 4 FROM " from join " WHERE length(n.parts) > 128" \
     " UNION ALL SELECT g, parts, i + 1 FROM long WHERE (i + 2) * 32 <= length(parts))"
 
-#define AOTICACHE_SCHEMA_3_COLLECT                                                                          \
-    "ALTER TABLE objects ADD COLUMN refs INTEGER NOT NULL DEFAULT 0;"                                       \
-    "ALTER TABLE objects ADD COLUMN artifact BLOB NOT NULL DEFAULT x'';"                                    \
-    "UPDATE objects SET refs = (SELECT count(*) FROM artifact_objects a WHERE a.object = objects.digest),"  \
+#define AOTICACHE_SCHEMA_3_COLLECT                                                                               \
+    "ALTER TABLE objects ADD COLUMN refs INTEGER NOT NULL DEFAULT 0;"                                            \
+    "ALTER TABLE objects ADD COLUMN artifact BLOB NOT NULL DEFAULT x'';"                                         \
+    "UPDATE objects SET refs = (SELECT count(*) FROM artifact_objects a WHERE a.object = objects.digest),"       \
     " artifact = ifnull((SELECT min(a.artifact) FROM artifact_objects a WHERE a.object = objects.digest), x'');" \
-    "DELETE FROM objects WHERE refs = 0;"                                                                   \
-    "ALTER TABLE objects ADD COLUMN entry INTEGER NOT NULL DEFAULT 0;"                                      \
-    "ALTER TABLE objects ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"                                       \
-    "UPDATE objects SET entry = (SELECT min(e.id) FROM entries e WHERE e.artifact = objects.digest), parts =" \
-    " (WITH RECURSIVE p(n, b) AS (SELECT 0, x'' UNION ALL SELECT p.n + 1, CAST(p.b || a.object AS BLOB)"    \
-    " FROM p JOIN artifact_objects a ON a.artifact = objects.digest AND a.position = p.n)"                  \
-    " SELECT b FROM p ORDER BY n DESC LIMIT 1)"                                                             \
-    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.artifact = objects.digest);"                            \
-    "CREATE TABLE sharers("                                                                                 \
-    " artifact BLOB NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(artifact, entry)) STRICT, WITHOUT ROWID;" \
-    "INSERT INTO sharers SELECT e.artifact, e.id FROM entries e JOIN objects o ON o.digest = e.artifact"    \
-    " WHERE o.entry <> e.id;"                                                                               \
-    "ALTER TABLE details ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"                                      \
-    "ALTER TABLE details ADD COLUMN compile_ns INTEGER NOT NULL DEFAULT 0;"                                 \
-    "UPDATE details SET (last_used_ns, compile_ns, bytes) ="                                                \
-    " (SELECT max(details.last_used_ns, e.created_ns), e.compile_ns, (SELECT ifnull(sum(o.bytes), 0)"       \
-    " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"         \
-    " FROM entries e WHERE e.key = details.key AND e.id = details.id)"                                      \
-    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.key = details.key AND e.id = details.id);"              \
-    "DROP TABLE artifact_objects;"                                                                          \
-    "DROP INDEX entries_artifact;"                                                                          \
-    "CREATE INDEX details_last_use ON details(last_used_ns);"                                               \
-    "CREATE INDEX failures_retry ON failures(retry_ns);"                                                    \
-    "CREATE TABLE removals("                                                                                \
-    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was dealt with does not come again */          \
-    " object BLOB NOT NULL,"                                                                                \
-    " bytes INTEGER NOT NULL,"                                                                              \
-    " kind INTEGER NOT NULL) STRICT;"                                                                       \
-    "CREATE TABLE totals("                                                                                  \
-    " id INTEGER PRIMARY KEY,"                                                                              \
-    " entries INTEGER NOT NULL, artifacts INTEGER NOT NULL, objects INTEGER NOT NULL, bytes INTEGER NOT NULL," \
-    " failures INTEGER NOT NULL) STRICT;"                                                                   \
+    "DELETE FROM objects WHERE refs = 0;"                                                                        \
+    "ALTER TABLE objects ADD COLUMN entry INTEGER NOT NULL DEFAULT 0;"                                           \
+    "ALTER TABLE objects ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"                                            \
+    "UPDATE objects SET entry = (SELECT min(e.id) FROM entries e WHERE e.artifact = objects.digest), parts ="    \
+    " (WITH RECURSIVE p(n, b) AS (SELECT 0, x'' UNION ALL SELECT p.n + 1, CAST(p.b || a.object AS BLOB)"         \
+    " FROM p JOIN artifact_objects a ON a.artifact = objects.digest AND a.position = p.n)"                       \
+    " SELECT b FROM p ORDER BY n DESC LIMIT 1)"                                                                  \
+    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.artifact = objects.digest);"                                 \
+    "CREATE TABLE sharers("                                                                                      \
+    " artifact BLOB NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(artifact, entry)) STRICT, WITHOUT ROWID;"      \
+    "INSERT INTO sharers SELECT e.artifact, e.id FROM entries e JOIN objects o ON o.digest = e.artifact"         \
+    " WHERE o.entry <> e.id;"                                                                                    \
+    "ALTER TABLE details ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"                                           \
+    "ALTER TABLE details ADD COLUMN compile_ns INTEGER NOT NULL DEFAULT 0;"                                      \
+    "UPDATE details SET (last_used_ns, compile_ns, bytes) ="                                                     \
+    " (SELECT max(details.last_used_ns, e.created_ns), e.compile_ns, (SELECT ifnull(sum(o.bytes), 0)"            \
+    " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"              \
+    " FROM entries e WHERE e.key = details.key AND e.id = details.id)"                                           \
+    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.key = details.key AND e.id = details.id);"                   \
+    "DROP TABLE artifact_objects;"                                                                               \
+    "DROP INDEX entries_artifact;"                                                                               \
+    "CREATE INDEX details_last_use ON details(last_used_ns);"                                                    \
+    "CREATE INDEX failures_retry ON failures(retry_ns);"                                                         \
+    "CREATE TABLE removals("                                                                                     \
+    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was dealt with does not come again */              \
+    " object BLOB NOT NULL,"                                                                                     \
+    " bytes INTEGER NOT NULL,"                                                                                   \
+    " kind INTEGER NOT NULL) STRICT;"                                                                            \
+    "CREATE TABLE totals("                                                                                       \
+    " id INTEGER PRIMARY KEY,"                                                                                   \
+    " entries INTEGER NOT NULL, artifacts INTEGER NOT NULL, objects INTEGER NOT NULL, bytes INTEGER NOT NULL,"   \
+    " failures INTEGER NOT NULL) STRICT;"                                                                        \
     "INSERT INTO totals SELECT 1, " AOTICACHE_INDEX_COUNTED_TOTALS ";"
 
 #define AOTICACHE_INDEX_NOT_PINNED_SQL "NOT EXISTS (SELECT 1 FROM marks m WHERE m.key = d.key AND m.pinned = 1)"
@@ -88,8 +88,9 @@
                      " bytes = bytes + ?4, failures = failures + ?5 WHERE id = 1")                                    \
     /* In the order of the index details_last_use, whose entries end with the id. */                                  \
     X(CANDIDATES, "SELECT d.id, d.last_used_ns, d.bytes, d.compile_ns, d.op, NOT " AOTICACHE_INDEX_NOT_PINNED_SQL     \
-                  ", d.key, " AOTICACHE_INDEX_LOST_SQL("d.key") " FROM details d"                                   \
-                  " WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")                  \
+                  ", d.key, " AOTICACHE_INDEX_LOST_SQL(                                                               \
+                      "d.key") " FROM details d"                                                                      \
+                               " WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")     \
     X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
                    " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
@@ -115,7 +116,7 @@
     X(COUNT_USED_SINCE, "SELECT count(*) FROM details WHERE last_used_ns > ?1")                                       \
     X(NEWEST_USE, "SELECT ifnull(max(last_used_ns), 0) FROM details")                                                 \
     /* Writes a page, whatever there is. */                                                                           \
-    X(SETTLE, "INSERT INTO meta(name, value) VALUES('settled', 1) ON CONFLICT(name) DO UPDATE SET value = value + 1")  \
+    X(SETTLE, "INSERT INTO meta(name, value) VALUES('settled', 1) ON CONFLICT(name) DO UPDATE SET value = value + 1") \
     X(GET_META, "SELECT value FROM meta WHERE name = ?1")                                                             \
     X(PUT_META, "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET value = excluded.value")
 
@@ -131,97 +132,102 @@
 #define AOTICACHE_LEVEL_ZERO 4
 #define AOTICACHE_GROUP_ZERO 16 /* as in the statements below */
 
-#define AOTICACHE_SCHEMA_3_STATISTICS                                                                           \
-    "CREATE TABLE history("                                                                                     \
-    " level INTEGER NOT NULL,"                                                                                  \
-    " start INTEGER NOT NULL," /* seconds since 1970 */                                                         \
-    " name TEXT NOT NULL,"                                                                                      \
-    " value INTEGER NOT NULL,"                                                                                  \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                  \
-    "CREATE TABLE latencies("                                                                                   \
-    " level INTEGER NOT NULL,"                                                                                  \
-    " start INTEGER NOT NULL,"                                                                                  \
-    " name TEXT NOT NULL,"                                                                                      \
-    " sum INTEGER NOT NULL,"                                                                                    \
-    " maximum INTEGER NOT NULL,"                                                                                \
-    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                    \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                  \
-    "CREATE TABLE groups("                                                                                      \
-    " kind INTEGER NOT NULL,"                                                                                   \
-    " name TEXT NOT NULL,"                                                                                      \
-    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"    \
-    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL," \
-    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                          \
-    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" \
-    /* What an index of an older version holds becomes groups: names beyond the limit become one. */            \
-    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                    \
-    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                          \
-    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                           \
-    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                            \
-    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"            \
+#define AOTICACHE_SCHEMA_3_STATISTICS                                                                                                                                                                              \
+    "CREATE TABLE history("                                                                                                                                                                                        \
+    " level INTEGER NOT NULL,"                                                                                                                                                                                     \
+    " start INTEGER NOT NULL," /* seconds since 1970 */                                                                                                                                                            \
+    " name TEXT NOT NULL,"                                                                                                                                                                                         \
+    " value INTEGER NOT NULL,"                                                                                                                                                                                     \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                     \
+    "CREATE TABLE latencies("                                                                                                                                                                                      \
+    " level INTEGER NOT NULL,"                                                                                                                                                                                     \
+    " start INTEGER NOT NULL,"                                                                                                                                                                                     \
+    " name TEXT NOT NULL,"                                                                                                                                                                                         \
+    " sum INTEGER NOT NULL,"                                                                                                                                                                                       \
+    " maximum INTEGER NOT NULL,"                                                                                                                                                                                   \
+    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                                                                                                              \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                     \
+    "CREATE TABLE groups("                                                                                                                                                                                         \
+    " kind INTEGER NOT NULL,"                                                                                                                                                                                      \
+    " name TEXT NOT NULL,"                                                                                                                                                                                         \
+    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"                                                                                                       \
+    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL,"                                                                                                   \
+    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                             \
+    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" /* What an index of an older version holds becomes groups: names beyond the limit become one. */ \
+    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                                                                                                                       \
+    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                                                                                                                             \
+    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                                                                                                                              \
+    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                                                                                                                               \
+    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"                                                                                                               \
     " ON CONFLICT(kind, name) DO UPDATE SET entries = entries + excluded.entries, bytes = bytes + excluded.bytes;"
 
 /* Sums stop at the largest integer, as in ADD_COUNT. */
 #define AOTICACHE_SQL_SUM(column, added) column " = min(" column ", 9223372036854775807 - " added ") + " added
 
 /* name, SQL */
-#define AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                      \
-    X(BEGIN_READ, "BEGIN")                                                                                            \
-    /* A use after ?4, which is now, was recorded by a clock that was ahead: the one of ?2 takes its place. */        \
-    X(TALLY, "UPDATE details SET last_used_ns = iif(last_used_ns > ?4, ?2, max(last_used_ns, ?2)), "                  \
-             AOTICACHE_SQL_SUM("uses", "?3") " WHERE id = ?1 RETURNING op, device, producer")                         \
-    X(HISTORY_ADD, "INSERT INTO history(level, start, name, value) VALUES(?1, ?2, ?3, ?4)"                            \
-                   " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "?4"))                \
-    X(HISTORY_OLDEST, "SELECT start FROM history WHERE level = ?1 ORDER BY start LIMIT 1")                            \
-    X(HISTORY_ROLL, "INSERT INTO history(level, start, name, value)"                                                  \
-                    " SELECT ?1 + 1, start - start % ?3 AS longer, name, sum(value) FROM history"                     \
-                    " WHERE level = ?1 AND start < ?2 GROUP BY longer, name"                                          \
-                    " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "excluded.value"))   \
-    X(HISTORY_DROP, "DELETE FROM history WHERE level = ?1 AND start < ?2")                                            \
-    /* Of days so many are kept, not those of so many years: a clock that was ahead for a moment drops none. */       \
-    X(HISTORY_CUT, "SELECT DISTINCT start FROM history WHERE level = ?1 ORDER BY start DESC LIMIT 1 OFFSET ?2")       \
-    X(LATENCY_GET, "SELECT start, name, sum, maximum, counts FROM latencies"                                          \
-                   " WHERE level = ?1 AND start = ?2 AND name = ?3")                                                  \
-    X(LATENCY_PUT, "INSERT OR REPLACE INTO latencies(level, start, name, sum, maximum, counts)"                       \
-                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                                                                 \
-    X(LATENCY_OLDEST, "SELECT start, name, sum, maximum, counts FROM latencies WHERE level = ?1 AND start < ?2"       \
-                      " ORDER BY start, name LIMIT 1")                                                                \
-    X(LATENCY_DELETE, "DELETE FROM latencies WHERE level = ?1 AND start = ?2 AND name = ?3")                          \
-    X(LATENCY_DROP, "DELETE FROM latencies WHERE level = ?1 AND start < ?2")                                          \
-    X(LATENCIES, "SELECT level, name, sum, maximum, counts FROM latencies WHERE level BETWEEN ?1 AND ?2"              \
-                 " AND start >= ?3 AND start <= ?4 ORDER BY level, start, name")                                                      \
-    X(COUNTS_SINCE_ZERO, "SELECT c.name, c.value - ifnull(z.value, 0) FROM counts c LEFT JOIN history z"              \
-                         " ON z.level = 4 AND z.start = 0 AND z.name = c.name ORDER BY c.name")                       \
-    X(COUNTS_SINCE, "SELECT name, sum(value) FROM history WHERE level IN (0, 1, 2) AND start >= ?1 AND start <= ?2"   \
-                    " GROUP BY name")                                                                                 \
-    X(HISTORY, "SELECT start - start % ?2 AS slot, name, sum(value) FROM history"                                     \
-               " WHERE level IN (0, 1, 2) AND start >= ?1 GROUP BY slot, name ORDER BY slot, name")                   \
-    X(READ_TIMES, "SELECT ifnull((SELECT value FROM meta WHERE name = 'statistics_ns'), 0),"                          \
-                  " ifnull((SELECT value FROM meta WHERE name = 'zero_ns'), 0)")                                      \
-    X(ZERO_TIME, "INSERT OR REPLACE INTO meta(name, value) VALUES('zero_ns', ?1)")                                    \
-    X(ZERO_COUNTS, "INSERT OR REPLACE INTO history(level, start, name, value) SELECT 4, 0, name, value FROM counts")  \
-    X(ZERO_LATENCIES, "INSERT OR REPLACE INTO latencies(level, start, name, sum, maximum, counts)"                    \
-                      " SELECT 4, 0, name, sum, maximum, counts FROM latencies WHERE level = 3")                      \
-    X(ZERO_GROUPS, "INSERT OR REPLACE INTO groups SELECT kind + 16, name, hits, misses,"  \
-                   " compiles, failures, compile_ns, saved_ns, 0, 0 FROM groups WHERE kind < 16")                       \
-    X(GROUP_OF, "SELECT op, device, producer, bytes FROM details WHERE id = ?1")                                      \
-    X(GROUP_ADD, "UPDATE groups SET " AOTICACHE_SQL_SUM("hits", "?3") ", " AOTICACHE_SQL_SUM("misses", "?4")          \
-                 ", " AOTICACHE_SQL_SUM("compiles", "?5") ", " AOTICACHE_SQL_SUM("failures", "?6")                    \
-                 ", " AOTICACHE_SQL_SUM("compile_ns", "?7") ", " AOTICACHE_SQL_SUM("saved_ns", "?8")                  \
-                 ", entries = max(entries + ?9, 0), bytes = max(bytes + ?10, 0) WHERE kind = ?1 AND name = ?2")       \
-    X(GROUP_COUNT, "SELECT count(*) FROM groups WHERE kind = ?1")                                                     \
-    X(GROUP_MAKE, "INSERT OR IGNORE INTO groups(kind, name, hits, misses, compiles, failures, compile_ns, saved_ns,"  \
-                  " entries, bytes) VALUES(?1, ?2, 0, 0, 0, 0, 0, 0, 0, 0)")                                          \
-    X(GROUPS, "SELECT g.name, g.hits - ifnull(z.hits, 0), g.misses - ifnull(z.misses, 0),"                            \
-              " g.compiles - ifnull(z.compiles, 0), g.failures - ifnull(z.failures, 0),"                              \
-              " g.compile_ns - ifnull(z.compile_ns, 0), g.saved_ns - ifnull(z.saved_ns, 0), g.entries, g.bytes"       \
-              " FROM groups g LEFT JOIN groups z ON z.kind = ?2 AND z.name = g.name WHERE g.kind = ?1")               \
-    X(COLDEST, AOTICACHE_INDEX_LIST_COLUMNS " FROM (SELECT id FROM details ORDER BY last_used_ns LIMIT ?1) n" \
-               " CROSS JOIN details d ON d.id = n.id CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"           \
-               " ORDER BY d.last_used_ns, e.id LIMIT ?1")                                                             \
-    X(LARGEST, AOTICACHE_INDEX_LIST_COLUMNS " FROM (SELECT id FROM details ORDER BY bytes DESC LIMIT ?1) n"        \
-               " CROSS JOIN details d ON d.id = n.id CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"           \
-               " ORDER BY d.bytes DESC, e.id LIMIT ?1")
+#define AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                                                                                                      \
+    X(BEGIN_READ, "BEGIN")                                                                                                                                                                            \
+    /* A use after ?4, which is now, was recorded by a clock that was ahead: the one of ?2 takes its place. */                                                                                        \
+    X(TALLY,                                                                                                                                                                                          \
+      "UPDATE details SET last_used_ns = iif(last_used_ns > ?4, ?2, max(last_used_ns, ?2)), " AOTICACHE_SQL_SUM(                                                                                      \
+          "uses", "?3") " WHERE id = ?1 RETURNING op, device, producer")                                                                                                                              \
+    X(HISTORY_ADD, "INSERT INTO history(level, start, name, value) VALUES(?1, ?2, ?3, ?4)"                                                                                                            \
+                   " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "?4"))                                                                                                \
+    X(HISTORY_OLDEST, "SELECT start FROM history WHERE level = ?1 ORDER BY start LIMIT 1")                                                                                                            \
+    X(HISTORY_ROLL, "INSERT INTO history(level, start, name, value)"                                                                                                                                  \
+                    " SELECT ?1 + 1, start - start % ?3 AS longer, name, sum(value) FROM history"                                                                                                     \
+                    " WHERE level = ?1 AND start < ?2 GROUP BY longer, name"                                                                                                                          \
+                    " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "excluded.value"))                                                                                   \
+    X(HISTORY_DROP, "DELETE FROM history WHERE level = ?1 AND start < ?2")                                                                                                                            \
+    /* Of days so many are kept, not those of so many years: a clock that was ahead for a moment drops none. */                                                                                       \
+    X(HISTORY_CUT, "SELECT DISTINCT start FROM history WHERE level = ?1 ORDER BY start DESC LIMIT 1 OFFSET ?2")                                                                                       \
+    X(LATENCY_GET, "SELECT start, name, sum, maximum, counts FROM latencies"                                                                                                                          \
+                   " WHERE level = ?1 AND start = ?2 AND name = ?3")                                                                                                                                  \
+    X(LATENCY_PUT, "INSERT OR REPLACE INTO latencies(level, start, name, sum, maximum, counts)"                                                                                                       \
+                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                                                                                                                                                 \
+    X(LATENCY_OLDEST, "SELECT start, name, sum, maximum, counts FROM latencies WHERE level = ?1 AND start < ?2"                                                                                       \
+                      " ORDER BY start, name LIMIT 1")                                                                                                                                                \
+    X(LATENCY_DELETE, "DELETE FROM latencies WHERE level = ?1 AND start = ?2 AND name = ?3")                                                                                                          \
+    X(LATENCY_DROP, "DELETE FROM latencies WHERE level = ?1 AND start < ?2")                                                                                                                          \
+    X(LATENCIES, "SELECT level, name, sum, maximum, counts FROM latencies WHERE level BETWEEN ?1 AND ?2"                                                                                              \
+                 " AND start >= ?3 AND start <= ?4 ORDER BY level, start, name")                                                                                                                      \
+    X(COUNTS_SINCE_ZERO, "SELECT c.name, c.value - ifnull(z.value, 0) FROM counts c LEFT JOIN history z"                                                                                              \
+                         " ON z.level = 4 AND z.start = 0 AND z.name = c.name ORDER BY c.name")                                                                                                       \
+    X(COUNTS_SINCE, "SELECT name, sum(value) FROM history WHERE level IN (0, 1, 2) AND start >= ?1 AND start <= ?2"                                                                                   \
+                    " GROUP BY name")                                                                                                                                                                 \
+    X(HISTORY, "SELECT start - start % ?2 AS slot, name, sum(value) FROM history"                                                                                                                     \
+               " WHERE level IN (0, 1, 2) AND start >= ?1 GROUP BY slot, name ORDER BY slot, name")                                                                                                   \
+    X(READ_TIMES, "SELECT ifnull((SELECT value FROM meta WHERE name = 'statistics_ns'), 0),"                                                                                                          \
+                  " ifnull((SELECT value FROM meta WHERE name = 'zero_ns'), 0)")                                                                                                                      \
+    X(ZERO_TIME, "INSERT OR REPLACE INTO meta(name, value) VALUES('zero_ns', ?1)")                                                                                                                    \
+    X(ZERO_COUNTS, "INSERT OR REPLACE INTO history(level, start, name, value) SELECT 4, 0, name, value FROM counts")                                                                                  \
+    X(ZERO_LATENCIES, "INSERT OR REPLACE INTO latencies(level, start, name, sum, maximum, counts)"                                                                                                    \
+                      " SELECT 4, 0, name, sum, maximum, counts FROM latencies WHERE level = 3")                                                                                                      \
+    X(ZERO_GROUPS, "INSERT OR REPLACE INTO groups SELECT kind + 16, name, hits, misses,"                                                                                                              \
+                   " compiles, failures, compile_ns, saved_ns, 0, 0 FROM groups WHERE kind < 16")                                                                                                     \
+    X(GROUP_OF, "SELECT op, device, producer, bytes FROM details WHERE id = ?1")                                                                                                                      \
+    X(GROUP_ADD,                                                                                                                                                                                      \
+      "UPDATE groups SET " AOTICACHE_SQL_SUM("hits", "?3") ", " AOTICACHE_SQL_SUM("misses", "?4") ", " AOTICACHE_SQL_SUM(                                                                             \
+          "compiles",                                                                                                                                                                                 \
+          "?5") ", " AOTICACHE_SQL_SUM("failures",                                                                                                                                                    \
+                                       "?6") ", " AOTICACHE_SQL_SUM("compile_ns",                                                                                                                     \
+                                                                    "?7") ", " AOTICACHE_SQL_SUM("saved_ns",                                                                                          \
+                                                                                                 "?8") ", entries = max(entries + ?9, 0), bytes = max(bytes + ?10, 0) WHERE kind = ?1 AND name = ?2") \
+    X(GROUP_COUNT, "SELECT count(*) FROM groups WHERE kind = ?1")                                                                                                                                     \
+    X(GROUP_MAKE, "INSERT OR IGNORE INTO groups(kind, name, hits, misses, compiles, failures, compile_ns, saved_ns,"                                                                                  \
+                  " entries, bytes) VALUES(?1, ?2, 0, 0, 0, 0, 0, 0, 0, 0)")                                                                                                                          \
+    X(GROUPS, "SELECT g.name, g.hits - ifnull(z.hits, 0), g.misses - ifnull(z.misses, 0),"                                                                                                            \
+              " g.compiles - ifnull(z.compiles, 0), g.failures - ifnull(z.failures, 0),"                                                                                                              \
+              " g.compile_ns - ifnull(z.compile_ns, 0), g.saved_ns - ifnull(z.saved_ns, 0), g.entries, g.bytes"                                                                                       \
+              " FROM groups g LEFT JOIN groups z ON z.kind = ?2 AND z.name = g.name WHERE g.kind = ?1")                                                                                               \
+    X(COLDEST, AOTICACHE_INDEX_LIST_COLUMNS                                                                                                                                                           \
+      " FROM (SELECT id FROM details ORDER BY last_used_ns LIMIT ?1) n"                                                                                                                               \
+      " CROSS JOIN details d ON d.id = n.id CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                                                                                                    \
+      " ORDER BY d.last_used_ns, e.id LIMIT ?1")                                                                                                                                                      \
+    X(LARGEST, AOTICACHE_INDEX_LIST_COLUMNS                                                                                                                                                           \
+      " FROM (SELECT id FROM details ORDER BY bytes DESC LIMIT ?1) n"                                                                                                                                 \
+      " CROSS JOIN details d ON d.id = n.id CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                                                                                                    \
+      " ORDER BY d.bytes DESC, e.id LIMIT ?1")
 
 /*
  * ---- pins, tags and usage ----
@@ -237,34 +243,35 @@
 
 /* Bytes of a group: each object counts once in it, however many of its entries name it. */
 #define AOTICACHE_INDEX_NAMED_SQL " named n CROSS JOIN details d ON d.id = n.entry"
-#define AOTICACHE_INDEX_USAGE_SQL(group, join)                                                                   \
-    "WITH RECURSIVE named(parts, entry) AS NOT MATERIALIZED (SELECT parts, entry FROM objects WHERE entry <> 0"  \
-    " UNION ALL SELECT o.parts, s.entry FROM sharers s JOIN objects o ON o.digest = s.artifact),"                \
-    AOTICACHE_INDEX_LONG_SQL(group, AOTICACHE_INDEX_NAMED_SQL, join)                                             \
-    " SELECT g, sum(n), sum(bytes), max(used) FROM"                                                              \
-    " (SELECT " group " AS g, count(*) AS n, 0 AS bytes, max(d.last_used_ns) AS used FROM details d" join        \
-    " GROUP BY g UNION ALL SELECT g, 0, sum(o.bytes), 0 FROM"                                                    \
-    " (SELECT " group " AS g, " AOTICACHE_INDEX_SHORT_PART_SQL " AS object FROM" AOTICACHE_INDEX_NAMED_SQL join  \
-    " " AOTICACHE_INDEX_SHORT_SQL " UNION SELECT g, " AOTICACHE_INDEX_LONG_PART_SQL " FROM long)"                \
-    " JOIN objects o ON o.digest = object GROUP BY g)"                                                           \
-    " GROUP BY g ORDER BY 3 DESC, g"
+#define AOTICACHE_INDEX_USAGE_SQL(group, join)                                                                              \
+    "WITH RECURSIVE named(parts, entry) AS NOT MATERIALIZED (SELECT parts, entry FROM objects WHERE entry <> 0"             \
+    " UNION ALL SELECT o.parts, s.entry FROM sharers s JOIN objects o ON o.digest = s.artifact)," AOTICACHE_INDEX_LONG_SQL( \
+        group, AOTICACHE_INDEX_NAMED_SQL,                                                                                   \
+        join) " SELECT g, sum(n), sum(bytes), max(used) FROM"                                                               \
+              " (SELECT " group " AS g, count(*) AS n, 0 AS bytes, max(d.last_used_ns) AS used FROM details d" join         \
+              " GROUP BY g UNION ALL SELECT g, 0, sum(o.bytes), 0 FROM"                                                     \
+              " (SELECT " group " AS g, " AOTICACHE_INDEX_SHORT_PART_SQL                                                    \
+              " AS object FROM" AOTICACHE_INDEX_NAMED_SQL join " " AOTICACHE_INDEX_SHORT_SQL                                \
+              " UNION SELECT g, " AOTICACHE_INDEX_LONG_PART_SQL " FROM long)"                                               \
+              " JOIN objects o ON o.digest = object GROUP BY g)"                                                            \
+              " GROUP BY g ORDER BY 3 DESC, g"
 
 /* name, SQL */
 #define AOTICACHE_INDEX_PINS_STATEMENTS(X)                                                              \
-    X(PUT_MARK, "INSERT INTO marks(key, pinned) VALUES(?1, ?2)"                                          \
-                " ON CONFLICT(key) DO UPDATE SET pinned = excluded.pinned")                              \
-    X(DELETE_MARK, "DELETE FROM marks WHERE key = ?1")                                                   \
-    X(INSERT_TAG, "INSERT OR IGNORE INTO tags(key, tag) VALUES(?1, ?2)")                                 \
-    X(DELETE_TAGS, "DELETE FROM tags WHERE key = ?1")                                                    \
-    X(LIST_MARKS, "SELECT m.key, m.pinned, t.tag FROM marks m LEFT JOIN tags t ON t.key = m.key"         \
-                  " ORDER BY m.key, t.tag")                                                              \
-    X(LIST_MARKS_OF_KEY, "SELECT m.key, m.pinned, t.tag FROM marks m LEFT JOIN tags t ON t.key = m.key"  \
-                         " WHERE m.key = ?1 ORDER BY m.key, t.tag")                                      \
-    X(LIST_MARKS_OF_TAG, "SELECT m.key, m.pinned, t.tag FROM marks m LEFT JOIN tags t ON t.key = m.key"  \
-                         " WHERE m.key IN (SELECT key FROM tags WHERE tag = ?1) ORDER BY m.key, t.tag")  \
-    X(USAGE_BY_OP, AOTICACHE_INDEX_USAGE_SQL("d.op", ""))                                                \
-    X(USAGE_BY_DEVICE, AOTICACHE_INDEX_USAGE_SQL("d.device", ""))                                        \
-    X(USAGE_BY_PRODUCER, AOTICACHE_INDEX_USAGE_SQL("d.producer", ""))                                    \
+    X(PUT_MARK, "INSERT INTO marks(key, pinned) VALUES(?1, ?2)"                                         \
+                " ON CONFLICT(key) DO UPDATE SET pinned = excluded.pinned")                             \
+    X(DELETE_MARK, "DELETE FROM marks WHERE key = ?1")                                                  \
+    X(INSERT_TAG, "INSERT OR IGNORE INTO tags(key, tag) VALUES(?1, ?2)")                                \
+    X(DELETE_TAGS, "DELETE FROM tags WHERE key = ?1")                                                   \
+    X(LIST_MARKS, "SELECT m.key, m.pinned, t.tag FROM marks m LEFT JOIN tags t ON t.key = m.key"        \
+                  " ORDER BY m.key, t.tag")                                                             \
+    X(LIST_MARKS_OF_KEY, "SELECT m.key, m.pinned, t.tag FROM marks m LEFT JOIN tags t ON t.key = m.key" \
+                         " WHERE m.key = ?1 ORDER BY m.key, t.tag")                                     \
+    X(LIST_MARKS_OF_TAG, "SELECT m.key, m.pinned, t.tag FROM marks m LEFT JOIN tags t ON t.key = m.key" \
+                         " WHERE m.key IN (SELECT key FROM tags WHERE tag = ?1) ORDER BY m.key, t.tag") \
+    X(USAGE_BY_OP, AOTICACHE_INDEX_USAGE_SQL("d.op", ""))                                               \
+    X(USAGE_BY_DEVICE, AOTICACHE_INDEX_USAGE_SQL("d.device", ""))                                       \
+    X(USAGE_BY_PRODUCER, AOTICACHE_INDEX_USAGE_SQL("d.producer", ""))                                   \
     X(USAGE_BY_TAG, AOTICACHE_INDEX_USAGE_SQL("ifnull(t.tag, '')", " LEFT JOIN tags t ON t.key = d.key"))
 
 /*
@@ -274,30 +281,30 @@
  * size: the class of sizes of a dynamic kernel, 0 of an exact one. slower: 1: the host's own kernel is the faster one.
  */
 
-#define AOTICACHE_SCHEMA_4_JUDGEMENTS                                                                         \
-    "CREATE TABLE judgements("                                                                                \
-    " key BLOB NOT NULL, machine TEXT NOT NULL, threads INTEGER NOT NULL, size INTEGER NOT NULL,"           \
-    " slower INTEGER NOT NULL, kernel_ns INTEGER NOT NULL, fallback_ns INTEGER NOT NULL,"                   \
-    " judged_ns INTEGER NOT NULL,"                                                                          \
-    " PRIMARY KEY(key, machine, threads, size)) STRICT, WITHOUT ROWID;"                                     \
+#define AOTICACHE_SCHEMA_4_JUDGEMENTS                                                             \
+    "CREATE TABLE judgements("                                                                    \
+    " key BLOB NOT NULL, machine TEXT NOT NULL, threads INTEGER NOT NULL, size INTEGER NOT NULL," \
+    " slower INTEGER NOT NULL, kernel_ns INTEGER NOT NULL, fallback_ns INTEGER NOT NULL,"         \
+    " judged_ns INTEGER NOT NULL,"                                                                \
+    " PRIMARY KEY(key, machine, threads, size)) STRICT, WITHOUT ROWID;"                           \
     "CREATE INDEX judgements_slower ON judgements(key) WHERE slower = 1;"
 
 /* Whether the kernel has lost wherever it was judged. */
 #define AOTICACHE_INDEX_LOST_SQL(key) "ifnull((SELECT min(v.slower) FROM judgements v WHERE v.key = " key "), 0)"
 
 /* name, SQL */
-#define AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                              \
-    X(PUT_JUDGEMENT, "INSERT OR REPLACE INTO judgements(key, machine, threads, size, slower, kernel_ns, fallback_ns," \
-                   " judged_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                     \
-    X(LIST_JUDGEMENTS, "SELECT key, machine, threads, size, slower, kernel_ns, fallback_ns, judged_ns"         \
-                     " FROM judgements WHERE key = ?1 ORDER BY judged_ns DESC")                                \
-    X(FORGET_JUDGEMENTS, "DELETE FROM judgements WHERE judged_ns < ?1 OR judged_ns > ?2")                        \
-    /* Each key of the partial index once, in order; the columns are those of CANDIDATES. */                \
+#define AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                                       \
+    X(PUT_JUDGEMENT, "INSERT OR REPLACE INTO judgements(key, machine, threads, size, slower, kernel_ns, fallback_ns,"  \
+                     " judged_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                             \
+    X(LIST_JUDGEMENTS, "SELECT key, machine, threads, size, slower, kernel_ns, fallback_ns, judged_ns"                 \
+                       " FROM judgements WHERE key = ?1 ORDER BY judged_ns DESC")                                      \
+    X(FORGET_JUDGEMENTS, "DELETE FROM judgements WHERE judged_ns < ?1 OR judged_ns > ?2")                              \
+    /* Each key of the partial index once, in order; the columns are those of CANDIDATES. */                           \
     X(LOST_CANDIDATES, "SELECT d.id, d.last_used_ns, d.bytes, d.compile_ns, d.op, NOT " AOTICACHE_INDEX_NOT_PINNED_SQL \
-                       ", d.key, 1 FROM (SELECT DISTINCT key FROM judgements WHERE slower = 1 AND key >= ?1) l" \
-                       " CROSS JOIN entries e ON e.key = l.key CROSS JOIN details d ON d.id = e.id"         \
-                       " WHERE " AOTICACHE_INDEX_LOST_SQL("l.key") " AND (l.key, e.id) > (?1, ?2)"           \
-                       " ORDER BY l.key, e.id LIMIT ?3")
+                       ", d.key, 1 FROM (SELECT DISTINCT key FROM judgements WHERE slower = 1 AND key >= ?1) l"        \
+                       " CROSS JOIN entries e ON e.key = l.key CROSS JOIN details d ON d.id = e.id"                    \
+                       " WHERE " AOTICACHE_INDEX_LOST_SQL("l.key") " AND (l.key, e.id) > (?1, ?2)"                     \
+                                                                   " ORDER BY l.key, e.id LIMIT ?3")
 
 /*
  * ---- digests of files that were hashed before ----
@@ -305,43 +312,44 @@
  * device, inode: which file. The rest says in which state it was hashed: any change of it is another change time.
  */
 
-#define AOTICACHE_SCHEMA_5_FILE_DIGESTS                                                                       \
-    "CREATE TABLE file_digests("                                                                              \
-    " device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, modified_ns INTEGER NOT NULL,"  \
-    " changed_ns INTEGER NOT NULL, boot INTEGER NOT NULL, digest BLOB NOT NULL,"                              \
+#define AOTICACHE_SCHEMA_5_FILE_DIGESTS                                                                      \
+    "CREATE TABLE file_digests("                                                                             \
+    " device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, modified_ns INTEGER NOT NULL," \
+    " changed_ns INTEGER NOT NULL, boot INTEGER NOT NULL, digest BLOB NOT NULL,"                             \
     " PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;"
 
 /* name, SQL */
-#define AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                            \
-    X(PUT_FILE_DIGEST, "INSERT OR REPLACE INTO file_digests(device, inode, size, modified_ns, changed_ns, boot, digest)" \
-                       " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                 \
-    X(READ_FILE_DIGEST, "SELECT size, modified_ns, changed_ns, boot, digest FROM file_digests"               \
-                        " WHERE device = ?1 AND inode = ?2")                                                  \
+#define AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                      \
+    X(PUT_FILE_DIGEST,                                                                                  \
+      "INSERT OR REPLACE INTO file_digests(device, inode, size, modified_ns, changed_ns, boot, digest)" \
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                            \
+    X(READ_FILE_DIGEST, "SELECT size, modified_ns, changed_ns, boot, digest FROM file_digests"          \
+                        " WHERE device = ?1 AND inode = ?2")                                            \
     X(FORGET_FILE_DIGESTS, "DELETE FROM file_digests WHERE boot <> ?1")
 
 /* ---- entries, objects and failures ---- */
 
 /* What a listing shows of an entry: details d and entries e (entries/list.c reads it). */
-#define AOTICACHE_INDEX_LIST_COLUMNS                                                                                  \
+#define AOTICACHE_INDEX_LIST_COLUMNS                                                                                   \
     "SELECT e.id, e.key, e.artifact, e.library, e.file_count, e.requirements, d.guard, d.op, d.device, d.description," \
     " d.producer, e.compile_ns, e.created_ns, d.last_used_ns, d.uses, d.bytes"
 #define AOTICACHE_INDEX_LIST_SQL \
     AOTICACHE_INDEX_LIST_COLUMNS " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
 
 /* name, SQL */
-#define AOTICACHE_INDEX_STATEMENT_LIST(X) \
-    AOTICACHE_INDEX_COLLECT_STATEMENTS(X) \
-    AOTICACHE_INDEX_STATISTICS_STATEMENTS(X) \
-    AOTICACHE_INDEX_PINS_STATEMENTS(X) \
-    AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X) \
-    AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X) \
+#define AOTICACHE_INDEX_STATEMENT_LIST(X)                                                                             \
+    AOTICACHE_INDEX_COLLECT_STATEMENTS(X)                                                                             \
+    AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                          \
+    AOTICACHE_INDEX_PINS_STATEMENTS(X)                                                                                \
+    AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                                          \
+    AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                                        \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(VERSION, "PRAGMA user_version")                                                                                 \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
     X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, key FROM entries"   \
               " WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                                         \
-    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns, e.requirements"  \
+    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns, e.requirements" \
                     " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")          \
     X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                          \
     /* What one removal needs to know: key, id, artifact, files. */                                                   \
@@ -376,10 +384,10 @@
     X(DELETE_LAST_OBJECT, "DELETE FROM objects WHERE digest = ?1 AND refs <= 1")                                      \
     X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact),"             \
                       " entry = iif(digest = ?2, 0, entry), parts = iif(digest = ?2, x'', parts) WHERE digest = ?1")  \
-    X(LIST_ENTRY, AOTICACHE_INDEX_LIST_SQL " WHERE d.id = ?1")                                                    \
+    X(LIST_ENTRY, AOTICACHE_INDEX_LIST_SQL " WHERE d.id = ?1")                                                        \
     /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, what is behind. */ \
-    X(LIST_OF_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")               \
-    X(LIST_BEHIND_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op > ?1 AND ?2 IS NOT NULL ORDER BY d.op, d.id LIMIT ?3") \
+    X(LIST_OF_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                   \
+    X(LIST_BEHIND_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op > ?1 AND ?2 IS NOT NULL ORDER BY d.op, d.id LIMIT ?3")    \
     /* One range of the index details_op, whose entries end with the id. */                                           \
     X(LIST_STORED, "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard,"     \
                    " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \

@@ -18,8 +18,7 @@ aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index
 {
     sqlite3_stmt **slot = &index->statements[which];
     if (*slot == NULL) {
-        int result =
-            sqlite3_prepare_v3(index->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
+        int result = sqlite3_prepare_v3(index->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
         if (result != SQLITE_OK)
             return aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
         /* A cold hit asks while it has the lock for reading (lookup.c), a transaction for writing has asked at its begin. */
@@ -123,7 +122,8 @@ static aoticache_status set_durability(aoticache_index *index, aoticache_index_d
 {
     if (index->durability == durability)
         return AOTICACHE_OK;
-    const char *sql = durability == AOTICACHE_INDEX_DURABLE ? "PRAGMA synchronous=EXTRA" : aoticache_index_relaxed_sql(index);
+    const char *sql =
+        durability == AOTICACHE_INDEX_DURABLE ? "PRAGMA synchronous=EXTRA" : aoticache_index_relaxed_sql(index);
     int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
     if (result != SQLITE_OK)
         return aoticache_index_fail(index, result, sql, ret_error);

@@ -65,7 +65,8 @@ aoticache_status aoticache_index_status_of(int result, int system_errno)
 /* SQLite reports FULL only for a write, and never for a quota. */
 static bool is_lack_of_space(int primary, int system_errno)
 {
-    return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && (system_errno == ENOSPC || system_errno == EDQUOT);
+    return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) &&
+           (system_errno == ENOSPC || system_errno == EDQUOT);
 }
 
 /*
@@ -85,27 +86,29 @@ static int find_cause(const aoticache_index *index, int result)
     int cause = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
     if (cause != 0 || index->db == NULL || (result & 0xff) != SQLITE_IOERR)
         return cause;
-    if (sqlite3_file_control(index->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal) == SQLITE_OK && journal != NULL &&
-        journal->pMethods != NULL)
+    if (sqlite3_file_control(index->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal) == SQLITE_OK &&
+        journal != NULL && journal->pMethods != NULL)
         journal->pMethods->xFileControl(journal, SQLITE_FCNTL_LAST_ERRNO, &cause);
     if (cause == 0)
         sqlite3_file_control(index->db, "main", SQLITE_FCNTL_LAST_ERRNO, &cause);
     return cause;
 }
 
-static aoticache_status describe_failure(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
+static aoticache_status describe_failure(aoticache_index *index, int result, const char *what,
+                                         aoticache_error *ret_error)
 {
     int system_errno = find_cause(index, result);
     aoticache_status status = aoticache_index_status_of(result, system_errno);
     const char *text = index->db == NULL ? sqlite3_errstr(result) : sqlite3_errmsg(index->db);
     int primary = result & 0xff;
     if (index->foreign_name[0] != '\0')
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "index %s: a file beside it names %s, which is none of the index's: somebody has forged it",
-                                   index->path, index->foreign_name);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_CORRUPT,
+            "index %s: a file beside it names %s, which is none of the index's: somebody has forged it", index->path,
+            index->foreign_name);
     if (is_read_only_by_accident(index, result))
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log could not be opened for writing", index->path,
-                                   what);
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log could not be opened for writing",
+                                   index->path, what);
     if (primary == SQLITE_FULL || is_lack_of_space(primary, system_errno))
         index->is_out_of_space = true;
     if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {

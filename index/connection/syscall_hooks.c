@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static sqlite3_vfs hooked_vfs;         /* the default VFS with another xOpen */
+static sqlite3_vfs hooked_vfs;       /* the default VFS with another xOpen */
 static const sqlite3_vfs *plain_vfs; /* as it was */
 
 /* ---- system calls ---- */

@@ -3,7 +3,8 @@
  */
 #include "index/connection/internal.h"
 
-aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version, aoticache_error *ret_error)
+aoticache_status aoticache_index_check_version(const aoticache_index *index, int64_t version,
+                                               aoticache_error *ret_error)
 {
     if (version <= AOTICACHE_INDEX_VERSION)
         return AOTICACHE_OK;
@@ -18,8 +19,8 @@ aoticache_status aoticache_index_refuse_newer(aoticache_index *index, aoticache_
 {
     sqlite3_stmt **const statement = &index->statements[SQL(VERSION)];
     int64_t version = 0;
-    if (*statement == NULL &&
-        sqlite3_prepare_v3(index->db, "PRAGMA user_version", -1, SQLITE_PREPARE_PERSISTENT, statement, NULL) != SQLITE_OK)
+    if (*statement == NULL && sqlite3_prepare_v3(index->db, "PRAGMA user_version", -1, SQLITE_PREPARE_PERSISTENT,
+                                                 statement, NULL) != SQLITE_OK)
         return AOTICACHE_OK;
     if (sqlite3_step(*statement) == SQLITE_ROW)
         version = sqlite3_column_int64(*statement, 0);

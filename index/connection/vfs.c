@@ -67,8 +67,8 @@ static void note_foreign(aoticache_index *index, const char *name)
 static int check_type(const aoticache_index *index, const char *name)
 {
     struct stat found;
-    if (fstatat(index->folder_fd, strrchr(name, '/') + 1, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
-        S_ISREG(found.st_mode) || S_ISDIR(found.st_mode))
+    if (fstatat(index->folder_fd, strrchr(name, '/') + 1, &found, AT_SYMLINK_NOFOLLOW) != 0 || S_ISREG(found.st_mode) ||
+        S_ISDIR(found.st_mode))
         return SQLITE_OK;
     errno = S_ISLNK(found.st_mode) ? ELOOP : EPERM;
     return S_ISLNK(found.st_mode) ? SQLITE_CANTOPEN_SYMLINK : SQLITE_CANTOPEN;
@@ -210,15 +210,16 @@ static char *name_for_sqlite(const aoticache_index *index, const char *folder, c
     return name;
 }
 
-aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd, aoticache_error *ret_error)
+aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
+                                                 aoticache_error *ret_error)
 {
     const char *slash = strrchr(index->path, '/');
     cleanup_free char *path = slash == NULL ? strdup(".") : strndup(index->path, (size_t)(slash - index->path) + 1);
     if (path == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
     /* Links on the way to the folder are followed: a home directory behind one is common. */
-    cleanup_fd int fd = folder_fd != NULL ? fcntl(*folder_fd, F_DUPFD_CLOEXEC, 0)
-                                          : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cleanup_fd int fd =
+        folder_fd != NULL ? fcntl(*folder_fd, F_DUPFD_CLOEXEC, 0) : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && index->read_only)
         return AOTICACHE_NOT_FOUND;
     if (fd < 0)

@@ -71,8 +71,8 @@ aoticache_status aoticache_index_put_failure(aoticache_index *index, const aotic
 {
     if (index == NULL || failure == NULL || failure->message == NULL || !text_fits(failure->op) ||
         !text_fits(failure->description))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: a text is missing or over %d bytes long",
-                                   MAX_MESSAGE_BYTES);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "index failure: a text is missing or over %d bytes long", MAX_MESSAGE_BYTES);
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;

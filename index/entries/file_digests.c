@@ -4,8 +4,8 @@
 #include "index/entries/file_digests.h"
 #include "index/connection/internal.h"
 
-static aoticache_status read_row(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_file_digest *ret_digest,
-                                 aoticache_error *ret_error)
+static aoticache_status read_row(aoticache_index *index, sqlite3_stmt *statement,
+                                 aoticache_index_file_digest *ret_digest, aoticache_error *ret_error)
 {
     int result = sqlite3_step(statement);
     if (result == SQLITE_DONE)
@@ -25,8 +25,7 @@ aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64
                                                   aoticache_index_file_digest *ret_digest, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
-    aoticache_status status =
-        aoticache_index_enter_statement(index, SQL(READ_FILE_DIGEST), &statement, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(READ_FILE_DIGEST), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, (int64_t)device);

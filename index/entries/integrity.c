@@ -98,11 +98,12 @@ static const char *const relations[] = {
     " FROM (SELECT (SELECT count(*) FROM entries) AS entries, (SELECT count(*) FROM details) AS details,"
     " (SELECT count(*) FROM objects WHERE entry <> 0) + (SELECT count(*) FROM sharers) AS named)"
     " WHERE entries <> details OR entries <> named",
-    "WITH RECURSIVE " AOTICACHE_INDEX_LONG_SQL("digest", "objects n", "")
-    " SELECT 'artifact ' || lower(hex(g)) || ' names an object without a size' FROM (SELECT n.digest AS g, "
-    AOTICACHE_INDEX_SHORT_PART_SQL " AS object FROM objects n " AOTICACHE_INDEX_SHORT_SQL
-    " UNION ALL SELECT g, " AOTICACHE_INDEX_LONG_PART_SQL " FROM long)"
-    " WHERE object <> g AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = object) LIMIT 1",
+    "WITH RECURSIVE " AOTICACHE_INDEX_LONG_SQL(
+        "digest", "objects n",
+        "") " SELECT 'artifact ' || lower(hex(g)) || ' names an object without a size' FROM (SELECT n.digest AS g, " AOTICACHE_INDEX_SHORT_PART_SQL
+            " AS object FROM objects n " AOTICACHE_INDEX_SHORT_SQL " UNION ALL SELECT g, " AOTICACHE_INDEX_LONG_PART_SQL
+            " FROM long)"
+            " WHERE object <> g AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = object) LIMIT 1",
 };
 
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
@@ -220,10 +221,12 @@ aoticache_status aoticache_index_list_parts_between(aoticache_index *index, cons
                                                     const aoticache_digest *last, aoticache_index_part_fn callback,
                                                     void *user, aoticache_error *ret_error)
 {
-    struct part_user part = {.callback = callback, .user = user, .index = index,
-                             .status = AOTICACHE_OK, .error = ret_error};
-    aoticache_status status = list_between(index, "SELECT digest, parts FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
-                               " ORDER BY digest",
-                        first, last, read_parts, &part, ret_error);
+    struct part_user part = {
+        .callback = callback, .user = user, .index = index, .status = AOTICACHE_OK, .error = ret_error};
+    aoticache_status status =
+        list_between(index,
+                     "SELECT digest, parts FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
+                     " ORDER BY digest",
+                     first, last, read_parts, &part, ret_error);
     return status == AOTICACHE_OK ? part.status : status;
 }

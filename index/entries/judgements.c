@@ -25,7 +25,7 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_j
 }
 
 aoticache_status aoticache_index_put_judgements(aoticache_index *index, const aoticache_index_judgement *judgements,
-                                              size_t count, uint32_t wait_ms, aoticache_error *ret_error)
+                                                size_t count, uint32_t wait_ms, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
@@ -52,8 +52,8 @@ static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     uint32_t is_slower;
     if (!aoticache_index_read_blob(row, 0, judgement.key.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_text(row, 1, &judgement.machine) ||
-        !aoticache_index_read_count(row, 2, &judgement.threads) || !aoticache_index_read_count(row, 3, &judgement.size) ||
-        !aoticache_index_read_count(row, 4, &is_slower) ||
+        !aoticache_index_read_count(row, 2, &judgement.threads) ||
+        !aoticache_index_read_count(row, 3, &judgement.size) || !aoticache_index_read_count(row, 4, &is_slower) ||
         !aoticache_index_read_unsigned(row, 5, &judgement.kernel_ns) ||
         !aoticache_index_read_unsigned(row, 6, &judgement.fallback_ns) ||
         !aoticache_index_read_integer(row, 7, &judgement.judged_ns))
@@ -64,8 +64,8 @@ static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 aoticache_status aoticache_index_list_judgements(aoticache_index *index, const aoticache_digest *key,
-                                               aoticache_index_judgement_fn callback, void *user,
-                                               aoticache_error *ret_error)
+                                                 aoticache_index_judgement_fn callback, void *user,
+                                                 aoticache_error *ret_error)
 {
     struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
@@ -89,7 +89,7 @@ static aoticache_status forget_rows(aoticache_index *index, int64_t before_ns, i
 }
 
 aoticache_status aoticache_index_forget_judgements(aoticache_index *index, int64_t before_ns, int64_t now_ns,
-                                                 aoticache_error *ret_error)
+                                                   aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)

@@ -22,17 +22,17 @@ typedef struct aoticache_index_judgement {
 
 /* Each replaces the one of the same key, machine, threads and size. Waits for the write lock wait_ms at most. */
 aoticache_status aoticache_index_put_judgements(aoticache_index *index, const aoticache_index_judgement *judgements,
-                                              size_t count, uint32_t wait_ms, aoticache_error *ret_error);
+                                                size_t count, uint32_t wait_ms, aoticache_error *ret_error);
 
 /* Return false to stop. The callback must not use the index. */
 typedef bool (*aoticache_index_judgement_fn)(void *user, const aoticache_index_judgement *judgement);
 
 /* Those of a key, the newest first. */
 aoticache_status aoticache_index_list_judgements(aoticache_index *index, const aoticache_digest *key,
-                                               aoticache_index_judgement_fn callback, void *user,
-                                               aoticache_error *ret_error);
+                                                 aoticache_index_judgement_fn callback, void *user,
+                                                 aoticache_error *ret_error);
 /* Forgets what was judged before before_ns, and what a wrong clock put after now_ns. */
 aoticache_status aoticache_index_forget_judgements(aoticache_index *index, int64_t before_ns, int64_t now_ns,
-                                                 aoticache_error *ret_error);
+                                                   aoticache_error *ret_error);
 
 #endif

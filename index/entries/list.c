@@ -65,8 +65,7 @@ static bool read_entry(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 static aoticache_status list_range(aoticache_index *index, aoticache_index_statement which, const char *op,
-                                   int64_t after, size_t limit, struct listing *listing,
-                                   aoticache_error *ret_error)
+                                   int64_t after, size_t limit, struct listing *listing, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
@@ -111,8 +110,7 @@ aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entr
 }
 
 aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_index_extreme which, size_t limit,
-                                              aoticache_index_entry_fn callback, void *user,
-                                              aoticache_error *ret_error)
+                                              aoticache_index_entry_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
@@ -144,8 +142,7 @@ static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_text(row, 1, &failure.op) || !aoticache_index_read_text(row, 2, &failure.description) ||
         !aoticache_index_read_text(row, 3, &failure.message) ||
         !aoticache_index_read_integer(row, 4, &failure.failed_ns) ||
-        !aoticache_index_read_integer(row, 5, &failure.retry_ns) ||
-        !aoticache_index_read_count(row, 6, &failure.count))
+        !aoticache_index_read_integer(row, 5, &failure.retry_ns) || !aoticache_index_read_count(row, 6, &failure.count))
         return false;
     *ret_goes_on = listing->callback.failure(listing->user, &failure);
     return true;
@@ -217,8 +214,7 @@ static bool forward_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
-                                             aoticache_index_stored_fn callback, void *user,
-                                             aoticache_error *ret_error)
+                                             aoticache_index_stored_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || op == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index, operator or function");

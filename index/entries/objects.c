@@ -124,13 +124,13 @@ static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_total
 }
 
 /* Reads the row of a statement without parameters. Without a row the index is damaged. */
-static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which, aoticache_index_read_fn read,
-                                     void *result, aoticache_error *ret_error)
+static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which,
+                                     aoticache_index_read_fn read, void *result, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_read_row(index, which, 0, read, result, ret_error);
-    return status == AOTICACHE_NOT_FOUND
-               ? aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: cannot read: a row is missing", index->path)
-               : status;
+    return status == AOTICACHE_NOT_FOUND ? aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                                               "index %s: cannot read: a row is missing", index->path)
+                                         : status;
 }
 
 static aoticache_status copy_totals(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
@@ -150,7 +150,8 @@ aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_i
     return read_one_row(index, SQL(TOTALS), copy_totals, ret_totals, ret_error);
 }
 
-static aoticache_status check_verdict(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+static aoticache_status check_verdict(aoticache_index *index, sqlite3_stmt *row, void *result,
+                                      aoticache_error *ret_error)
 {
     (void)result;
     const char *verdict = (const char *)sqlite3_column_text(row, 0);
@@ -167,9 +168,9 @@ static aoticache_status verify_totals(aoticache_index *index, aoticache_error *r
     aoticache_status status = read_one_row(index, SQL(TOTALS), copy_totals, &kept, ret_error);
     if (status == AOTICACHE_OK)
         status = read_one_row(index, SQL(COUNT_TOTALS), copy_totals, &counted, ret_error);
-    if (status != AOTICACHE_OK || (kept.entries == counted.entries && kept.artifacts == counted.artifacts &&
-                                   kept.objects == counted.objects && kept.bytes == counted.bytes &&
-                                   kept.failures == counted.failures))
+    if (status != AOTICACHE_OK ||
+        (kept.entries == counted.entries && kept.artifacts == counted.artifacts && kept.objects == counted.objects &&
+         kept.bytes == counted.bytes && kept.failures == counted.failures))
         return status;
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                "index %s: is damaged: its totals say %llu entries, %llu objects, %llu bytes, there are"

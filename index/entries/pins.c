@@ -4,8 +4,7 @@
 #include "index/entries/pins.h"
 #include "index/connection/internal.h"
 
-static aoticache_status insert_pin(aoticache_index *index, const aoticache_index_pins *pin,
-                                   aoticache_error *ret_error)
+static aoticache_status insert_pin(aoticache_index *index, const aoticache_index_pins *pin, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(PUT_MARK), &statement, ret_error);
@@ -42,7 +41,7 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_p
 }
 
 aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *pins, size_t count,
-                                           aoticache_error *ret_error)
+                                          aoticache_error *ret_error)
 {
     if (index == NULL || pins == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index pins: no index or no pins");
@@ -74,7 +73,7 @@ static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticache_digest *key, const char *tag,
-                                            aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error)
+                                           aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL || (key != NULL && tag != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,

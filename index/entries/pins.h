@@ -23,7 +23,7 @@ typedef struct aoticache_index_pins {
  * Returns: OK, INVALID, LOCKED, IO, DENIED, CORRUPT, NO_MEMORY.
  */
 aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *pins, size_t count,
-                                           aoticache_error *ret_error);
+                                          aoticache_error *ret_error);
 
 /* One row: a key and one of its tags (NULL where it has none), the keys in their order, the tags of each in theirs.
  * Return false to stop. The callback must not use the index. */
@@ -31,6 +31,6 @@ typedef bool (*aoticache_index_pins_fn)(void *user, const aoticache_digest *key,
 
 /* key: this key alone; tag: only keys that have it (all their tags are shown). Either may be NULL. */
 aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticache_digest *key, const char *tag,
-                                            aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error);
+                                           aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error);
 
 #endif

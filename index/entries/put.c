@@ -36,8 +36,8 @@ static bool has_manifest(const aoticache_index_entry *entry)
 static aoticache_status check(const aoticache_index_entry *entry, aoticache_error *ret_error)
 {
     if (entry->objects == NULL || entry->object_count == 0 || entry->object_count > INT32_MAX)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: an entry needs at least one object, not %zu",
-                                   entry->object_count);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "index put: an entry needs at least one object, not %zu", entry->object_count);
     if (find_library(entry) == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: the library is not among the %zu objects",
                                    entry->object_count);
@@ -346,4 +346,3 @@ aoticache_status aoticache_index_put_batch(const aoticache_index_options *option
     aoticache_index_close(index);
     return status;
 }
-

@@ -107,7 +107,8 @@ aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aotica
 }
 
 /* Makes one of the entries that share an artifact the one that its row names. NOT_FOUND: no other entry shares it. */
-static aoticache_status hand_artifact_on(aoticache_index *index, const aoticache_digest *artifact, aoticache_error *ret_error)
+static aoticache_status hand_artifact_on(aoticache_index *index, const aoticache_digest *artifact,
+                                         aoticache_error *ret_error)
 {
     sqlite3_stmt *find = NULL;
     int64_t heir = 0;
@@ -147,8 +148,7 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
 
 /* Releases an artifact whose objects the caller has read. If another entry has it, all is read anew. */
 static aoticache_status release_known(aoticache_index *index, const aoticache_index_found *found,
-                                      const aoticache_index_object *objects, size_t count,
-                                      aoticache_error *ret_error)
+                                      const aoticache_index_object *objects, size_t count, aoticache_error *ret_error)
 {
     uint64_t changes = 0;
     aoticache_status status =
@@ -181,8 +181,8 @@ static aoticache_status delete_rows(aoticache_index *index, const aoticache_inde
     status = aoticache_index_execute(index, statement, &changes, ret_error);
     /* Found through one tree and not there in the other: without this check the loop around would never end. */
     if (status == AOTICACHE_OK && changes == 0)
-        status = aoticache_index_fail(index, SQLITE_CORRUPT, "an index of table 'entries' names a row that is not there",
-                                      ret_error);
+        status = aoticache_index_fail(index, SQLITE_CORRUPT,
+                                      "an index of table 'entries' names a row that is not there", ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_prepare(index, SQL(DELETE_DETAILS), &statement, ret_error);
     if (status != AOTICACHE_OK)

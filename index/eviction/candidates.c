@@ -77,7 +77,7 @@ struct array {
 struct owned_array {
     aoticache_index *index;
     aoticache_index_owned *items;
-    size_t capacity, count; /* count goes on beyond capacity */
+    size_t capacity, count;  /* count goes on beyond capacity */
     aoticache_status status; /* of reading objects */
     aoticache_error *error;
 };
@@ -119,11 +119,12 @@ static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return true;
 }
 
-aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id, aoticache_index_owned *ret_owned,
-                                               size_t capacity, size_t *ret_count, aoticache_error *ret_error)
+aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id,
+                                               aoticache_index_owned *ret_owned, size_t capacity, size_t *ret_count,
+                                               aoticache_error *ret_error)
 {
-    struct owned_array array = {.index = index, .items = ret_owned, .capacity = capacity,
-                                .status = AOTICACHE_OK, .error = ret_error};
+    struct owned_array array = {
+        .index = index, .items = ret_owned, .capacity = capacity, .status = AOTICACHE_OK, .error = ret_error};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(ENTRY_PARTS), &statement, ret_error);
     if (status != AOTICACHE_OK)

@@ -109,8 +109,8 @@ aoticache_status aoticache_index_delete_removals(aoticache_index *index, const i
 /* Evicts an entry by what was read before. It stays if it is in use again, pinned or gone. */
 static aoticache_status evict_known(aoticache_index *index, aoticache_index_victim *victim, aoticache_error *ret_error)
 {
-    const aoticache_index_found found = {.key = victim->key, .artifact = victim->artifact, .id = victim->entry_id,
-                                         .file_count = victim->file_count};
+    const aoticache_index_found found = {
+        .key = victim->key, .artifact = victim->artifact, .id = victim->entry_id, .file_count = victim->file_count};
     sqlite3_stmt *group = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(GROUP_OF_VICTIM), &group, ret_error);
     if (status != AOTICACHE_OK)

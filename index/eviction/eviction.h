@@ -60,8 +60,9 @@ typedef struct aoticache_index_owned {
 } aoticache_index_owned;
 
 /* The objects of an entry: at most `capacity` are written, *ret_count is how many there are; 0: the entry is gone. */
-aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id, aoticache_index_owned *ret_owned,
-                                               size_t capacity, size_t *ret_count, aoticache_error *ret_error);
+aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id,
+                                               aoticache_index_owned *ret_owned, size_t capacity, size_t *ret_count,
+                                               aoticache_error *ret_error);
 /* One entry as aoticache_index_list gives it; OK without a call where it is gone. */
 aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entry_id, aoticache_index_entry_fn callback,
                                             void *user, aoticache_error *ret_error);
@@ -78,7 +79,7 @@ typedef struct aoticache_index_victim {
     aoticache_digest artifact;
     uint32_t file_count;
     bool is_there;
-    size_t object_count; /* 0: not looked up, or more than `objects` holds */
+    size_t object_count;                                            /* 0: not looked up, or more than `objects` holds */
     aoticache_index_object objects[AOTICACHE_INDEX_VICTIM_OBJECTS]; /* of its artifact, the manifest among them */
 } aoticache_index_victim;
 
@@ -87,8 +88,8 @@ aoticache_status aoticache_index_look_up(aoticache_index *index, aoticache_index
                                          aoticache_error *ret_error);
 
 typedef struct aoticache_index_eviction {
-    size_t tried;     /* of the victims, from the first on: the rest is for another transaction */
-    uint64_t entries; /* that went */
+    size_t tried;            /* of the victims, from the first on: the rest is for another transaction */
+    uint64_t entries;        /* that went */
     uint64_t objects, bytes; /* that nothing names any longer */
 } aoticache_index_eviction;
 

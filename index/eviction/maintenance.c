@@ -170,7 +170,8 @@ aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t by
     status = read_free(index, &page, &before, ret_error);
     if (status == AOTICACHE_OK && before > 0) {
         uint64_t pages = bytes / (uint64_t)page;
-        sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%u)", pages < 100000 ? (unsigned)pages + 1 : 100000u);
+        sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%u)",
+                         pages < 100000 ? (unsigned)pages + 1 : 100000u);
         status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
         if (status == AOTICACHE_OK) {
             int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);

@@ -38,7 +38,8 @@ static struct aoticache_index_sum *add_sum(aoticache_index_sums *sums, const str
 {
     bool is_new;
     char *name = strdup(key->name);
-    struct aoticache_index_sum *sum = name != NULL ? aoticache_hash_map_add(&sums->by_name, &sum_type, key, &is_new) : NULL;
+    struct aoticache_index_sum *sum =
+        name != NULL ? aoticache_hash_map_add(&sums->by_name, &sum_type, key, &is_new) : NULL;
     if (sum == NULL) {
         free(name);
         return NULL;
@@ -245,8 +246,7 @@ static bool forward_group(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_index_group_kind kind, bool since_zero,
-                                             aoticache_index_group_fn callback, void *user,
-                                             aoticache_error *ret_error)
+                                             aoticache_index_group_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index groups: no index or no function");

@@ -14,7 +14,7 @@
 static const struct {
     int64_t length;  /* of the next longer slots; 0: there are none */
     int64_t seconds; /* how long slots of this level are kept */
-} levels[] = {{3600, DAY_SECONDS}, {DAY_SECONDS, 31 * DAY_SECONDS}, {0, KEPT_DAYS * DAY_SECONDS}};
+} levels[] = {{3600, DAY_SECONDS}, {DAY_SECONDS, 31 * DAY_SECONDS}, {0, KEPT_DAYS *DAY_SECONDS}};
 
 #define LEVELS ((int)(sizeof levels / sizeof levels[0]))
 
@@ -39,8 +39,7 @@ static uint64_t add_capped(uint64_t a, uint64_t b)
 }
 
 /* Adds the row that `statement` gives to `into`. The columns are start, name, sum, maximum and counts. NOT_FOUND: no row. */
-static aoticache_status add_row(aoticache_index *index, sqlite3_stmt *statement, slot *into,
-                                aoticache_error *ret_error)
+static aoticache_status add_row(aoticache_index *index, sqlite3_stmt *statement, slot *into, aoticache_error *ret_error)
 {
     const char *name;
     uint64_t sum, maximum;
@@ -111,8 +110,8 @@ static aoticache_status add_histogram(aoticache_index *index, const aoticache_in
 /* ---- moving to longer slots ---- */
 
 /* Runs a statement whose parameters are integers, as many as it has. */
-static aoticache_status run_with_integers(aoticache_index *index, aoticache_index_statement which, const int64_t *values,
-                                          aoticache_error *ret_error)
+static aoticache_status run_with_integers(aoticache_index *index, aoticache_index_statement which,
+                                          const int64_t *values, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
@@ -202,8 +201,8 @@ static aoticache_status roll_all(aoticache_index *index, int64_t now, aoticache_
     aoticache_status status = AOTICACHE_OK;
     bool has = true;
     for (int level = 0; level < LEVELS && status == AOTICACHE_OK && has; level++) {
-        int64_t before = floor_to(now - levels[level].seconds,
-                                  levels[level].length != 0 ? levels[level].length : DAY_SECONDS);
+        int64_t before =
+            floor_to(now - levels[level].seconds, levels[level].length != 0 ? levels[level].length : DAY_SECONDS);
         status = has_older(index, level, before, &has, ret_error);
         if (status == AOTICACHE_OK && has)
             status = roll(index, level, before, ret_error);
@@ -263,8 +262,7 @@ static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t since_seconds, int64_t step,
-                                              aoticache_index_slot_fn callback, void *user,
-                                              aoticache_error *ret_error)
+                                              aoticache_index_slot_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL || step <= 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index history: no index, function or step");

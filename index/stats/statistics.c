@@ -146,8 +146,7 @@ aoticache_status aoticache_index_flush(aoticache_index *index, const aoticache_i
 
 /* ---- reading ---- */
 
-static aoticache_status read_times(aoticache_index *index, aoticache_index_times *ret_times,
-                                   aoticache_error *ret_error)
+static aoticache_status read_times(aoticache_index *index, aoticache_index_times *ret_times, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(READ_TIMES), &statement, ret_error);
@@ -224,9 +223,10 @@ static aoticache_status read_histograms(aoticache_index *index, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, by_time ? 0 : AOTICACHE_LEVEL_TOTAL);
-    sqlite3_bind_int64(statement, 2, by_time                                        ? 2
-                                     : reading->from == AOTICACHE_INDEX_FROM_ZERO ? AOTICACHE_LEVEL_ZERO
-                                                                                    : AOTICACHE_LEVEL_TOTAL);
+    sqlite3_bind_int64(statement, 2,
+                       by_time                                      ? 2
+                       : reading->from == AOTICACHE_INDEX_FROM_ZERO ? AOTICACHE_LEVEL_ZERO
+                                                                    : AOTICACHE_LEVEL_TOTAL);
     sqlite3_bind_int64(statement, 3, by_time ? reading->since_seconds : 0);
     sqlite3_bind_int64(statement, 4, last_slot(reading));
     int result = SQLITE_DONE;

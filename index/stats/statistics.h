@@ -23,14 +23,16 @@ typedef enum aoticache_index_group_kind {
     AOTICACHE_INDEX_GROUP_KINDS = 3,
 } aoticache_index_group_kind;
 
-#define AOTICACHE_INDEX_MAX_GROUPS 4096 /* names of one kind; a row is never taken away, so that sums stay exact */
+#define AOTICACHE_INDEX_MAX_GROUPS 4096     /* names of one kind; a row is never taken away, so that sums stay exact */
 #define AOTICACHE_INDEX_MAX_GROUP_BYTES 256 /* of a name; longer ones count as others */
 /* What has no row of its own: names beyond the limit, and uses of entries that were removed before they were flushed. */
 #define AOTICACHE_INDEX_OTHER_GROUP "(other)"
 
 /* Columns of a group. The last two are contents, kept with the entries themselves; the others are counted. */
+/* clang-format off */
 #define AOTICACHE_INDEX_GROUP_LIST(X) \
     X(hits) X(misses) X(compiles) X(failures) X(compile_ns) X(saved_ns) X(entries) X(bytes)
+/* clang-format on */
 
 typedef struct aoticache_index_group {
 #define AOTICACHE_INDEX_GROUP_FIELD(name) int64_t name;
@@ -73,8 +75,7 @@ aoticache_status aoticache_index_sums_add_found(aoticache_index *index, aoticach
 /* Groups of a kind, in no order. since_zero: less what there was at aoticache_index_zero_statistics(). */
 typedef bool (*aoticache_index_group_fn)(void *user, const char *name, const aoticache_index_group *group);
 aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_index_group_kind kind, bool since_zero,
-                                             aoticache_index_group_fn callback, void *user,
-                                             aoticache_error *ret_error);
+                                             aoticache_index_group_fn callback, void *user, aoticache_error *ret_error);
 
 /* ---- flushing ---- */
 
@@ -143,8 +144,7 @@ aoticache_status aoticache_index_read_statistics(aoticache_index *index, const a
 /* Slots of `step` seconds from `since_seconds` on, in their order: each counter of each slot that is not zero. */
 typedef bool (*aoticache_index_slot_fn)(void *user, int64_t start_seconds, const char *name, uint64_t value);
 aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t since_seconds, int64_t step,
-                                              aoticache_index_slot_fn callback, void *user,
-                                              aoticache_error *ret_error);
+                                              aoticache_index_slot_fn callback, void *user, aoticache_error *ret_error);
 
 /* Remembers what all numbers are now, for FROM_ZERO. Durable. */
 aoticache_status aoticache_index_zero_statistics(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error);

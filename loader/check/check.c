@@ -55,7 +55,8 @@ static aoticache_status examine_dims(size_t tensor, const char *what, const aoti
         if (fault != NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "tensor %zu: %s of dimension %lld %s (%u symbols, coefficient %lld, offset "
-                                       "%lld)", tensor, what, (long long)i, fault, dims[i].symbol_count,
+                                       "%lld)",
+                                       tensor, what, (long long)i, fault, dims[i].symbol_count,
                                        (long long)dims[i].coefficient, (long long)dims[i].offset);
     }
     return AOTICACHE_OK;
@@ -103,8 +104,9 @@ static aoticache_status examine_pattern(size_t index, const aoticache_tensor_pat
         pattern->requires_grad < -1 || pattern->requires_grad > 1)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "tensor %zu: dtype %d, layout %d, device %d:%d, requires_grad %d, and -1 is the "
-                                   "least; requires_grad is 1 at most", index, pattern->dtype, pattern->layout,
-                                   pattern->device_type, pattern->device_index, pattern->requires_grad);
+                                   "least; requires_grad is 1 at most",
+                                   index, pattern->dtype, pattern->layout, pattern->device_type, pattern->device_index,
+                                   pattern->requires_grad);
     if (pattern->ndim < -1 || pattern->ndim > AOTICACHE_CHECK_MAX_NDIM)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "tensor %zu: number of dimensions is %lld, and must be in -1..%d", index,
@@ -270,7 +272,8 @@ static aoticache_status examine_bound(uint64_t bound, size_t symbol_count, aotic
         if ((bound >> i & 1) == 0)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "symbol s%zu never stands alone (with a coefficient and an offset), so that no "
-                                       "size or stride gives its value", i);
+                                       "size or stride gives its value",
+                                       i);
     return AOTICACHE_OK;
 }
 
@@ -316,11 +319,17 @@ static aoticache_tensor_pattern exact_pattern(const aoticache_tensor_view *tenso
 {
     constants_of(tensor->sizes, tensor->ndim, dims);
     constants_of(tensor->strides, tensor->ndim, dims + tensor->ndim);
-    return (aoticache_tensor_pattern){
-        .dtype = tensor->dtype, .layout = tensor->layout, .device_type = tensor->device.type,
-        .device_index = check_device_index(tensor), .requires_grad = tensor->requires_grad, .has_key_set = true,
-        .dispatch_key_set = tensor->dispatch_key_set, .ndim = tensor->ndim, .sizes = dims,
-        .stride_rule = AOTICACHE_STRIDES_GIVEN, .strides = dims + tensor->ndim};
+    return (aoticache_tensor_pattern){.dtype = tensor->dtype,
+                                      .layout = tensor->layout,
+                                      .device_type = tensor->device.type,
+                                      .device_index = check_device_index(tensor),
+                                      .requires_grad = tensor->requires_grad,
+                                      .has_key_set = true,
+                                      .dispatch_key_set = tensor->dispatch_key_set,
+                                      .ndim = tensor->ndim,
+                                      .sizes = dims,
+                                      .stride_rule = AOTICACHE_STRIDES_GIVEN,
+                                      .strides = dims + tensor->ndim};
 }
 
 /* Refuses -1 in fields of a tensor: in a pattern it means free, and no tensor is that. */

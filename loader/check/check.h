@@ -64,14 +64,14 @@ typedef enum aoticache_stride_rule {
 } aoticache_stride_rule;
 
 typedef struct aoticache_tensor_pattern {
-    int32_t dtype;           /* -1: free */
-    int32_t layout;          /* -1: free */
-    int32_t device_type;     /* -1: free */
-    int32_t device_index;    /* -1: free; of a tensor, index -1 and 0 of the CPU are the same */
-    int32_t requires_grad;   /* 0, 1; -1: free */
-    bool has_key_set;        /* else free */
+    int32_t dtype;         /* -1: free */
+    int32_t layout;        /* -1: free */
+    int32_t device_type;   /* -1: free */
+    int32_t device_index;  /* -1: free; of a tensor, index -1 and 0 of the CPU are the same */
+    int32_t requires_grad; /* 0, 1; -1: free */
+    bool has_key_set;      /* else free */
     uint64_t dispatch_key_set;
-    int64_t ndim;            /* -1: free, and so are sizes; up to 64 */
+    int64_t ndim;               /* -1: free, and so are sizes; up to 64 */
     const aoticache_dim *sizes; /* ndim; NULL: free */
     aoticache_stride_rule stride_rule;
     const aoticache_dim *strides; /* ndim, for STRIDES_GIVEN */

@@ -32,8 +32,10 @@ static void pack_facts(const aoticache_tensor_pattern *facts, struct check_tenso
 static void prepare_symbol(const aoticache_symbol *range, struct check_symbol *ret_symbol)
 {
     int64_t low = range->multiple_of & -range->multiple_of;
-    *ret_symbol = (struct check_symbol){.min = (uint64_t)range->min, .span = (uint64_t)(range->max - range->min),
-                                        .low_mask = (uint64_t)low - 1, .odd = range->multiple_of / low};
+    *ret_symbol = (struct check_symbol){.min = (uint64_t)range->min,
+                                        .span = (uint64_t)(range->max - range->min),
+                                        .low_mask = (uint64_t)low - 1,
+                                        .odd = range->multiple_of / low};
 }
 
 static bool are_all_exact(const uint8_t *roles, int64_t ndim)
@@ -72,9 +74,13 @@ static void add_ops(struct aoticache_check *check, uint32_t tensor, bool are_str
         if (roles[i] == CHECK_ROLE_FREE || (roles[i] == CHECK_ROLE_LATE) != late)
             continue;
         struct check_op *op = &check->ops[(*op_count)++];
-        *op = (struct check_op){.kind = kind_of(&dims[i], roles[i]), .symbol_count = dims[i].symbol_count,
-                                .dimension = (uint8_t)i, .is_stride = are_strides, .tensor = tensor,
-                                .coefficient = dims[i].coefficient, .offset = dims[i].offset};
+        *op = (struct check_op){.kind = kind_of(&dims[i], roles[i]),
+                                .symbol_count = dims[i].symbol_count,
+                                .dimension = (uint8_t)i,
+                                .is_stride = are_strides,
+                                .tensor = tensor,
+                                .coefficient = dims[i].coefficient,
+                                .offset = dims[i].offset};
         memcpy(op->symbols, dims[i].symbols, sizeof op->symbols);
     }
 }

@@ -43,8 +43,8 @@ static aoticache_status compare_names(const struct explainer *explainer, uint32_
         return AOTICACHE_OK;
     snprintf(numbers[0], sizeof numbers[0], "%d", (int)is);
     snprintf(numbers[1], sizeof numbers[1], "%d", (int)wanted);
-    return refuse_difference(explainer, tensor, "%s is %s, and must be %s", what, names[0] != NULL ? names[0] : numbers[0],
-                             names[1] != NULL ? names[1] : numbers[1]);
+    return refuse_difference(explainer, tensor, "%s is %s, and must be %s", what,
+                             names[0] != NULL ? names[0] : numbers[0], names[1] != NULL ? names[1] : numbers[1]);
 }
 
 static aoticache_status explain_device(const struct explainer *explainer, uint32_t index)
@@ -80,10 +80,11 @@ static aoticache_status explain_facts(const struct explainer *explainer, uint32_
                                  (int)facts->requires_grad);
     if (facts->has_key_set && facts->dispatch_key_set != tensor->dispatch_key_set)
         return refuse_difference(explainer, index, "dispatch key set is 0x%llx, and must be 0x%llx",
-                                 (unsigned long long)tensor->dispatch_key_set, (unsigned long long)facts->dispatch_key_set);
+                                 (unsigned long long)tensor->dispatch_key_set,
+                                 (unsigned long long)facts->dispatch_key_set);
     if (facts->ndim >= 0 && facts->ndim != tensor->ndim)
-        return refuse_difference(explainer, index, "number of dimensions is %lld, and must be %lld", (long long)tensor->ndim,
-                                 (long long)facts->ndim);
+        return refuse_difference(explainer, index, "number of dimensions is %lld, and must be %lld",
+                                 (long long)tensor->ndim, (long long)facts->ndim);
     if (tensor->ndim > 0 && (tensor->sizes == NULL || tensor->strides == NULL))
         return refuse_difference(explainer, index, "%lld dimensions without %s", (long long)tensor->ndim,
                                  tensor->sizes == NULL ? "sizes" : "strides");
@@ -116,8 +117,8 @@ static aoticache_status explain_use(const struct explainer *explainer, uint32_t 
 {
     char form[AOTICACHE_CHECK_DIM_TEXT_BYTES], sources[AOTICACHE_DIM_MAX_SYMBOLS * 96], value[32];
     int64_t expected;
-    bool fits = check_evaluate(dim->coefficient, dim->symbols, dim->symbol_count, dim->offset, explainer->values,
-                               &expected);
+    bool fits =
+        check_evaluate(dim->coefficient, dim->symbols, dim->symbol_count, dim->offset, explainer->values, &expected);
     if (fits && expected == number)
         return AOTICACHE_OK;
     aoticache_check_dim_format(dim, form);
@@ -130,8 +131,8 @@ static aoticache_status explain_use(const struct explainer *explainer, uint32_t 
         length += (size_t)describe_symbol(explainer, dim->symbols[i], sources + length, sizeof sources - length);
     }
     return refuse_difference(explainer, tensor, "%s of dimension %lld is %lld, and must be %s = %s (%s)", what,
-                             (long long)dimension, (long long)number, form, fits ? value : "more than fits into 64 bits",
-                             sources);
+                             (long long)dimension, (long long)number, form,
+                             fits ? value : "more than fits into 64 bits", sources);
 }
 
 static aoticache_status explain_binding(struct explainer *explainer, uint32_t tensor, const char *what,
@@ -173,8 +174,8 @@ static aoticache_status explain_dims(struct explainer *explainer, uint32_t index
         else if (roles[i] != CHECK_ROLE_CONSTANT)
             status = explain_use(explainer, index, what, i, &dims[i], numbers[i]);
         else if (numbers[i] != dims[i].offset)
-            status = refuse_difference(explainer, index, "%s of dimension %lld is %lld, and must be %lld", what, (long long)i,
-                                       (long long)numbers[i], (long long)dims[i].offset);
+            status = refuse_difference(explainer, index, "%s of dimension %lld is %lld, and must be %lld", what,
+                                       (long long)i, (long long)numbers[i], (long long)dims[i].offset);
     }
     return status;
 }
@@ -204,7 +205,8 @@ static aoticache_status explain_rule(const struct explainer *explainer, uint32_t
                                      (long long)dimension, (long long)tensor->strides[dimension], (long long)expected,
                                      aoticache_check_rule_name(rule));
         if (__builtin_mul_overflow(expected, tensor->sizes[dimension], &expected))
-            return refuse_difference(explainer, index, "its number of elements does not fit into 64 bits, and must (%s)",
+            return refuse_difference(explainer, index,
+                                     "its number of elements does not fit into 64 bits, and must (%s)",
                                      aoticache_check_rule_name(rule));
     }
     return AOTICACHE_OK;

@@ -24,8 +24,8 @@ struct parser {
     aoticache_dim *dims;
     size_t dim_count;
     aoticache_symbol symbols[AOTICACHE_CHECK_MAX_SYMBOLS];
-    size_t symbol_count;  /* 1 more than the highest seen */
-    uint64_t with_range;  /* symbols that have been given one */
+    size_t symbol_count; /* 1 more than the highest seen */
+    uint64_t with_range; /* symbols that have been given one */
 };
 
 /*
@@ -242,8 +242,7 @@ static bool read_dtype(struct parser *parser, aoticache_tensor_pattern *pattern)
         return true;
     const char *start = parser->cursor;
     read_word(parser, word);
-    if (aoticache_dtype_parse(word, &pattern->dtype) == AOTICACHE_OK ||
-        number_after(word, "dtype", &pattern->dtype))
+    if (aoticache_dtype_parse(word, &pattern->dtype) == AOTICACHE_OK || number_after(word, "dtype", &pattern->dtype))
         return true;
     parser->cursor = start;
     return refuse_expected(parser, "a dtype or '*'");
@@ -394,8 +393,7 @@ static bool read_range(struct parser *parser, aoticache_symbol *ret_range)
         return false;
     if (!accept(parser, ".."))
         return refuse_expected(parser, "'..'");
-    if (is_digit(peek(parser)) &&
-        !read_int(parser, "the greatest value", &range.max))
+    if (is_digit(peek(parser)) && !read_int(parser, "the greatest value", &range.max))
         return false;
     if (accept(parser, "%")) {
         peek(parser);
@@ -459,8 +457,12 @@ aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_c
         dim_capacity = most_dims;
     cleanup_free aoticache_tensor_pattern *patterns = calloc(tensor_capacity, sizeof *patterns);
     cleanup_free aoticache_dim *dims = calloc(dim_capacity, sizeof *dims);
-    struct parser parser = {.text = text, .cursor = text, .ret_error = ret_error, .patterns = patterns,
-                            .tensor_capacity = tensor_capacity, .dims = dims};
+    struct parser parser = {.text = text,
+                            .cursor = text,
+                            .ret_error = ret_error,
+                            .patterns = patterns,
+                            .tensor_capacity = tensor_capacity,
+                            .dims = dims};
     if (patterns == NULL || dims == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a check of %zu characters", length);
     for (size_t i = 0; i < AOTICACHE_CHECK_MAX_SYMBOLS; i++)

@@ -98,9 +98,9 @@ int aoticache_thread_exit_add(void (*destructor)(void *object), void *object, vo
 static exit_entry *find_entry(const thread_anchor *anchor, uintptr_t first, uintptr_t end)
 {
     exit_entry *entry;
-    SLIST_FOREACH (entry, &anchor->entries, next)
-        if (entry->library_address >= first && entry->library_address < end)
-            return entry;
+    SLIST_FOREACH(entry, &anchor->entries, next)
+    if (entry->library_address >= first && entry->library_address < end)
+        return entry;
     return NULL;
 }
 
@@ -110,11 +110,11 @@ void aoticache_thread_exit_run(uintptr_t first, uintptr_t end)
     exit_entry *entry;
     int saved = errno;
     pthread_mutex_lock(&exit_lock);
-    LIST_FOREACH (anchor, &anchors, in_all)
-        while ((entry = find_entry(anchor, first, end)) != NULL) {
-            SLIST_REMOVE(&anchor->entries, entry, exit_entry, next);
-            run_entry(entry);
-        }
+    LIST_FOREACH(anchor, &anchors, in_all)
+    while ((entry = find_entry(anchor, first, end)) != NULL) {
+        SLIST_REMOVE(&anchor->entries, entry, exit_entry, next);
+        run_entry(entry);
+    }
     pthread_mutex_unlock(&exit_lock);
     errno = saved;
 }
@@ -163,10 +163,10 @@ int aoticache_own_mappings_unmap(void *address, size_t bytes)
     pthread_mutex_lock(&mapping_lock);
     int result = munmap(address, bytes);
     if (result == 0)
-        LIST_FOREACH (noted, &mappings, next)
-            if ((uintptr_t)address < (uintptr_t)noted->address + noted->bytes &&
-                (uintptr_t)noted->address < (uintptr_t)address + bytes)
-                found = noted;
+        LIST_FOREACH(noted, &mappings, next)
+    if ((uintptr_t)address < (uintptr_t)noted->address + noted->bytes &&
+        (uintptr_t)noted->address < (uintptr_t)address + bytes)
+        found = noted;
     if (found != NULL)
         LIST_REMOVE(found, next);
     pthread_mutex_unlock(&mapping_lock);

@@ -111,8 +111,7 @@ static size_t copy_entries(const aoticache_elf *elf, bool shim, copy_edit *edit,
 }
 
 static aoticache_status plan_edit(const aoticache_elf *elf, const aoticache_library_names *names,
-                                  const aoticache_torch_provider *provider, copy_edit *edit,
-                                  aoticache_error *ret_error)
+                                  const aoticache_torch_provider *provider, copy_edit *edit, aoticache_error *ret_error)
 {
     Elf64_Dyn *torch = NULL;
     bool shim = provider->torch.kind == AOTICACHE_TORCH_SHIM;
@@ -148,8 +147,7 @@ static uint64_t bytes_of_segments(const aoticache_elf *elf)
         uint64_t program_end;
         if (program->p_type != PT_LOAD)
             continue;
-        if (__builtin_add_overflow(program->p_offset, program->p_filesz, &program_end) ||
-            program_end > elf->file_size)
+        if (__builtin_add_overflow(program->p_offset, program->p_filesz, &program_end) || program_end > elf->file_size)
             return elf->file_size;
         end = program_end > end ? program_end : end;
     }
@@ -279,8 +277,8 @@ static bool write_symbols(const aoticache_elf *elf, const aoticache_library_name
         memcpy(some, elf->symbols + first, count * sizeof *some);
         for (size_t i = 0; i < count; i++)
             changed |= edit_symbol(elf, names, &some[i]);
-        if (changed && !aoticache_memory_file_write(copy, some, count * sizeof *some,
-                                                    elf->symbols_offset + first * sizeof *some))
+        if (changed &&
+            !aoticache_memory_file_write(copy, some, count * sizeof *some, elf->symbols_offset + first * sizeof *some))
             return false;
     }
     return true;
@@ -294,8 +292,8 @@ static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_lib
     if (copy != elf->fd)
         status = copy_bytes(elf, size, copy, ret_error);
     else if (size < elf->file_size && ftruncate(copy, (off_t)size) != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "cutting the copy to %llu bytes",
-                                           (unsigned long long)size);
+        status =
+            aoticache_error_set_errno(ret_error, errno, "cutting the copy to %llu bytes", (unsigned long long)size);
     if (status != AOTICACHE_OK)
         return status;
     if (!aoticache_memory_file_write(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic,

@@ -21,7 +21,9 @@ void aoticache_cuda_image_format(const aoticache_cuda_image *image, char ret_tex
 {
     /* Numbers out of all range are cut off, not let over the end. */
     snprintf(ret_text, 16, "%s_%d%d%s", image->is_ptx ? "compute" : "sm", (int)image->major, (int)image->minor,
-             image->is_specific ? "a" : image->is_family ? "f" : "");
+             image->is_specific ? "a"
+             : image->is_family ? "f"
+                                : "");
 }
 
 static bool has_image(const aoticache_cuda_image_set *set, size_t bit)

@@ -18,8 +18,8 @@
 
 struct aoticache_cuda_facts {
     aoticache_cuda_image_set images;
-    int runtime_major;     /* of the libcudart that it needs; 0: none, or linked into it */
-    char runtime_name[32]; /* "libcudart.so.12" */
+    int runtime_major;      /* of the libcudart that it needs; 0: none, or linked into it */
+    char runtime_name[32];  /* "libcudart.so.12" */
     aoticache_error damage; /* status OK: none */
 };
 

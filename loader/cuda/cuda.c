@@ -31,8 +31,8 @@ typedef struct driver_functions {
 } driver_functions;
 
 static const char *const symbols[] = {
-    "cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
-    "cuDeviceTotalMem_v2",
+    "cuInit",          "cuDriverGetVersion",   "cuDeviceGetCount",    "cuDeviceGet",
+    "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem_v2",
 };
 _Static_assert(sizeof symbols / sizeof symbols[0] == sizeof(driver_functions) / sizeof(void (*)(void)),
                "one symbol for each function, in order");

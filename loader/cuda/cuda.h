@@ -24,8 +24,8 @@ extern "C" {
 
 /* What the driver reports. It is asked once, for all devices; the answers, and failures too, are kept. */
 typedef struct aoticache_cuda {
-    int32_t driver_version; /* of CUDA, 1000 * major + 10 * minor: 12040 */
-    int32_t device_count;   /* 0 and more */
+    int32_t driver_version;  /* of CUDA, 1000 * major + 10 * minor: 12040 */
+    int32_t device_count;    /* 0 and more */
     const char *driver_path; /* the file behind libcuda.so.1 */
 } aoticache_cuda;
 
@@ -55,10 +55,10 @@ AOTICACHE_API aoticache_status aoticache_cuda_device_read(int32_t index, aoticac
 
 /* One image of device code. */
 typedef struct aoticache_cuda_image {
-    int32_t major, minor;     /* of the architecture it was compiled for */
-    bool is_ptx;              /* compiled by the driver: runs on every later architecture too */
-    bool is_specific;         /* "sm_90a": on exactly that one */
-    bool is_family;           /* "sm_100f": on that family */
+    int32_t major, minor; /* of the architecture it was compiled for */
+    bool is_ptx;          /* compiled by the driver: runs on every later architecture too */
+    bool is_specific;     /* "sm_90a": on exactly that one */
+    bool is_family;       /* "sm_100f": on that family */
 } aoticache_cuda_image;
 
 #define AOTICACHE_CUDA_IMAGE_MAX 64

@@ -124,7 +124,6 @@ typedef struct section_table {
     size_t count, names_size;
 } section_table;
 
-
 static void section_table_free(section_table *tables)
 {
     free(tables->headers);
@@ -154,8 +153,7 @@ static aoticache_status read_section_counts(const reader *from, const uint8_t *h
     uint64_t names = get_16(header + offsetof(Elf64_Ehdr, e_shstrndx));
     if (count == 0 || names == SHN_XINDEX) {
         uint64_t offset = get_64(header + offsetof(Elf64_Ehdr, e_shoff));
-        aoticache_status status =
-            read_at(from, "the first section header", offset, sizeof first, first);
+        aoticache_status status = read_at(from, "the first section header", offset, sizeof first, first);
         if (status != AOTICACHE_OK)
             return status;
         count = count == 0 ? section_field(first, offsetof(Elf64_Shdr, sh_size)) : count;
@@ -170,8 +168,7 @@ static aoticache_status read_section_counts(const reader *from, const uint8_t *h
     return AOTICACHE_OK;
 }
 
-static aoticache_status read_section_names(const reader *from, uint64_t position,
-                                           section_table *tables)
+static aoticache_status read_section_names(const reader *from, uint64_t position, section_table *tables)
 {
     const uint8_t *section = section_at(tables, position);
     uint64_t size = section_field(section, offsetof(Elf64_Shdr, sh_size));
@@ -188,8 +185,7 @@ static aoticache_status read_section_names(const reader *from, uint64_t position
 }
 
 /* Reads the section headers and names. A file whose sections were stripped (sstrip) gives an empty table. */
-static aoticache_status read_sections(const reader *from, const uint8_t *header,
-                                              section_table *ret_tables)
+static aoticache_status read_sections(const reader *from, const uint8_t *header, section_table *ret_tables)
 {
     uint64_t offset = get_64(header + offsetof(Elf64_Ehdr, e_shoff)), count = 0, names = 0;
     if (offset == 0)
@@ -197,8 +193,7 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
     if (get_16(header + offsetof(Elf64_Ehdr, e_shentsize)) != sizeof(Elf64_Shdr))
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                    "device code: section headers of %u bytes, not %zu",
-                                   get_16(header + offsetof(Elf64_Ehdr, e_shentsize)),
-                                   sizeof(Elf64_Shdr));
+                                   get_16(header + offsetof(Elf64_Ehdr, e_shentsize)), sizeof(Elf64_Shdr));
     aoticache_status status = read_section_counts(from, header, &count, &names);
     if (status != AOTICACHE_OK)
         return status;
@@ -214,8 +209,8 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
 }
 
 /* Finds the next section of this name that has bytes in the file, from *position on. Where they lie is not checked. */
-static bool next_section(const section_table *tables, const char *name, size_t *position,
-                                  uint64_t *ret_offset, uint64_t *ret_size)
+static bool next_section(const section_table *tables, const char *name, size_t *position, uint64_t *ret_offset,
+                         uint64_t *ret_size)
 {
     while (*position < tables->count) {
         const uint8_t *section = section_at(tables, (*position)++);
@@ -353,8 +348,7 @@ static aoticache_status read_container(reader *from, part containers, uint64_t *
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                    "device code: the container at offset %" PRIu64 " begins with 0x%08" PRIx32
                                    " and version %u; known are 0x%08x and 1",
-                                   containers.offset, get_32(header),
-                                   get_16(header + 4), CONTAINER_MAGIC);
+                                   containers.offset, get_32(header), get_16(header + 4), CONTAINER_MAGIC);
     if (header_size < sizeof header || header_size > left || size > left - header_size)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                    "device code: the container at offset %" PRIu64 " has %" PRIu64 " and %" PRIu64

@@ -112,12 +112,11 @@ static bool add_symbol(const aoticache_elf *elf, const Elf64_Sym *symbol, aotica
     const char *name = aoticache_elf_string(elf, symbol->st_name);
     unsigned bind = ELF64_ST_BIND(symbol->st_info);
     if (symbol->st_shndx != SHN_UNDEF)
-        return bind == STB_LOCAL || !starts_with(name, "AOTInductor") ||
-               aoticache_name_list_add(&names->exports, name);
+        return bind == STB_LOCAL || !starts_with(name, "AOTInductor") || aoticache_name_list_add(&names->exports, name);
     if (bind != STB_GLOBAL) /* a weak one may stay without a definition */
         return true;
-    names->finds_itself |= starts_with(name, "dladdr") || starts_with(name, "dl_iterate_phdr") ||
-                           starts_with(name, "dlinfo");
+    names->finds_itself |=
+        starts_with(name, "dladdr") || starts_with(name, "dl_iterate_phdr") || starts_with(name, "dlinfo");
     if (!is_torch_symbol(name))
         return true;
     names->proxy_executor |= aoticache_name_is_proxy_executor(name);
@@ -147,8 +146,7 @@ aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticach
     aoticache_library_names names = {0};
     if (!add_names(elf, &names)) {
         aoticache_library_names_free(&names);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
-                                   elf->symbol_count);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names", elf->symbol_count);
     }
     aoticache_name_list_sort(&names.symbols);
     aoticache_name_list_sort(&names.exports);
@@ -198,8 +196,7 @@ static aoticache_status copy_missing(description_storage *storage, const aoticac
             !aoticache_name_is_proxy_executor(wanted->names[i]))
             continue;
         if (!aoticache_name_list_add(&storage->missing, wanted->names[i]))
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
-                                       wanted->count);
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names", wanted->count);
     }
     return AOTICACHE_OK;
 }

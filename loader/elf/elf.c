@@ -51,8 +51,7 @@ static bool segment_from(const aoticache_elf *elf, uint64_t address, uint64_t *r
 {
     for (size_t i = 0; i < elf->program_count; i++) {
         const Elf64_Phdr *program = &elf->programs[i];
-        if (program->p_type != PT_LOAD || address < program->p_vaddr ||
-            address - program->p_vaddr >= program->p_filesz)
+        if (program->p_type != PT_LOAD || address < program->p_vaddr || address - program->p_vaddr >= program->p_filesz)
             continue;
         uint64_t inside = address - program->p_vaddr;
         if (program->p_offset > elf->file_size || inside > elf->file_size - program->p_offset)
@@ -184,15 +183,13 @@ static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_hea
 static aoticache_status read_program_headers(aoticache_elf *elf, const Elf64_Ehdr *header, aoticache_error *ret_error)
 {
     if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > MAX_PROGRAM_HEADERS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "not a shared library: %u program headers of %u bytes", header->e_phnum,
-                                   header->e_phentsize);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: %u program headers of %u bytes",
+                                   header->e_phnum, header->e_phentsize);
     elf->programs_offset = header->e_phoff;
     elf->program_count = header->e_phnum;
     elf->programs = calloc(elf->program_count, sizeof *elf->programs);
     if (elf->programs == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %u program headers",
-                                   header->e_phnum);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %u program headers", header->e_phnum);
     return aoticache_elf_read(elf, "the program headers", elf->programs_offset,
                               elf->program_count * sizeof *elf->programs, elf->programs, ret_error);
 }
@@ -206,9 +203,9 @@ static aoticache_status read_dynamic(aoticache_elf *elf, aoticache_error *ret_er
     if (found == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: it has no dynamic section");
     elf->dynamic_slots = found->p_filesz / sizeof(Elf64_Dyn);
-    aoticache_status status = read_table(elf, "the dynamic section", found->p_vaddr,
-                                         elf->dynamic_slots * sizeof(Elf64_Dyn), (void **)&elf->dynamic,
-                                         &elf->dynamic_offset, ret_error);
+    aoticache_status status =
+        read_table(elf, "the dynamic section", found->p_vaddr, elf->dynamic_slots * sizeof(Elf64_Dyn),
+                   (void **)&elf->dynamic, &elf->dynamic_offset, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     while (elf->dynamic_count < elf->dynamic_slots && elf->dynamic[elf->dynamic_count].d_tag != DT_NULL)
@@ -437,9 +434,9 @@ void aoticache_elf_machine_format(uint16_t machine, uint8_t elf_class, uint8_t b
         uint8_t elf_class, byte_order;
         const char *name;
     } known[] = {
-        {EM_X86_64, ELFCLASS64, ELFDATA2LSB, "x86_64"},    {EM_AARCH64, ELFCLASS64, ELFDATA2LSB, "aarch64"},
-        {EM_386, ELFCLASS32, ELFDATA2LSB, "i386"},         {EM_ARM, ELFCLASS32, ELFDATA2LSB, "arm"},
-        {EM_PPC64, ELFCLASS64, ELFDATA2LSB, "ppc64le"},    {EM_S390, ELFCLASS64, ELFDATA2MSB, "s390x"},
+        {EM_X86_64, ELFCLASS64, ELFDATA2LSB, "x86_64"}, {EM_AARCH64, ELFCLASS64, ELFDATA2LSB, "aarch64"},
+        {EM_386, ELFCLASS32, ELFDATA2LSB, "i386"},      {EM_ARM, ELFCLASS32, ELFDATA2LSB, "arm"},
+        {EM_PPC64, ELFCLASS64, ELFDATA2LSB, "ppc64le"}, {EM_S390, ELFCLASS64, ELFDATA2MSB, "s390x"},
     };
     char name[24];
     bool usual = elf_class == ELFCLASS64 && byte_order == ELFDATA2LSB;

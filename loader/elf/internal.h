@@ -38,7 +38,7 @@ typedef struct aoticache_elf {
     size_t strings_size;
     char *strings; /* with a terminator of our own behind them */
     size_t symbol_count;
-    Elf64_Sym *symbols; /* .dynsym, the first (null) entry included */
+    Elf64_Sym *symbols;      /* .dynsym, the first (null) entry included */
     uint64_t symbols_offset; /* of .dynsym, in the file */
 } aoticache_elf;
 

@@ -245,8 +245,8 @@ void aoticache_proxy_operators_format(const aoticache_elf *elf, char *ret_text, 
 static aoticache_status fill_traits(traits_storage *storage, aoticache_error *ret_error)
 {
     const aoticache_elf *elf = &storage->elf;
-    storage->traits = (aoticache_library_traits){
-        .soname = "", .compiler = storage->compiler, .proxy_operators = storage->operators};
+    storage->traits =
+        (aoticache_library_traits){.soname = "", .compiler = storage->compiler, .proxy_operators = storage->operators};
     if (!elf->native)
         return AOTICACHE_OK;
     uint64_t first = 0;

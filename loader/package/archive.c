@@ -31,28 +31,28 @@
 
 /* ---- libzip ---- */
 
-#define ZIP_FUNCTION_LIST(X)                                                                             \
-    X(zip_source_t *, source_function_create, (zip_source_callback, void *, zip_error_t *))              \
-    X(void, source_free, (zip_source_t *))                                                               \
-    X(zip_int64_t, source_make_command_bitmap, (zip_source_cmd_t, ...))                                  \
+#define ZIP_FUNCTION_LIST(X)                                                                                      \
+    X(zip_source_t *, source_function_create, (zip_source_callback, void *, zip_error_t *))                       \
+    X(void, source_free, (zip_source_t *))                                                                        \
+    X(zip_int64_t, source_make_command_bitmap, (zip_source_cmd_t, ...))                                           \
     X(zip_int64_t, source_seek_compute_offset, (zip_uint64_t, zip_uint64_t, void *, zip_uint64_t, zip_error_t *)) \
-    X(zip_t *, open_from_source, (zip_source_t *, int, zip_error_t *))                                   \
-    X(void, discard, (zip_t *))                                                                          \
-    X(zip_int64_t, get_num_entries, (zip_t *, zip_flags_t))                                              \
-    X(const char *, get_name, (zip_t *, zip_uint64_t, zip_flags_t))                                      \
-    X(int, stat_index, (zip_t *, zip_uint64_t, zip_flags_t, zip_stat_t *))                               \
-    X(int, file_get_external_attributes, (zip_t *, zip_uint64_t, zip_flags_t, zip_uint8_t *, zip_uint32_t *)) \
-    X(zip_file_t *, fopen_index, (zip_t *, zip_uint64_t, zip_flags_t))                                   \
-    X(zip_int64_t, fread, (zip_file_t *, void *, zip_uint64_t))                                          \
-    X(int, fclose, (zip_file_t *))                                                                       \
-    X(zip_error_t *, get_error, (zip_t *))                                                               \
-    X(zip_error_t *, file_get_error, (zip_file_t *))                                                     \
-    X(void, error_init, (zip_error_t *))                                                                 \
-    X(void, error_fini, (zip_error_t *))                                                                 \
-    X(void, error_set, (zip_error_t *, int, int))                                                        \
-    X(int, error_code_zip, (const zip_error_t *))                                                        \
-    X(const char *, error_strerror, (zip_error_t *))                                                     \
-    X(zip_int64_t, error_to_data, (const zip_error_t *, void *, zip_uint64_t))                           \
+    X(zip_t *, open_from_source, (zip_source_t *, int, zip_error_t *))                                            \
+    X(void, discard, (zip_t *))                                                                                   \
+    X(zip_int64_t, get_num_entries, (zip_t *, zip_flags_t))                                                       \
+    X(const char *, get_name, (zip_t *, zip_uint64_t, zip_flags_t))                                               \
+    X(int, stat_index, (zip_t *, zip_uint64_t, zip_flags_t, zip_stat_t *))                                        \
+    X(int, file_get_external_attributes, (zip_t *, zip_uint64_t, zip_flags_t, zip_uint8_t *, zip_uint32_t *))     \
+    X(zip_file_t *, fopen_index, (zip_t *, zip_uint64_t, zip_flags_t))                                            \
+    X(zip_int64_t, fread, (zip_file_t *, void *, zip_uint64_t))                                                   \
+    X(int, fclose, (zip_file_t *))                                                                                \
+    X(zip_error_t *, get_error, (zip_t *))                                                                        \
+    X(zip_error_t *, file_get_error, (zip_file_t *))                                                              \
+    X(void, error_init, (zip_error_t *))                                                                          \
+    X(void, error_fini, (zip_error_t *))                                                                          \
+    X(void, error_set, (zip_error_t *, int, int))                                                                 \
+    X(int, error_code_zip, (const zip_error_t *))                                                                 \
+    X(const char *, error_strerror, (zip_error_t *))                                                              \
+    X(zip_int64_t, error_to_data, (const zip_error_t *, void *, zip_uint64_t))                                    \
     X(const char *, libzip_version, (void))
 
 static struct {
@@ -144,8 +144,7 @@ static zip_int64_t source_stat(aoticache_archive *archive, void *data, uint64_t 
 
 static zip_int64_t source_seek(aoticache_archive *archive, void *data, uint64_t size)
 {
-    zip_int64_t offset =
-        zip.source_seek_compute_offset(archive->offset, archive->bytes, data, size, &archive->error);
+    zip_int64_t offset = zip.source_seek_compute_offset(archive->offset, archive->bytes, data, size, &archive->error);
     if (offset < 0)
         return -1;
     archive->offset = (uint64_t)offset;
@@ -214,8 +213,7 @@ static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *re
         zip.source_free(source);
     } else if (archive->zip == NULL) {
         status = aoticache_error_set(ret_error, status_of_zip_error(&error, AOTICACHE_INVALID),
-                                     "%s is not a sound ZIP archive: %s",
-                                     archive->name,
+                                     "%s is not a sound ZIP archive: %s", archive->name,
                                      zip.error_code_zip(&error) == ZIP_ER_EXISTS ? "it has a name twice"
                                                                                  : zip.error_strerror(&error));
         zip.source_free(source); /* open_from_source takes it over on success alone */
@@ -289,9 +287,8 @@ static aoticache_status fail_entry(aoticache_archive *archive, zip_error_t *erro
                                          (unsigned long long)position, name != NULL ? name : "(no name)");
     }
     return aoticache_error_set(ret_error, status_of_zip_error(error, otherwise),
-                               "%s: cannot read entry %llu, %.200s: %s", archive->name,
-                               (unsigned long long)position, name != NULL ? name : "(no name)",
-                               zip.error_strerror(error));
+                               "%s: cannot read entry %llu, %.200s: %s", archive->name, (unsigned long long)position,
+                               name != NULL ? name : "(no name)", zip.error_strerror(error));
 }
 
 aoticache_status aoticache_archive_read_entry(aoticache_archive *archive, uint64_t position,
@@ -308,13 +305,13 @@ aoticache_status aoticache_archive_read_entry(aoticache_archive *archive, uint64
     if ((found.valid & needed) != needed)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: entry %llu has no size", archive->name,
                                    (unsigned long long)position);
-    *ret_entry = (aoticache_archive_entry){
-        .name = name,
-        .bytes = found.size,
-        .compressed = found.comp_size,
-        .method = found.comp_method,
-        .encrypted = (found.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 && found.encryption_method != ZIP_EM_NONE,
-        .mode = system == ZIP_OPSYS_UNIX ? attributes >> 16 : 0};
+    *ret_entry = (aoticache_archive_entry){.name = name,
+                                           .bytes = found.size,
+                                           .compressed = found.comp_size,
+                                           .method = found.comp_method,
+                                           .encrypted = (found.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 &&
+                                                        found.encryption_method != ZIP_EM_NONE,
+                                           .mode = system == ZIP_OPSYS_UNIX ? attributes >> 16 : 0};
     return AOTICACHE_OK;
 }
 
@@ -322,10 +319,9 @@ static aoticache_status fail_size(const aoticache_archive *archive, uint64_t pos
                                   uint64_t got, uint64_t bytes, aoticache_error *ret_error)
 {
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                               "%s: %.200s unpacks to %s%llu bytes, the archive says %llu",
-                               archive->name, name != NULL ? name : "an entry", relation, (unsigned long long)got,
-                               (unsigned long long)bytes);
+    return aoticache_error_set(
+        ret_error, AOTICACHE_CORRUPT, "%s: %.200s unpacks to %s%llu bytes, the archive says %llu", archive->name,
+        name != NULL ? name : "an entry", relation, (unsigned long long)got, (unsigned long long)bytes);
 }
 
 /* libzip compares the checksum when it meets the end, so it is read up to there. */

@@ -119,9 +119,19 @@ static bool is_metadata_of(const char *file, const char *library)
 aoticache_part_kind aoticache_package_kind_of(const char *file, const char *library)
 {
     /* The compiler of the package read or wrote these files on the way; weights_config.json describes pickled weights. */
-    static const char *const sources[] = {".cpp", ".cu", ".h", ".hpp", ".c", ".o", ".a", ".txt", ".hip",
-                                          "_metadata.json", "_compile_flags.json",
-                                          "_linker_flags.json", "_serialized_weights.bin"};
+    static const char *const sources[] = {".cpp",
+                                          ".cu",
+                                          ".h",
+                                          ".hpp",
+                                          ".c",
+                                          ".o",
+                                          ".a",
+                                          ".txt",
+                                          ".hip",
+                                          "_metadata.json",
+                                          "_compile_flags.json",
+                                          "_linker_flags.json",
+                                          "_serialized_weights.bin"};
     if (strcmp(file, library) == 0)
         return AOTICACHE_PART_LIBRARY;
     if (is_metadata_of(file, library))

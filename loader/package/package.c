@@ -81,13 +81,11 @@ static aoticache_status check_sizes(const aoticache_archive *archive, const aoti
     char text[128];
     bool is_stored = entry->method == AOTICACHE_ARCHIVE_STORED && !entry->encrypted;
     if (entry->compressed > aoticache_archive_bytes(archive) ||
-        (is_stored ? entry->bytes != entry->compressed
-                   : entry->bytes / MAX_ENTRY_RATIO > entry->compressed))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: the entry %s cannot have %llu bytes in %llu of an archive of %llu",
-                                   aoticache_archive_name(archive), printable(entry->name, text),
-                                   (unsigned long long)entry->bytes, (unsigned long long)entry->compressed,
-                                   (unsigned long long)aoticache_archive_bytes(archive));
+        (is_stored ? entry->bytes != entry->compressed : entry->bytes / MAX_ENTRY_RATIO > entry->compressed))
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID, "%s: the entry %s cannot have %llu bytes in %llu of an archive of %llu",
+            aoticache_archive_name(archive), printable(entry->name, text), (unsigned long long)entry->bytes,
+            (unsigned long long)entry->compressed, (unsigned long long)aoticache_archive_bytes(archive));
     return AOTICACHE_OK;
 }
 
@@ -147,15 +145,13 @@ static aoticache_status check_totals(const aoticache_archive *archive, uint64_t 
 {
     const uint64_t all = aoticache_archive_bytes(archive);
     if (compressed > all)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: its entries overlap: together they have %llu bytes, the archive %llu",
-                                   aoticache_archive_name(archive), (unsigned long long)compressed,
-                                   (unsigned long long)all);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID, "%s: its entries overlap: together they have %llu bytes, the archive %llu",
+            aoticache_archive_name(archive), (unsigned long long)compressed, (unsigned long long)all);
     if (bytes > TOTAL_ALLOWANCE && (bytes - TOTAL_ALLOWANCE) / MAX_TOTAL_RATIO > all)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: %llu bytes would unpack to %llu, more than %d times as much",
-                                   aoticache_archive_name(archive), (unsigned long long)all, (unsigned long long)bytes,
-                                   MAX_TOTAL_RATIO);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID, "%s: %llu bytes would unpack to %llu, more than %d times as much",
+            aoticache_archive_name(archive), (unsigned long long)all, (unsigned long long)bytes, MAX_TOTAL_RATIO);
     return AOTICACHE_OK;
 }
 
@@ -311,8 +307,10 @@ static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void
 {
     const char *name;
     json_t *value;
-    json_object_foreach(metadata, name, value) {
-        cleanup_free char *written = json_is_string(value) ? NULL : aoticache_json_write(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    json_object_foreach(metadata, name, value)
+    {
+        cleanup_free char *written =
+            json_is_string(value) ? NULL : aoticache_json_write(value, JSON_ENCODE_ANY | JSON_COMPACT);
         const char *text = json_is_string(value) ? json_string_value(value) : written;
         if (!callback(user, name, text != NULL ? text : ""))
             return;
@@ -329,13 +327,14 @@ static aoticache_status check_metadata(const aoticache_package *package, const s
     bool is_large = package->metadata_bytes > AOTICACHE_PACKAGE_METADATA_MAX_BYTES;
     if (!is_large && package->metadata_values <= AOTICACHE_PACKAGE_METADATA_MAX_VALUES)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "%s: with %.200s of the model %.100s, the metadata of its models is %llu %s; at most %u are "
-                               "read",
-                               aoticache_archive_name(package->archive), name, model->visible.name,
-                               (unsigned long long)(is_large ? package->metadata_bytes : package->metadata_values),
-                               is_large ? "bytes" : "values",
-                               is_large ? AOTICACHE_PACKAGE_METADATA_MAX_BYTES : AOTICACHE_PACKAGE_METADATA_MAX_VALUES);
+    return aoticache_error_set(
+        ret_error, AOTICACHE_INVALID,
+        "%s: with %.200s of the model %.100s, the metadata of its models is %llu %s; at most %u are "
+        "read",
+        aoticache_archive_name(package->archive), name, model->visible.name,
+        (unsigned long long)(is_large ? package->metadata_bytes : package->metadata_values),
+        is_large ? "bytes" : "values",
+        is_large ? AOTICACHE_PACKAGE_METADATA_MAX_BYTES : AOTICACHE_PACKAGE_METADATA_MAX_VALUES);
 }
 
 static aoticache_status read_metadata_part(aoticache_package *package, struct model *model, size_t part,
@@ -350,8 +349,8 @@ static aoticache_status read_metadata_part(aoticache_package *package, struct mo
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};
-    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, append_text, &text,
-                                      ret_error);
+    status =
+        aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, append_text, &text, ret_error);
     if (status == AOTICACHE_CORRUPT) { /* opening tells a damaged archive by INVALID */
         status = AOTICACHE_INVALID;
         if (ret_error != NULL)
@@ -390,7 +389,7 @@ static aoticache_status make_model(aoticache_package *package, const struct file
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the model %s has %s",
                                    aoticache_archive_name(package->archive), files[0].model, reason);
     if (count > MAX_MODEL_FILES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, 
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "%s: the model %s has %zu files; at most %d are allowed",
                                    aoticache_archive_name(package->archive), files[0].model, count, MAX_MODEL_FILES);
     model->parts = calloc(count, sizeof *model->parts);

@@ -73,8 +73,8 @@ static aoticache_status wrap_constant(aoticache_runner *runner, size_t position,
     if (shape->strides == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "constant \"%.200s\" of library %.200s had a value before there was a blob: its "
-                                   "place in one is unknown, update the constants by name", constant.name,
-                                   runner->library->name);
+                                   "place in one is unknown, update the constants by name",
+                                   constant.name, runner->library->name);
     if (!constant.has_bytes || constant.bytes > bytes || *at > bytes - constant.bytes)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "constant \"%.200s\" of library %.200s lies beyond the %" PRIu64 " bytes of a blob",

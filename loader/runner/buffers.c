@@ -78,8 +78,8 @@ static aoticache_status check_traced(aoticache_runner *runner, aoticache_error *
         if (status == AOTICACHE_OK && tensors[i] == NULL && constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT)
             status = aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
                                          "constant \"%.200s\" of library %.200s has no value in the active buffer, "
-                                         "from which folding the other one copies it", constant.name,
-                                         runner->library->name);
+                                         "from which folding the other one copies it",
+                                         constant.name, runner->library->name);
     }
     return status;
 }
@@ -138,8 +138,8 @@ aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool 
                                                  const aoticache_run_options *options, aoticache_error *ret_error)
 {
     aoticache_run_options chosen;
-    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen,
-                                                     ret_error);
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (runner == NULL)
@@ -187,10 +187,10 @@ static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error 
         return AOTICACHE_OK;
     AOTIRuntimeError code =
         runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer(runner->container);
-    return code == 0 ? AOTICACHE_OK
-                     : aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
-                                                 "AOTInductorModelContainerFreeInactiveConstantBuffer", code,
-                                                 ret_error);
+    return code == 0
+               ? AOTICACHE_OK
+               : aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                           "AOTInductorModelContainerFreeInactiveConstantBuffer", code, ret_error);
 }
 
 aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner, aoticache_error *ret_error)

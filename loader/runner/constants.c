@@ -46,13 +46,13 @@ aoticache_status aoticache_runner_read_constant(const aoticache_runner *runner, 
     const aoticache_library_functions *functions = &runner->library->functions;
     aoticache_constant constant = {.name = NULL, .dtype = -1, .type = AOTICACHE_CONSTANT_UNKNOWN};
     size_t bytes = 0;
-#define ASK(what, place)                                                                                        \
-    if (functions->AOTInductorModelContainerGetConstant##what != NULL) {                                        \
-        AOTIRuntimeError code =                                                                                 \
-            functions->AOTInductorModelContainerGetConstant##what(runner->container, position, place);          \
-        if (code != 0)                                                                                          \
-            return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,                             \
-                                             "AOTInductorModelContainerGetConstant" #what, code, ret_error);    \
+#define ASK(what, place)                                                                                     \
+    if (functions->AOTInductorModelContainerGetConstant##what != NULL) {                                     \
+        AOTIRuntimeError code =                                                                              \
+            functions->AOTInductorModelContainerGetConstant##what(runner->container, position, place);       \
+        if (code != 0)                                                                                       \
+            return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,                          \
+                                             "AOTInductorModelContainerGetConstant" #what, code, ret_error); \
     }
     ASK(Name, &constant.name)
     ASK(OriginalFQN, &constant.original_fqn)

@@ -130,15 +130,14 @@ aoticache_status aoticache_device_backend_register(const aoticache_device_backen
         return status;
     registration *one = calloc(1, sizeof *one);
     if (one == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for device backend \"%s\"",
-                                   known.name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for device backend \"%s\"", known.name);
     one->backend = known;
     memcpy(one->name, known.name, strlen(known.name) + 1);
     one->backend.name = one->name;
     atomic_init(&one->active, true);
     one->older = atomic_load_explicit(&newest, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&newest, &one->older, one, memory_order_acq_rel,
-                                                  memory_order_relaxed))
+    while (
+        !atomic_compare_exchange_weak_explicit(&newest, &one->older, one, memory_order_acq_rel, memory_order_relaxed))
         continue;
     return AOTICACHE_OK;
 }

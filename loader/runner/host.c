@@ -17,8 +17,8 @@ static AOTITorchError provider_empty_strided(int64_t ndim, const int64_t *sizes,
                                              AtenTensorHandle *ret_tensor, void **ret_data)
 {
     AtenTensorHandle made;
-    AOTITorchError code = provider->aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1,
-                                                             &made);
+    AOTITorchError code =
+        provider->aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1, &made);
     if (code != 0)
         return code;
     code = provider->aoti_torch_get_data_ptr(made, ret_data);

@@ -40,14 +40,18 @@ aoticache_status aoticache_runner_fail_plain(const aoticache_runner *runner, Ate
  * container's code and data would be the library's own: with a thousand libraries in turn, more time is spent on
  * fetching those into the processor's caches than on the kernels. After a failure the places of the outputs are NULL.
  */
-static inline aoticache_status aoticache_runner_run_plain(const aoticache_runner *runner, const AtenTensorHandle *inputs,
-                                                          AtenTensorHandle *outputs, aoticache_error *ret_error)
+static inline aoticache_status aoticache_runner_run_plain(const aoticache_runner *runner,
+                                                          const AtenTensorHandle *inputs, AtenTensorHandle *outputs,
+                                                          aoticache_error *ret_error)
 {
     const aoticache_runner_hot *hot = aoticache_runner_hot_of(runner);
     for (size_t i = 0; i < hot->num_outputs; i++)
         outputs[i] = NULL;
-    aoticache_kernel_call call = {.kernel = hot->plain, .inputs = (AtenTensorHandle *)(uintptr_t)inputs,
-                                  .outputs = outputs, .proxy_executor = hot->proxy_executor, .device_index = -1,
+    aoticache_kernel_call call = {.kernel = hot->plain,
+                                  .inputs = (AtenTensorHandle *)(uintptr_t)inputs,
+                                  .outputs = outputs,
+                                  .proxy_executor = hot->proxy_executor,
+                                  .device_index = -1,
                                   .device_type = AOTICACHE_DEVICE_TYPE_CPU,
                                   .host = atomic_load_explicit(&aoticache_runner_host, memory_order_relaxed)};
     AOTIRuntimeError code = hot->run_plain(&call);

@@ -38,8 +38,8 @@ typedef AOTIRuntimeError (*aoticache_library_run_fn)(AOTInductorModelContainerHa
 /* What a constant looks like, as the library itself laid it out. */
 typedef struct aoticache_constant_shape {
     int64_t ndim, offset; /* of the first element in its storage */
-    int64_t *sizes;   /* NULL: unknown. The strides follow, in the same memory */
-    int64_t *strides; /* NULL: unknown */
+    int64_t *sizes;       /* NULL: unknown. The strides follow, in the same memory */
+    int64_t *strides;     /* NULL: unknown */
     int32_t device_type;
     bool opaque; /* no strided tensor */
 } aoticache_constant_shape;
@@ -145,7 +145,7 @@ void aoticache_runner_find_missing(aoticache_runner *runner);
 size_t aoticache_runner_first_missing(const aoticache_runner *runner, bool inactive);
 /* RUN_FAILED, with its name. */
 aoticache_status aoticache_runner_fail_missing(const aoticache_runner *runner, size_t position,
-                                              aoticache_error *ret_error);
+                                               aoticache_error *ret_error);
 
 /* ---- shapes: inside a change ---- */
 

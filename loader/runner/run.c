@@ -63,8 +63,8 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
 static inline AOTIRuntimeError call_library(const aoticache_runner *runner, aoticache_library_run_fn run,
                                             const run_call *call)
 {
-    return run(runner->container, call->inputs, runner->hot.num_inputs, call->made, runner->hot.num_outputs, call->stream,
-               call->proxy_executor);
+    return run(runner->container, call->inputs, runner->hot.num_inputs, call->made, runner->hot.num_outputs,
+               call->stream, call->proxy_executor);
 }
 
 static inline AOTIRuntimeError run_alone(aoticache_runner *runner, const run_call *call)
@@ -217,8 +217,7 @@ static inline aoticache_status run_stealing_with(aoticache_runner *runner, run_c
 }
 
 static __attribute__((noinline)) aoticache_status run_stealing_many(aoticache_runner *runner, run_call *call,
-                                                                    AtenTensorHandle *inputs,
-                                                                    AtenTensorHandle *outputs,
+                                                                    AtenTensorHandle *inputs, AtenTensorHandle *outputs,
                                                                     aoticache_error *ret_error)
 {
     cleanup_free AtenTensorHandle *made = calloc(runner->hot.num_outputs, sizeof *made);
@@ -318,8 +317,8 @@ aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aotic
                                            size_t num_outputs, aoticache_error *ret_error)
 {
     aoticache_run_options chosen;
-    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen,
-                                                     ret_error);
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen, ret_error);
     if (status != AOTICACHE_OK) /* whether the inputs were to be taken is unknown: they stay the caller's */
         return status;
     status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
@@ -328,9 +327,9 @@ aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aotic
             delete_given(runner, inputs, num_inputs);
         return status;
     }
-    run_call call = {
-        .stream = chosen.stream != NULL ? chosen.stream : aoticache_runner_stream(runner),
-        .proxy_executor = chosen.proxy_executor != NULL ? chosen.proxy_executor : runner->hot.proxy_executor};
+    run_call call = {.stream = chosen.stream != NULL ? chosen.stream : aoticache_runner_stream(runner),
+                     .proxy_executor =
+                         chosen.proxy_executor != NULL ? chosen.proxy_executor : runner->hot.proxy_executor};
     return chosen.steal_inputs ? run_stealing(runner, &call, inputs, outputs, ret_error)
                                : run_borrowing(runner, &call, inputs, outputs, ret_error);
 }

@@ -72,8 +72,8 @@ static aoticache_status create_container(aoticache_runner *runner, const aoticac
 }
 
 static aoticache_status read_count(aoticache_runner *runner, const char *function,
-                                   AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t *), size_t *ret_count,
-                                   aoticache_error *ret_error)
+                                   AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t *),
+                                   size_t *ret_count, aoticache_error *ret_error)
 {
     AOTIRuntimeError code = ask(runner->container, ret_count);
     return code == 0 ? AOTICACHE_OK
@@ -84,9 +84,9 @@ static aoticache_status read_counts(aoticache_runner *runner, aoticache_error *r
 {
     const aoticache_library_functions *functions = &runner->library->functions;
     size_t num_inputs = 0, num_outputs = 0;
-#define ASK(what, ret_count)                                                                             \
-    read_count(runner, "AOTInductorModelContainerGetNum" #what,                                           \
-               functions->AOTInductorModelContainerGetNum##what, ret_count, ret_error)
+#define ASK(what, ret_count)                                                                                      \
+    read_count(runner, "AOTInductorModelContainerGetNum" #what, functions->AOTInductorModelContainerGetNum##what, \
+               ret_count, ret_error)
     aoticache_status status = ASK(Inputs, &num_inputs);
     if (status == AOTICACHE_OK)
         status = ASK(Outputs, &num_outputs);
@@ -315,8 +315,7 @@ aoticache_status aoticache_runner_call_spec(const aoticache_runner *runner, cons
     if (functions->AOTInductorModelContainerGetCallSpec == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetCallSpec", "it has no call specification",
                                       ret_error);
-    AOTIRuntimeError code =
-        functions->AOTInductorModelContainerGetCallSpec(runner->container, &in_spec, &out_spec);
+    AOTIRuntimeError code = functions->AOTInductorModelContainerGetCallSpec(runner->container, &in_spec, &out_spec);
     if (code != 0)
         return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerGetCallSpec",
                                          code, ret_error);

@@ -43,11 +43,11 @@ typedef struct aoticache_runner aoticache_runner;
 
 typedef struct aoticache_runner_options {
     size_t size;
-    const char *device;    /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
-    size_t num_models;     /* how many threads can run at once (others wait); 0: 1; 4096 at most */
-    const char *directory; /* where side files (cubins) are; NULL: none */
+    const char *device;                     /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
+    size_t num_models;                      /* how many threads can run at once (others wait); 0: 1; 4096 at most */
+    const char *directory;                  /* where side files (cubins) are; NULL: none */
     AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed while the runner lives */
-    bool pool_only;        /* never take the fast path */
+    bool pool_only;                         /* never take the fast path */
 } aoticache_runner_options;
 
 #define AOTICACHE_RUNNER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_runner_options)

@@ -132,8 +132,8 @@ static aoticache_status fail_numbers(const aoticache_runner *runner, const aotic
     char left[SHAPE_TEXT_BYTES], right[SHAPE_TEXT_BYTES];
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "constant \"%.200s\" of library %.200s has %s %s; the tensor for it has %s",
-                               constant->name, runner->library->name, what,
-                               format_numbers(wanted, shape->ndim, left), format_numbers(given, view->ndim, right));
+                               constant->name, runner->library->name, what, format_numbers(wanted, shape->ndim, left),
+                               format_numbers(given, view->ndim, right));
 }
 
 static bool same_sizes(const aoticache_constant_shape *shape, const aoticache_tensor_view *view)
@@ -180,7 +180,8 @@ static aoticache_status check_bytes(const aoticache_runner *runner, const aotica
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "constant \"%.200s\" of library %.200s has %" PRIu64 " bytes; the tensor for it reaches "
-                               "over %" PRIu64, constant->name, runner->library->name, constant->bytes, bytes);
+                               "over %" PRIu64,
+                               constant->name, runner->library->name, constant->bytes, bytes);
 }
 
 static aoticache_status check_device(const aoticache_runner *runner, const aoticache_constant *constant,
@@ -191,8 +192,8 @@ static aoticache_status check_device(const aoticache_runner *runner, const aotic
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "constant \"%.200s\" of library %.200s lies on a device of type %d, the tensor for it "
-                               "on type %d: copy it there first", constant->name, runner->library->name,
-                               (int)shape->device_type, (int)view->device.type);
+                               "on type %d: copy it there first",
+                               constant->name, runner->library->name, (int)shape->device_type, (int)view->device.type);
 }
 
 aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, size_t position, AtenTensorHandle tensor,
@@ -205,7 +206,8 @@ aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, s
     if (status == AOTICACHE_OK && shape->opaque)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "constant \"%.200s\" of library %.200s has a layout of its own, made by the "
-                                   "compile: no tensor can replace it", constant.name, runner->library->name);
+                                   "compile: no tensor can replace it",
+                                   constant.name, runner->library->name);
     if (status == AOTICACHE_OK)
         status = aoticache_tensor_get_view(tensor, &view, ret_error);
     if (status == AOTICACHE_OK)

@@ -30,10 +30,10 @@ typedef struct update_function {
     AOTIRuntimeError (*inactive_map)(AOTInductorModelContainerHandle, AOTInductorConstantMapHandle);
 } update_function;
 
-#define TAKE_IF_THERE(field, function)                         \
-    if (functions->function != NULL) {                         \
+#define TAKE_IF_THERE(field, function)                                                      \
+    if (functions->function != NULL) {                                                      \
         *ret_function = (update_function){.name = #function, .field = functions->function}; \
-        return true;                                           \
+        return true;                                                                        \
     }
 
 static bool choose_user_managed(const aoticache_library_functions *functions, update_function *ret_function)
@@ -188,9 +188,8 @@ static aoticache_status place_pairs(const aoticache_runner *runner, const aotica
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "pair %zu of %zu for library %.200s has no %s", i,
                                        num_pairs, runner->library->name, pairs[i].name == NULL ? "name" : "tensor");
         size_t found = aoticache_constant_names_find(names, pairs[i].name);
-        aoticache_status status = found < names->count
-                                      ? place_pair(runner, names, found, &pairs[i], handles, ret_error)
-                                      : fail_unknown_name(runner, names, pairs[i].name, ret_error);
+        aoticache_status status = found < names->count ? place_pair(runner, names, found, &pairs[i], handles, ret_error)
+                                                       : fail_unknown_name(runner, names, pairs[i].name, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }
@@ -345,8 +344,8 @@ static size_t write_list(update_plan *plan, const AtenTensorHandle *tensors, siz
 {
     for (size_t i = 0; i < plan->runner->num_constants; i++)
         if (tensors[i] != NULL)
-            plan->list[used++] = (AOTInductorConstantMapEntry){
-                aoticache_runner_constant_name(plan->runner, i, false), tensors[i]};
+            plan->list[used++] =
+                (AOTInductorConstantMapEntry){aoticache_runner_constant_name(plan->runner, i, false), tensors[i]};
     return used;
 }
 
@@ -366,8 +365,8 @@ static aoticache_status copy_what_is_kept(update_plan *plan, aoticache_error *re
     const aoticache_update_options copying = {.size = sizeof copying, .inactive = true, .partial = true};
     for (size_t i = 0; i < runner->num_constants; i++)
         plan->found[i] = plan->kept[i] != NULL || may_be_left_out(runner, i) ? plan->fresh[i] : NULL;
-    aoticache_status status = aoticache_runner_hand_over(runner, &copying, plan->list,
-                                                         write_list(plan, plan->found, 0), ret_error);
+    aoticache_status status =
+        aoticache_runner_hand_over(runner, &copying, plan->list, write_list(plan, plan->found, 0), ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_runner_list_tensors(runner, true, true, plan->found, ret_error);
     for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
@@ -408,8 +407,8 @@ static void mark_as_valued(update_plan *plan)
     const aoticache_update_options *options = plan->options;
     bool *stale = aoticache_runner_buffer(plan->runner, options->inactive)->stale;
     for (size_t i = 0; i < plan->runner->num_constants; i++)
-        if (plan->given[i] != NULL || plan->kept[i] != NULL || (options->inactive && !options->partial &&
-                                                                !plan->completed))
+        if (plan->given[i] != NULL || plan->kept[i] != NULL ||
+            (options->inactive && !options->partial && !plan->completed))
             stale[i] = false;
 }
 
@@ -442,8 +441,7 @@ static aoticache_status check_what_was_taken(update_plan *plan, aoticache_error 
 
 static aoticache_status change_buffer(update_plan *plan, aoticache_error *ret_error)
 {
-    aoticache_status status =
-        plan->options->user_managed ? use_memory(plan, ret_error) : copy_values(plan, ret_error);
+    aoticache_status status = plan->options->user_managed ? use_memory(plan, ret_error) : copy_values(plan, ret_error);
     if (status == AOTICACHE_OK) {
         mark_as_valued(plan);
         status = check_what_was_taken(plan, ret_error);

@@ -83,8 +83,8 @@ static aoticache_status list_map(const aoticache_runner *runner, bool inactive, 
     if (map == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of constants");
     else
-        code = runner->library->functions.AOTInductorModelContainerExtractConstantsMap(runner->container, map,
-                                                                                       inactive);
+        code =
+            runner->library->functions.AOTInductorModelContainerExtractConstantsMap(runner->container, map, inactive);
     if (code != 0)
         status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
                                            "AOTInductorModelContainerExtractConstantsMap", code, ret_error);
@@ -155,7 +155,7 @@ void aoticache_runner_find_missing(aoticache_runner *runner)
 }
 
 aoticache_status aoticache_runner_fail_missing(const aoticache_runner *runner, size_t position,
-                                              aoticache_error *ret_error)
+                                               aoticache_error *ret_error)
 {
     const char *name = aoticache_runner_constant_name(runner, position, false);
     return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,

@@ -186,14 +186,11 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_grid_sampler_3d(AtenTensorHandle input
                                                           int32_t align_corners, AtenTensorHandle *ret_0);
 
 /* ---- math/embedding_bag.c ---- */
-SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weight, AtenTensorHandle indices,
-                                                                      AtenTensorHandle offsets,
-                                                                      int32_t scale_grad_by_freq, int64_t mode,
-                                                                      int32_t sparse,
-                                                                      AtenTensorHandle *per_sample_weights,
-                                                                      int32_t include_last_offset, int64_t padding_idx,
-                                                                      AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
-                                                                      AtenTensorHandle *ret_2, AtenTensorHandle *ret_3);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(
+    AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t scale_grad_by_freq,
+    int64_t mode, int32_t sparse, AtenTensorHandle *per_sample_weights, int32_t include_last_offset,
+    int64_t padding_idx, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1, AtenTensorHandle *ret_2,
+    AtenTensorHandle *ret_3);
 
 /* ---- math/integer.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_gcd(AtenTensorHandle self, AtenTensorHandle other, AtenTensorHandle *ret_0);
@@ -241,30 +238,33 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(
 
 /* ---- math/convolution.c ---- */
 /* bias: NULL, or the place of the handle. */
-SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(
-    AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias, const int64_t *stride,
-    int64_t stride_count, const int64_t *padding, int64_t padding_count, const int64_t *dilation, int64_t dilation_count, int32_t transposed,
-    const int64_t *output_padding, int64_t output_padding_count, int64_t groups, AtenTensorHandle *ret_tensor);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight,
+                                                      AtenTensorHandle *bias, const int64_t *stride,
+                                                      int64_t stride_count, const int64_t *padding,
+                                                      int64_t padding_count, const int64_t *dilation,
+                                                      int64_t dilation_count, int32_t transposed,
+                                                      const int64_t *output_padding, int64_t output_padding_count,
+                                                      int64_t groups, AtenTensorHandle *ret_tensor);
 
 /* ---- math/pooling.c ---- */
 /* An empty stride is the kernel's size; divisor_override may be NULL. */
-#define SHIM_DECLARE_POOLING(axes)                                                                                     \
-    SHIM_EXPORT AOTITorchError aoti_torch_cpu_max_pool##axes##d_with_indices(                                          \
-        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *stride,                \
-        int64_t stride_count, const int64_t *padding, int64_t padding_count, const int64_t *dilation,                  \
-        int64_t dilation_count, int32_t ceil_mode, AtenTensorHandle *ret_output, AtenTensorHandle *ret_indices);       \
-    SHIM_EXPORT AOTITorchError aoti_torch_cpu_avg_pool##axes##d(                                                       \
-        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *stride,                \
-        int64_t stride_count, const int64_t *padding, int64_t padding_count, int32_t ceil_mode,                        \
-        int32_t count_include_pad, int64_t *divisor_override, AtenTensorHandle *ret_output);                           \
-    SHIM_EXPORT AOTITorchError aoti_torch_cpu__adaptive_avg_pool##axes##d(                                             \
-        AtenTensorHandle self, const int64_t *output_size, int64_t output_size_count, AtenTensorHandle *ret_output);   \
-    SHIM_EXPORT AOTITorchError aoti_torch_cpu_adaptive_max_pool##axes##d(                                              \
-        AtenTensorHandle self, const int64_t *output_size, int64_t output_size_count, AtenTensorHandle *ret_output,    \
-        AtenTensorHandle *ret_indices);                                                                                \
-    SHIM_EXPORT AOTITorchError aoti_torch_cpu_fractional_max_pool##axes##d(                                            \
-        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *output_size,           \
-        int64_t output_size_count, AtenTensorHandle random_samples, AtenTensorHandle *ret_output,                      \
+#define SHIM_DECLARE_POOLING(axes)                                                                                   \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_max_pool##axes##d_with_indices(                                        \
+        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *stride,              \
+        int64_t stride_count, const int64_t *padding, int64_t padding_count, const int64_t *dilation,                \
+        int64_t dilation_count, int32_t ceil_mode, AtenTensorHandle *ret_output, AtenTensorHandle *ret_indices);     \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_avg_pool##axes##d(                                                     \
+        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *stride,              \
+        int64_t stride_count, const int64_t *padding, int64_t padding_count, int32_t ceil_mode,                      \
+        int32_t count_include_pad, int64_t *divisor_override, AtenTensorHandle *ret_output);                         \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu__adaptive_avg_pool##axes##d(                                           \
+        AtenTensorHandle self, const int64_t *output_size, int64_t output_size_count, AtenTensorHandle *ret_output); \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_adaptive_max_pool##axes##d(                                            \
+        AtenTensorHandle self, const int64_t *output_size, int64_t output_size_count, AtenTensorHandle *ret_output,  \
+        AtenTensorHandle *ret_indices);                                                                              \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_fractional_max_pool##axes##d(                                          \
+        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *output_size,         \
+        int64_t output_size_count, AtenTensorHandle random_samples, AtenTensorHandle *ret_output,                    \
         AtenTensorHandle *ret_indices);
 SHIM_DECLARE_POOLING(2)
 SHIM_DECLARE_POOLING(3)

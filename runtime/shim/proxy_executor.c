@@ -11,8 +11,12 @@
 AOTITorchError aoti_torch_proxy_executor_call_function(AOTIProxyExecutorHandle executor, int node, int int_count,
                                                        int64_t *ints, int tensor_count, AtenTensorHandle *tensors)
 {
-    const aoticache_proxy_call call = {.node = node, .int_count = int_count, .tensor_count = tensor_count, .ints = ints,
-                                       .tensors = tensors, .assign = aoti_torch_assign_tensors};
+    const aoticache_proxy_call call = {.node = node,
+                                       .int_count = int_count,
+                                       .tensor_count = tensor_count,
+                                       .ints = ints,
+                                       .tensors = tensors,
+                                       .assign = aoti_torch_assign_tensors};
     aoticache_error error = {.message = ""};
     if (executor == NULL)
         return aoticache_shim_fail("the runner has no proxy executor for the operators that the model calls by name: "

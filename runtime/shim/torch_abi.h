@@ -62,10 +62,12 @@ SHIM_EXPORT AOTITorchError aoti_torch_proxy_executor_call_function(AOTIProxyExec
 SHIM_EXPORT AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                            int32_t dtype, int32_t device_type, int32_t device_index,
                                                            AtenTensorHandle *ret_tensor);
-SHIM_EXPORT AOTITorchError aoti_torch_create_tensor_from_blob_v2(
-    void *data, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t storage_offset, int32_t dtype,
-    int32_t device_type, int32_t device_index, AtenTensorHandle *ret_tensor, int32_t layout,
-    const uint8_t *opaque_metadata, int64_t opaque_metadata_size);
+SHIM_EXPORT AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, const int64_t *sizes,
+                                                                 const int64_t *strides, int64_t storage_offset,
+                                                                 int32_t dtype, int32_t device_type,
+                                                                 int32_t device_index, AtenTensorHandle *ret_tensor,
+                                                                 int32_t layout, const uint8_t *opaque_metadata,
+                                                                 int64_t opaque_metadata_size);
 SHIM_EXPORT AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                            int64_t storage_offset, int32_t dtype, int32_t device_type,
                                            int32_t device_index, AtenTensorHandle *ret_tensor, int32_t layout,
@@ -107,21 +109,21 @@ SHIM_EXPORT AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle se
 SHIM_EXPORT AOTITorchError aoti_torch_zero_(AtenTensorHandle self);
 
 /* ---- tensors/scalar.c: suffix, type of the value, dtype ---- */
-#define SHIM_SCALAR_LIST(X)                                \
-    X(float32, float, AOTICACHE_DTYPE_FLOAT32)             \
-    X(float64, double, AOTICACHE_DTYPE_FLOAT64)            \
-    X(uint8, uint8_t, AOTICACHE_DTYPE_UINT8)               \
-    X(uint16, uint16_t, AOTICACHE_DTYPE_UINT16)            \
-    X(uint32, uint32_t, AOTICACHE_DTYPE_UINT32)            \
-    X(uint64, uint64_t, AOTICACHE_DTYPE_UINT64)            \
-    X(int8, int8_t, AOTICACHE_DTYPE_INT8)                  \
-    X(int16, int16_t, AOTICACHE_DTYPE_INT16)               \
-    X(int32, int32_t, AOTICACHE_DTYPE_INT32)               \
-    X(int64, int64_t, AOTICACHE_DTYPE_INT64)               \
-    X(bool, bool, AOTICACHE_DTYPE_BOOL)                    \
+#define SHIM_SCALAR_LIST(X)                     \
+    X(float32, float, AOTICACHE_DTYPE_FLOAT32)  \
+    X(float64, double, AOTICACHE_DTYPE_FLOAT64) \
+    X(uint8, uint8_t, AOTICACHE_DTYPE_UINT8)    \
+    X(uint16, uint16_t, AOTICACHE_DTYPE_UINT16) \
+    X(uint32, uint32_t, AOTICACHE_DTYPE_UINT32) \
+    X(uint64, uint64_t, AOTICACHE_DTYPE_UINT64) \
+    X(int8, int8_t, AOTICACHE_DTYPE_INT8)       \
+    X(int16, int16_t, AOTICACHE_DTYPE_INT16)    \
+    X(int32, int32_t, AOTICACHE_DTYPE_INT32)    \
+    X(int64, int64_t, AOTICACHE_DTYPE_INT64)    \
+    X(bool, bool, AOTICACHE_DTYPE_BOOL)         \
     X(complex64, shim_complex64, AOTICACHE_DTYPE_COMPLEX64)
-#define SHIM_DECLARE_SCALAR(name, type, dtype)                                                       \
-    SHIM_EXPORT AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value);     \
+#define SHIM_DECLARE_SCALAR(name, type, dtype)                                                   \
+    SHIM_EXPORT AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value); \
     SHIM_EXPORT AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_tensor);
 SHIM_SCALAR_LIST(SHIM_DECLARE_SCALAR)
 #undef SHIM_DECLARE_SCALAR

@@ -55,9 +55,12 @@ static void make_views(aoticache_tensor_view *tensors, int64_t memory[][2][4])
             stride *= sizes[d];
         }
         tensors[i] = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32,
-                                             .device = AOTICACHE_DEVICE_CPU, .ndim = ndim,
-                                             .numel = stride, .sizes = memory[i][0],
-                                             .strides = memory[i][1], .dispatch_key_set = 0x8001};
+                                             .device = AOTICACHE_DEVICE_CPU,
+                                             .ndim = ndim,
+                                             .numel = stride,
+                                             .sizes = memory[i][0],
+                                             .strides = memory[i][1],
+                                             .dispatch_key_set = 0x8001};
     }
 }
 
@@ -90,9 +93,9 @@ static __attribute__((noinline)) bool compare_plainly(const aoticache_tensor_vie
 {
     for (size_t i = 0; i < count; i++) {
         if (a[i].dtype != b[i].dtype || a[i].device.type != b[i].device.type ||
-            a[i].device.index != b[i].device.index || a[i].layout != b[i].layout || a[i].requires_grad != b[i].requires_grad ||
-            a[i].dispatch_key_set != b[i].dispatch_key_set || a[i].ndim != b[i].ndim ||
-            memcmp(a[i].sizes, b[i].sizes, (size_t)a[i].ndim * sizeof a[i].sizes[0]) != 0 ||
+            a[i].device.index != b[i].device.index || a[i].layout != b[i].layout ||
+            a[i].requires_grad != b[i].requires_grad || a[i].dispatch_key_set != b[i].dispatch_key_set ||
+            a[i].ndim != b[i].ndim || memcmp(a[i].sizes, b[i].sizes, (size_t)a[i].ndim * sizeof a[i].sizes[0]) != 0 ||
             memcmp(a[i].strides, b[i].strides, (size_t)a[i].ndim * sizeof a[i].strides[0]) != 0)
             return false;
     }

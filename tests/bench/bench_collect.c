@@ -69,8 +69,8 @@ static aoticache_digest digest_of(uint64_t entry, uint64_t kind)
     return digest;
 }
 
-static void report(const char *what, size_t entries, double value, const char *unit, const char *peer, double peer_value,
-                   double target, bool met)
+static void report(const char *what, size_t entries, double value, const char *unit, const char *peer,
+                   double peer_value, double target, bool met)
 {
     printf("{\"name\":\"%s, %zu entries\",\"value\":%.3f,\"unit\":\"%s\",\"peer\":\"%s\",\"peer_value\":%.3f,"
            "\"ratio\":%.3f,\"target\":%.3g,\"met\":%s}\n",
@@ -262,8 +262,8 @@ static void look_at_all(void)
 
 struct state {
     aoticache_cache *cache;
-    size_t entries;   /* in the beginning */
-    uint64_t left;    /* rows */
+    size_t entries;    /* in the beginning */
+    uint64_t left;     /* rows */
     uint64_t bare_end; /* files of entries from here on are gone without their rows */
 };
 
@@ -374,7 +374,8 @@ static double run_ccache(size_t max_files)
 {
     char command[800];
     snprintf(command, sizeof command,
-             "CCACHE_DIR=%s/ccache CCACHE_MAXSIZE=0 CCACHE_MAXFILES=%zu ccache --cleanup >/dev/null 2>&1", root, max_files);
+             "CCACHE_DIR=%s/ccache CCACHE_MAXSIZE=0 CCACHE_MAXFILES=%zu ccache --cleanup >/dev/null 2>&1", root,
+             max_files);
     double begun = now_ms();
     if (system(command) != 0)
         fail("ccache", "its cleanup failed");
@@ -443,7 +444,8 @@ static void measure(size_t entries)
     snprintf(cache_dir, sizeof cache_dir, "%s/cache", root);
     struct statfs filesystem;
     if (statfs(root, &filesystem) == 0 && filesystem.f_type == TMPFS)
-        fprintf(stderr, "bench_collect: %s is in memory: its unlinks cost next to nothing; set TMPDIR to a disk\n", root);
+        fprintf(stderr, "bench_collect: %s is in memory: its unlinks cost next to nothing; set TMPDIR to a disk\n",
+                root);
     fill(entries);
     state.cache = open_cache();
     double idle = nothing_to_do(&state);

@@ -39,9 +39,9 @@ static void *find(void *library, const char *name)
     return symbol;
 }
 
-#define FIND(library, name, ret_function)            \
-    do {                                             \
-        void *symbol_ = find(library, name);         \
+#define FIND(library, name, ret_function)               \
+    do {                                                \
+        void *symbol_ = find(library, name);            \
         memcpy(ret_function, &symbol_, sizeof symbol_); \
     } while (0)
 
@@ -62,7 +62,8 @@ static void compile_ours(const char *folder)
     *strstr(header, "/runtime/kernel.h") = '\0';
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -I%s tests/bench/peers/pass_kernel.c %s "
-             "-o %s/ours.so", header, archive, folder);
+             "-o %s/ours.so",
+             header, archive, folder);
     if (system(command) != 0)
         fail("ours.so", "does not compile");
 }
@@ -172,7 +173,7 @@ static double measure(container_peer *peer, int num_threads)
         end = jobs[i].end > end ? jobs[i].end : end;
     }
     pthread_barrier_destroy(&barrier);
-    delete(peer);
+    delete (peer);
     return (double)(end - begin) / RUNS / num_threads;
 }
 
@@ -251,7 +252,7 @@ static void compare_alone(container_peer *ours)
         values[i] = measure_alone(ours);
         bare[i] = measure_body(body);
     }
-    delete(ours);
+    delete (ours);
     report("container's single-threaded run", median(values), "the bare kernel", median(bare), 20, true);
 }
 

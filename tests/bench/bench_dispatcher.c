@@ -44,7 +44,8 @@ static bool compile_peer(const char *folder)
              "torch=$(realpath %s/lib/python3*/site-packages/torch) && c++ -std=c++20 -O2 -w -shared -fPIC "
              "-fvisibility=hidden -I\"$torch/include\" -I\"$torch/include/torch/csrc/api/include\" "
              "tests/bench/peers/torch_boxed_call.cpp -o %s/peer.so "
-             "-L\"$torch/lib\" -Wl,-rpath,\"$torch/lib\" -ltorch_cpu -lc10 >/dev/null 2>&1", venv(), folder);
+             "-L\"$torch/lib\" -Wl,-rpath,\"$torch/lib\" -ltorch_cpu -lc10 >/dev/null 2>&1",
+             venv(), folder);
     return system(command) == 0;
 }
 
@@ -141,8 +142,13 @@ static double call_ours(const operators *all, int count, bool leaving)
 {
     static float data[1];
     const int64_t one[] = {1};
-    aoticache_tensor_view view = {.data = data, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .numel = 1, .sizes = one,
-                                  .strides = one, .dispatch_key_set = aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CPU)};
+    aoticache_tensor_view view = {.data = data,
+                                  .dtype = AOTICACHE_DTYPE_FLOAT32,
+                                  .ndim = 1,
+                                  .numel = 1,
+                                  .sizes = one,
+                                  .strides = one,
+                                  .dispatch_key_set = aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CPU)};
     aoticache_value values[8];
     aoticache_stack stack = {.values = values, .capacity = 8};
     const aoticache_value tensor = {.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view};
@@ -178,8 +184,8 @@ static void report(const char *name, double value, const char *unit, const char 
 {
     double ratio = value / peer_value;
     printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
-           "\"target\":%g,\"target_is\":\"ratio\",\"met\":%s}\n", name, value, unit, peer, peer_value, ratio, target,
-           ratio <= target ? "true" : "false");
+           "\"target\":%g,\"target_is\":\"ratio\",\"met\":%s}\n",
+           name, value, unit, peer, peer_value, ratio, target, ratio <= target ? "true" : "false");
     fflush(stdout);
 }
 

@@ -21,7 +21,8 @@
 #define ROUNDS 301
 #define HITS 2000
 #define RANDOM_ROUNDS 21
-#define RANDOM_HITS MAX_KERNELS /* a round goes over as many kernels as there are: the caches hold what they can of them */
+#define RANDOM_HITS \
+    MAX_KERNELS /* a round goes over as many kernels as there are: the caches hold what they can of them */
 #define HOT_LIMIT_NS 35
 #define RANDOM_LIMIT_NS 150
 #define MAX_KERNELS 100000
@@ -54,8 +55,11 @@ static inline void make_call(two_tensors *call, uint64_t number)
         stride *= call->sizes[i];
     }
     for (int i = 0; i < 2; i++) {
-        call->views[i] = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 4,
-                                                 .sizes = call->sizes, .strides = call->strides};
+        call->views[i] = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                                 .device = AOTICACHE_DEVICE_CPU,
+                                                 .ndim = 4,
+                                                 .sizes = call->sizes,
+                                                 .strides = call->strides};
         call->arguments[i] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &call->views[i]};
     }
 }
@@ -289,9 +293,8 @@ static double instructions(const char *self, uint64_t hits)
 {
     char command[8192], line[512];
     double found = 0;
-    snprintf(command, sizeof command,
-             "valgrind --tool=callgrind --callgrind-out-file=/dev/null '%s' --hits %llu 2>&1", self,
-             (unsigned long long)hits);
+    snprintf(command, sizeof command, "valgrind --tool=callgrind --callgrind-out-file=/dev/null '%s' --hits %llu 2>&1",
+             self, (unsigned long long)hits);
     FILE *output = popen(command, "r");
     while (output != NULL && fgets(line, sizeof line, output) != NULL) {
         const char *at = strstr(line, "Collected :");
@@ -328,8 +331,8 @@ static void put_entries(aoticache_cache *cache, uint64_t count, const char *libr
     product.producer = "bench";
     for (uint64_t i = 0; i < count; i++) {
         int64_t sizes[2] = {(int64_t)i + 2, 8};
-        aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2,
-                                              .sizes = sizes};
+        aoticache_tensor_metadata metadata = {
+            .dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2, .sizes = sizes};
         aoticache_request *request;
         aoticache_error error;
         if (aoticache_request_create("bench::stored", metadata.device, &request, &error) != AOTICACHE_OK ||

@@ -146,9 +146,10 @@ static double median(double values[ROUNDS])
 static void report(uint64_t entries, double value, double peer)
 {
     double ratio = value / peer;
-    printf("{\"name\":\"index lookup, %llu entries\",\"value\":%.0f,\"unit\":\"ns\","
-           "\"peer\":\"prepared raw SQLite point read\",\"peer_value\":%.0f,\"ratio\":%.3f,\"target\":%.1f,\"met\":%s}\n",
-           (unsigned long long)entries, value, peer, ratio, TARGET, ratio <= TARGET ? "true" : "false");
+    printf(
+        "{\"name\":\"index lookup, %llu entries\",\"value\":%.0f,\"unit\":\"ns\","
+        "\"peer\":\"prepared raw SQLite point read\",\"peer_value\":%.0f,\"ratio\":%.3f,\"target\":%.1f,\"met\":%s}\n",
+        (unsigned long long)entries, value, peer, ratio, TARGET, ratio <= TARGET ? "true" : "false");
     fflush(stdout);
 }
 

@@ -285,7 +285,9 @@ static void report(const char *name, double value, const char *unit, const char 
     printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
            "\"target\":%g,\"target_is\":\"%s\",\"met\":%s}\n",
            name, value, unit, peer, peer_value, ratio, target, difference ? "difference" : "ratio",
-           target <= 0 ? "null" : met ? "true" : "false");
+           target <= 0 ? "null"
+           : met       ? "true"
+                       : "false");
     fflush(stdout);
 }
 
@@ -391,8 +393,8 @@ static void measure_copy(const char *file)
         digest[i] = time_digest(fd);
     }
     double value = median(one, COPIES);
-    report("verify a library and copy it in one pass", value, "us", "verify it, then read it again", median(two, COPIES),
-           1.05, false);
+    report("verify a library and copy it in one pass", value, "us", "verify it, then read it again",
+           median(two, COPIES), 1.05, false);
     report("the same, beside verifying alone", value, "us", "verify it", median(digest, COPIES), 0, false);
 }
 
@@ -450,8 +452,8 @@ int main(int argc, char **argv)
     }
     report("run through the shim, two inputs of 6 elements", median(ours, RUN_ROUNDS), "ns",
            "the library's own code (a provider that does nothing)", median(own, RUN_ROUNDS), 120, true);
-    report("resident memory of a C process", ask(self, "resident-ours", directory, "") / 1024, "MiB", "an empty process",
-           ask(empty, "", "", "") / 1024, 6, true);
+    report("resident memory of a C process", ask(self, "resident-ours", directory, "") / 1024, "MiB",
+           "an empty process", ask(empty, "", "", "") / 1024, 6, true);
 
     char command[PATH_MAX];
     snprintf(command, sizeof command, "rm -rf %s", folder);

@@ -86,10 +86,9 @@ static int measure(int64_t size)
 static double ask(const char *program, int64_t size, const char *search_path)
 {
     char command[2 * PATH_MAX + 64], line[64] = "";
-    int length = search_path == NULL
-                     ? snprintf(command, sizeof command, "'%s' %lld", program, (long long)size)
-                     : snprintf(command, sizeof command, "LD_LIBRARY_PATH='%s' '%s' %lld", search_path, program,
-                                (long long)size);
+    int length = search_path == NULL ? snprintf(command, sizeof command, "'%s' %lld", program, (long long)size)
+                                     : snprintf(command, sizeof command, "LD_LIBRARY_PATH='%s' '%s' %lld", search_path,
+                                                program, (long long)size);
     if (length < 0 || (size_t)length >= sizeof command)
         fail("a command", "too long");
     FILE *pipe = popen(command, "r");

@@ -382,10 +382,10 @@ static size_t ask(const struct server *server, int fd, const char *name, char *b
 {
     char request[300], *end = NULL, *length = NULL;
     const size_t name_length = strlen("aoticache/") + strlen(name);
-    const int size = server->is_http
-                         ? snprintf(request, sizeof request, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", name)
-                         : snprintf(request, sizeof request, "*2\r\n$3\r\nGET\r\n$%zu\r\naoticache/%s\r\n",
-                                    name_length, name);
+    const int size =
+        server->is_http
+            ? snprintf(request, sizeof request, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", name)
+            : snprintf(request, sizeof request, "*2\r\n$3\r\nGET\r\n$%zu\r\naoticache/%s\r\n", name_length, name);
     const char *ends = server->is_http ? "\r\n\r\n" : "\r\n";
     size_t have = 0;
     if (write(fd, request, (size_t)size) != size)

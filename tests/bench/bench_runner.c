@@ -53,7 +53,8 @@ static bool compile_peer(const char *folder)
     snprintf(command, sizeof command,
              "torch=$(realpath %s/lib/python3*/site-packages/torch) && c++ -std=c++20 -O2 -w -shared -fPIC "
              "-fvisibility=hidden -I\"$torch/include\" tests/bench/peers/torch_runner.cpp -o %s/peer.so "
-             "-L\"$torch/lib\" -Wl,-rpath,\"$torch/lib\" -ltorch_cpu -lc10 >/dev/null 2>&1", venv(), folder);
+             "-L\"$torch/lib\" -Wl,-rpath,\"$torch/lib\" -ltorch_cpu -lc10 >/dev/null 2>&1",
+             venv(), folder);
     return system(command) == 0;
 }
 
@@ -148,8 +149,8 @@ static void report(const char *name, double value, const char *peer, double peer
 {
     double ratio = value / peer_value;
     printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"ns\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
-           "\"target\":1,\"target_is\":\"ratio\",\"met\":%s}\n", name, value, peer, peer_value, ratio,
-           ratio <= 1 ? "true" : "false");
+           "\"target\":1,\"target_is\":\"ratio\",\"met\":%s}\n",
+           name, value, peer, peer_value, ratio, ratio <= 1 ? "true" : "false");
     fflush(stdout);
 }
 

@@ -168,7 +168,9 @@ int main(int argc, char **argv)
     uint64_t entries = count != NULL ? strtoull(count, NULL, 10) : is_quick ? 500 : 5000;
     uint32_t jobs = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? (uint32_t)CPU_COUNT(&allowed) : 1;
     snprintf(root, sizeof root, "%s/aoticache-bench-XXXXXX",
-             parent != NULL ? parent : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+             parent != NULL                  ? parent
+             : access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                                             : "/tmp");
     if (mkdtemp(root) == NULL)
         fail("a directory", "cannot be made");
     measure("large libraries", is_quick ? 32 : 256, 1 << 20, jobs);

@@ -41,8 +41,8 @@ AtenTensorHandle wrap(std::vector<float> &data, std::vector<int64_t> sizes)
     for (size_t i = sizes.size(); i-- > 1;)
         strides[i - 1] = strides[i] * sizes[i];
     AtenTensorHandle tensor = nullptr;
-    if (aoti_torch_create_tensor_from_blob(data.data(), static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(),
-                                           0, 6, 0, 0, &tensor) != 0)
+    if (aoti_torch_create_tensor_from_blob(data.data(), static_cast<int64_t>(sizes.size()), sizes.data(),
+                                           strides.data(), 0, 6, 0, 0, &tensor) != 0)
         check(false, "a tensor over memory of the test");
     return tensor;
 }
@@ -52,8 +52,7 @@ struct constants {
     std::vector<float> weight, bias, scale, traced;
     constant_map map;
 
-    explicit constants(float value)
-        : weight(out * in, value), bias(out, value), scale(out, value), traced(out, value)
+    explicit constants(float value) : weight(out * in, value), bias(out, value), scale(out, value), traced(out, value)
     {
         map["fc_weight"] = wrap(weight, {out, in});
         map["fc_bias"] = wrap(bias, {out});
@@ -108,28 +107,34 @@ void try_container()
     check(AOTInductorModelContainerCreateWithDevice(&container, 2, "cpu", nullptr) == 0, "a container");
     constants two(2), three(3), four(4), five(5);
     check(AOTInductorModelContainerUpdateConstantBuffer(container, handle_of(two.map), false, true) == 0 &&
-              run_container(container) == expected(2), "UpdateConstantBuffer changes the active buffer");
+              run_container(container) == expected(2),
+          "UpdateConstantBuffer changes the active buffer");
     check(AOTInductorModelContainerUpdateInactiveConstantBuffer(container, handle_of(three.map)) == 0 &&
-              run_container(container) == expected(2), "UpdateInactiveConstantBuffer leaves the active one alone");
+              run_container(container) == expected(2),
+          "UpdateInactiveConstantBuffer leaves the active one alone");
     check(AOTInductorModelContainerSwapConstantBuffer(container) == 0 && run_container(container) == expected(3),
           "and a swap brings it");
     check(AOTInductorModelContainerUpdateConstantBufferFromCpu(container, handle_of(four.map), false, true) == 0 &&
-              run_container(container) == expected(4), "UpdateConstantBufferFromCpu");
+              run_container(container) == expected(4),
+          "UpdateConstantBufferFromCpu");
     check(AOTInductorModelContainerUpdateUserManagedConstantBuffer(container, handle_of(five.map), false, true) == 0 &&
-              run_container(container) == expected(5), "UpdateUserManagedConstantBuffer");
+              run_container(container) == expected(5),
+          "UpdateUserManagedConstantBuffer");
     five.scale.assign(out, 1);
     check(run_container(container) == (4 * 5 + 5) * 1 + 5, "which uses the memory where it is");
 
     constant_map listed;
-    check(AOTInductorModelContainerExtractConstantsMap(container, handle_of(listed), false) == 0 && listed.size() == 4 &&
-              listed.count("fc.weight") == 1 && listed.count("scale") == 1,
+    check(AOTInductorModelContainerExtractConstantsMap(container, handle_of(listed), false) == 0 &&
+              listed.size() == 4 && listed.count("fc.weight") == 1 && listed.count("scale") == 1,
           "ExtractConstantsMap lists them by their original names");
 
     constant_map partial = {{"fc_weight", two.map["fc_weight"]}}, wrong = {{"fc_bias", two.map["fc_weight"]}};
     check(AOTInductorModelContainerUpdateConstantBuffer(container, handle_of(partial), false, true) != 0 &&
-              says("fc_bias"), "a validated update without a parameter is refused and names it");
+              says("fc_bias"),
+          "a validated update without a parameter is refused and names it");
     check(AOTInductorModelContainerUpdateConstantBuffer(container, handle_of(wrong), false, false) != 0 &&
-              says("fc_bias"), "a tensor of other sizes is refused");
+              says("fc_bias"),
+          "a tensor of other sizes is refused");
     check(AOTInductorModelContainerUpdateConstantBuffer(container, nullptr, false, false) != 0 && says("NULL"),
           "no map at all is refused");
     check(run_container(container) == (4 * 5 + 5) * 1 + 5, "and nothing has changed");
@@ -149,7 +154,8 @@ void try_model()
           "AOTInductorModelUpdateConstantsMap");
     check(AOTInductorModelDelete(model) == 0, "the model is gone");
     model = nullptr;
-    check(AOTInductorModelCreate(&model, nullptr) == 0 && run_model(model) != -1, "without a map: the library's own weights");
+    check(AOTInductorModelCreate(&model, nullptr) == 0 && run_model(model) != -1,
+          "without a map: the library's own weights");
     check(AOTInductorModelDelete(model) == 0, "that model is gone too");
 }
 

@@ -25,7 +25,7 @@
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"
 
-#define STORED 3  /* entries that every cache has before the operation */
+#define STORED 3   /* entries that every cache has before the operation */
 #define NEW_KEY 10 /* the one that the operation puts */
 #define MAX_STEPS 5000
 

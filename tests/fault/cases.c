@@ -39,8 +39,7 @@ void trial_damage_index(void)
 }
 
 /* The same entries as the first version of the index had them. */
-static const char first_version[] =
-    INDEX_VERSION_1
+static const char first_version[] = INDEX_VERSION_1
     "INSERT INTO meta VALUES('created_ns', 77);"
     "INSERT INTO entries SELECT key, rank, created_ns, id, artifact, library, library_bytes, file_count, compile_ns,"
     " requirements FROM now.entries;"

@@ -121,7 +121,8 @@ static aoticache_status do_export(aoticache_cache *cache, aoticache_error *ret_e
 
 static const char *look_for_both(aoticache_cache *cache)
 {
-    return trial_finds(cache, TRIAL_NEW_KEY) && trial_finds(cache, TRIAL_NEW_KEY + 1) ? NULL : "an entry that came is lost";
+    return trial_finds(cache, TRIAL_NEW_KEY) && trial_finds(cache, TRIAL_NEW_KEY + 1) ? NULL
+                                                                                      : "an entry that came is lost";
 }
 
 /* A process without memory, or where libarchive cannot be opened, says that archives are not supported. */
@@ -132,18 +133,36 @@ static const char *look_for_both(aoticache_cache *cache)
 static const struct operation operations[] = {
     {.name = "collect", .perform = do_collect, .removes = true, .spoil = leave_things, .look = look_at_two},
     {.name = "verify", .perform = do_verify},
-    {.name = "verify --repair", .perform = do_repair, .spoil = damage_object, .removes = true, .is_unsound = true,
+    {.name = "verify --repair",
+     .perform = do_repair,
+     .spoil = damage_object,
+     .removes = true,
+     .is_unsound = true,
      .look = look_at_the_rest},
-    {.name = "rebuilding the index", .perform = trial_reopen, .opens_itself = true, .spoil = trial_damage_index, .is_unsound = true,
+    {.name = "rebuilding the index",
+     .perform = trial_reopen,
+     .opens_itself = true,
+     .spoil = trial_damage_index,
+     .is_unsound = true,
      .lacks_unreadable = true},
-    {.name = "rebuilding a lost index", .perform = trial_reopen, .opens_itself = true, .spoil = lose_index, .is_unsound = true,
+    {.name = "rebuilding a lost index",
+     .perform = trial_reopen,
+     .opens_itself = true,
+     .spoil = lose_index,
+     .is_unsound = true,
      .lacks_unreadable = true},
     /* A folder that does not say that it can be written to is only read, and then an old index is of no use. */
-    {.name = "migration", .perform = trial_reopen, .opens_itself = true, .spoil = trial_go_back_to_first_version,
+    {.name = "migration",
+     .perform = trial_reopen,
+     .opens_itself = true,
+     .spoil = trial_go_back_to_first_version,
      .may_be = TRIAL_MAY_BE(UNSUPPORTED)},
     /* libarchive 3.6 leaks its buffers where zstd fails. */
     {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
-    {.name = "import", .perform = trial_import, .spoil = trial_make_source, .may_be = NO_ARCHIVE | REFUSED,
+    {.name = "import",
+     .perform = trial_import,
+     .spoil = trial_make_source,
+     .may_be = NO_ARCHIVE | REFUSED,
      .look = look_for_both},
     {.name = "merge", .perform = trial_merge, .spoil = trial_make_source, .may_be = REFUSED, .look = look_for_both},
 };

@@ -174,9 +174,9 @@ static const char *template_of(size_t kind)
 /* ---- damage ---- */
 
 enum damage { FLIP, ZEROS, OTHERS, CUT, CONTINUE, DOUBLE, EMPTY, REMOVE, FOLDER, LINK, SWAP, DAMAGE_COUNT };
-static const char *const damage_names[DAMAGE_COUNT] = {"a bit flipped", "zeros",   "other bytes", "cut off",
-                                                       "continued",     "doubled", "emptied",     "removed",
-                                                       "a folder",      "a link",  "the bytes of another"};
+static const char *const damage_names[DAMAGE_COUNT] = {
+    "a bit flipped", "zeros",   "other bytes", "cut off", "continued",           "doubled",
+    "emptied",       "removed", "a folder",    "a link",  "the bytes of another"};
 
 struct bytes {
     unsigned char *data;
@@ -294,7 +294,8 @@ static bool look_up(aoticache_cache *cache, int number)
     if (status != AOTICACHE_OK)
         return false;
     library_text(number, expected);
-    if (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 || strcmp(actual, expected) != 0)
+    if (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 ||
+        strcmp(actual, expected) != 0)
         wrong("other bytes are served", actual);
     if (number == 2) {
         snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_directory(artifact));
@@ -319,7 +320,8 @@ static void check_repaired(size_t kind, aoticache_cache *cache)
     seen->problems = (long)aoticache_verify_report_problems(&report);
     seen->repaired = (long)report.repaired;
     options.repair = false;
-    if (aoticache_cache_verify(cache, &options, tell_finding, NULL, (void *)"after a repair", &report, &error) != AOTICACHE_OK)
+    if (aoticache_cache_verify(cache, &options, tell_finding, NULL, (void *)"after a repair", &report, &error) !=
+        AOTICACHE_OK)
         wrong("it cannot be verified after a repair", error.message);
     if (aoticache_verify_report_problems(&report) != 0)
         wrong("a repair leaves problems", kinds[kind].name);
@@ -420,16 +422,18 @@ static long damage_kind(size_t kind, long stride)
             try_damage(kind, damage, 0, 0, &tally);
         }
     }
-    printf("%s - %s (%zu bytes): damaged %ld times: an entry was missed after %ld, there was something to repair after %ld,"
-           " opening was refused after %ld%s\n",
-           tally.failed == 0 ? "ok" : "#", kinds[kind].name, bytes.size, tally.tried, tally.missed, tally.problems,
-           tally.refused, tally.failed == 0 ? "; all was as it should be" : "");
+    printf(
+        "%s - %s (%zu bytes): damaged %ld times: an entry was missed after %ld, there was something to repair after %ld,"
+        " opening was refused after %ld%s\n",
+        tally.failed == 0 ? "ok" : "#", kinds[kind].name, bytes.size, tally.tried, tally.missed, tally.problems,
+        tally.refused, tally.failed == 0 ? "; all was as it should be" : "");
     return tally.failed;
 }
 
 /* ---- the configuration ---- */
 
-static const char configuration[] = "max_size = 20G\nmax_age = 90d\nmin_free = 5%\nlock_timeout = 2s\nallow_shared = false\n";
+static const char configuration[] =
+    "max_size = 20G\nmax_age = 90d\nmin_free = 5%\nlock_timeout = 2s\nallow_shared = false\n";
 
 /* Opening says what is wrong in it, or goes on without. */
 static void examine_configured(const char *path)

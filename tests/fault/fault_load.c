@@ -43,7 +43,8 @@ static aoticache_status do_parse_json(aoticache_cache *unused, aoticache_error *
     (void)unused;
     json_t *value = aoticache_json_parse(text, sizeof text - 1, JSON_REJECT_DUPLICATES, &error);
     if (value == NULL)
-        return aoticache_error_set(ret_error, aoticache_json_is_out_of_memory(&error) ? AOTICACHE_NO_MEMORY : AOTICACHE_CORRUPT,
+        return aoticache_error_set(ret_error,
+                                   aoticache_json_is_out_of_memory(&error) ? AOTICACHE_NO_MEMORY : AOTICACHE_CORRUPT,
                                    "%s", error.text);
     const bool is_whole = json_object_size(value) == 2;
     json_decref(value);
@@ -104,7 +105,8 @@ static void make_package(void)
     static zip_writer zip;
     zip = (zip_writer){.size = 0};
     zip_add_text(&zip, MODEL "x.wrapper.so", "a library");
-    zip_add_text(&zip, MODEL "x.wrapper_metadata.json", "{\"AOTI_DEVICE_KEY\": \"cpu\", \"author\": \"me\", \"number\": 3}");
+    zip_add_text(&zip, MODEL "x.wrapper_metadata.json",
+                 "{\"AOTI_DEVICE_KEY\": \"cpu\", \"author\": \"me\", \"number\": 3}");
     zip_finish(&zip);
     package = zip_fd(&zip);
 }
@@ -163,12 +165,13 @@ static void write_script(void)
 {
     char path[600], text[PATH_MAX + 600];
     script_path(path);
-    snprintf(text, sizeof text,
-             "#!/bin/sh\nread -r request\n"
-             "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
-             "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
-             "echo '{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n",
-             build);
+    snprintf(
+        text, sizeof text,
+        "#!/bin/sh\nread -r request\n"
+        "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
+        "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
+        "echo '{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n",
+        build);
     write_file(path, text);
     if (chmod(path, 0700) != 0)
         fail("chmod", path);
@@ -191,7 +194,11 @@ static aoticache_status do_compile_by_command(aoticache_cache *cache, aoticache_
 /* A script in the place of Python, which says what PyTorch it has, by a file and when it is asked. It answers until it is left. */
 static void write_worker(void)
 {
-    static const char *const folders[] = {"py", "py/bin", "py/lib", "py/lib/python3.99", "py/lib/python3.99/site-packages",
+    static const char *const folders[] = {"py",
+                                          "py/bin",
+                                          "py/lib",
+                                          "py/lib/python3.99",
+                                          "py/lib/python3.99/site-packages",
                                           "py/lib/python3.99/site-packages/torch"};
     char path[700], text[PATH_MAX + 800];
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
@@ -203,16 +210,17 @@ static void write_worker(void)
     write_file(path, "__version__ = '9.8.7+cpu'\ndebug = False\n");
     snprintf(path, sizeof path, "%s/py/pyvenv.cfg", trial_root());
     write_file(path, "");
-    snprintf(text, sizeof text,
-             "#!/bin/sh\n[ \"$1\" = -c ] && echo 9.8.7+cpu && exit\n"
-             "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
-             "while read -r request; do\n"
-             "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"
-             "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
-             "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
-             "echo '{\"id\":'$id',\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
-             "done\n",
-             build);
+    snprintf(
+        text, sizeof text,
+        "#!/bin/sh\n[ \"$1\" = -c ] && echo 9.8.7+cpu && exit\n"
+        "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
+        "while read -r request; do\n"
+        "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"
+        "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
+        "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
+        "echo '{\"id\":'$id',\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
+        "done\n",
+        build);
     snprintf(path, sizeof path, "%s/py/bin/python", trial_root());
     write_file(path, text);
     if (chmod(path, 0700) != 0)
@@ -252,7 +260,8 @@ static void compile_abs(void)
         aoticache_hook_set_environment(hook, request, &error) != AOTICACHE_OK)
         fail("compile", error.message);
     for (int i = 0; i < 2; i++)
-        snprintf(framework[i], sizeof framework[i], "%s=%s", names[i], aoticache_request_get_environment(request, names[i]));
+        snprintf(framework[i], sizeof framework[i], "%s=%s", names[i],
+                 aoticache_request_get_environment(request, names[i]));
     aoticache_request_free(request);
     aoticache_hook_free(hook);
     aoticache_cache_close(cache);
@@ -276,7 +285,8 @@ static aoticache_status do_call(aoticache_cache *cache, aoticache_error *ret_err
     for (int i = 0; status == AOTICACHE_OK && i < 2; i++) {
         status = aoticache_call(context, "aten::abs", &input, 1, &output, 1, ret_error);
         const float *result = status == AOTICACHE_OK ? output.data : NULL;
-        if (result != NULL && (output.numel != 4 || result[0] != 1 || result[1] != 2 || result[2] != 3 || result[3] != 4))
+        if (result != NULL &&
+            (output.numel != 4 || result[0] != 1 || result[1] != 2 || result[2] != 3 || result[3] != 4))
             fail("call", "the result is wrong");
         if (result != NULL)
             aoticache_tensor_free(output.handle);
@@ -292,12 +302,22 @@ static const struct operation operations[] = {
     {.name = "get or compile by a worker", .perform = do_compile_by_worker, .spoil = write_worker},
     {.name = "parsing JSON", .perform = do_parse_json, .without_cache = true},
     {.name = "describing a library", .perform = do_describe, .without_cache = true},
-    {.name = "loading a library", .perform = do_load, .without_cache = true, .keeps_blocks = 2,
+    {.name = "loading a library",
+     .perform = do_load,
+     .without_cache = true,
+     .keeps_blocks = 2,
      .may_be = TRIAL_MAY_BE(LOAD_FAILED)},
-    {.name = "calling an operator", .perform = do_call, .spoil = compile_abs, .keeps_blocks = 2,
+    {.name = "calling an operator",
+     .perform = do_call,
+     .spoil = compile_abs,
+     .keeps_blocks = 2,
      .may_be = TRIAL_MAY_BE(LOAD_FAILED) | TRIAL_MAY_BE(NOT_FOUND)},
     /* libzip 1.7 leaks a block where it cannot open a member. */
-    {.name = "opening a package", .perform = do_open_package, .spoil = make_package, .without_cache = true, .keeps_blocks = 1},
+    {.name = "opening a package",
+     .perform = do_open_package,
+     .spoil = make_package,
+     .without_cache = true,
+     .keeps_blocks = 1},
 };
 
 int main(int argc, char **argv)

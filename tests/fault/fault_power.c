@@ -90,9 +90,17 @@ static const struct durable_operation operations[] = {
     {.name = "remove", .perform = do_remove, .keeps = keeps_all_but_2},
     {.name = "collect", .perform = do_collect, .keeps = keeps_none},
     {.name = "pin", .perform = do_pin},
-    {.name = "merge", .perform = trial_merge, .spoil = trial_make_source, .puts = TRIAL_NEW_KEY, .puts_too = TRIAL_NEW_KEY + 1},
-    {.name = "import", .perform = trial_import, .spoil = trial_make_signed_source, .puts = TRIAL_NEW_KEY,
-     .puts_too = TRIAL_NEW_KEY + 1, .are_signed = true},
+    {.name = "merge",
+     .perform = trial_merge,
+     .spoil = trial_make_source,
+     .puts = TRIAL_NEW_KEY,
+     .puts_too = TRIAL_NEW_KEY + 1},
+    {.name = "import",
+     .perform = trial_import,
+     .spoil = trial_make_signed_source,
+     .puts = TRIAL_NEW_KEY,
+     .puts_too = TRIAL_NEW_KEY + 1,
+     .are_signed = true},
     {.name = "migration", .perform = do_nothing, .spoil = trial_go_back_to_first_version},
     {.name = "rebuilding the index", .perform = do_nothing, .spoil = trial_damage_index, .rebuilds = true},
 };
@@ -140,7 +148,8 @@ static bool is_signed(aoticache_cache *cache, int number)
     return !is_bare && (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND);
 }
 
-static void check_found(const struct durable_operation *operation, aoticache_cache *cache, bool is_marked, const char *when)
+static void check_found(const struct durable_operation *operation, aoticache_cache *cache, bool is_marked,
+                        const char *when)
 {
     for (int i = 1; i <= TRIAL_STORED; i++)
         if ((operation->keeps == NULL || operation->keeps(i, is_marked)) && !trial_finds(cache, i))
@@ -229,8 +238,8 @@ static long lose_power(const struct durable_operation *operation, const char *jo
                 failed += !is_sound_after(operation, call, loss, seed, journal);
             }
     if (failed == 0)
-        printf("ok - %s (%s): power lost %ld times in %ld calls, %ld of them syncs: nothing lost\n", operation->name, journal,
-               tried, record_calls(), record_syncs());
+        printf("ok - %s (%s): power lost %ld times in %ld calls, %ld of them syncs: nothing lost\n", operation->name,
+               journal, tried, record_calls(), record_syncs());
     else
         printf("# %s (%s): %ld of %ld power losses did harm\n", operation->name, journal, failed, tried);
     return failed;

@@ -52,8 +52,8 @@ static aoticache_status do_request(aoticache_cache *unused, aoticache_error *ret
     size_t size = 0;
     aoticache_key key;
     (void)unused;
-    aoticache_status status = aoticache_request_parse_text("aten::add.Tensor(float32[2, 3], float32[2, 3]{1, 2}, alpha=1)",
-                                                           &request, ret_error);
+    aoticache_status status = aoticache_request_parse_text(
+        "aten::add.Tensor(float32[2, 3], float32[2, 3]{1, 2}, alpha=1)", &request, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_request_add_string(request, "mode", "floor", ret_error);
     if (status == AOTICACHE_OK)
@@ -91,8 +91,8 @@ static aoticache_status lookup(aoticache_cache *cache, int number, aoticache_err
     char expected[64], actual[64] = "";
     injection_pause();
     library_text(number, expected);
-    if (status == AOTICACHE_OK &&
-        (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 || strcmp(actual, expected) != 0))
+    if (status == AOTICACHE_OK && (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 ||
+                                   strcmp(actual, expected) != 0))
         fail("lookup", "it returned other bytes");
     injection_resume();
     aoticache_artifact_unref(artifact);
@@ -267,14 +267,19 @@ static const struct operation operations[] = {
     {.name = "open, configured", .perform = do_open_configured, .opens_itself = true, .spoil = write_configuration},
     {.name = "lookup", .perform = do_lookup, .may_be = TRIAL_MAY_BE(NOT_FOUND)},
     {.name = "lookup with side files", .perform = do_lookup_of_two, .may_be = TRIAL_MAY_BE(NOT_FOUND)},
-    {.name = "lookup that links", .perform = do_lookup_of_two, .spoil = remove_links, .may_be = TRIAL_MAY_BE(NOT_FOUND)},
+    {.name = "lookup that links",
+     .perform = do_lookup_of_two,
+     .spoil = remove_links,
+     .may_be = TRIAL_MAY_BE(NOT_FOUND)},
     {.name = "put", .perform = do_put, .puts = TRIAL_NEW_KEY + 1},
     {.name = "put of two files", .perform = do_put_two, .puts = TRIAL_NEW_KEY},
     {.name = "put that replaces", .perform = do_replace},
     {.name = "get or compile", .perform = do_compile, .puts = TRIAL_NEW_KEY, .may_not_store = true},
     {.name = "remembering a failure", .perform = do_fail_to_compile},
     {.name = "remove", .perform = do_remove, .removes = true, .look = look_whether_removed},
-    {.name = "list", .perform = do_list, .may_be = TRIAL_MAY_BE(CORRUPT)}, /* cache.h: of an index that cannot be read */
+    {.name = "list",
+     .perform = do_list,
+     .may_be = TRIAL_MAY_BE(CORRUPT)}, /* cache.h: of an index that cannot be read */
     {.name = "usage", .perform = do_usage},
     {.name = "pin", .perform = do_pin, .look = look_for_pin},
     {.name = "tag", .perform = do_tag_and_untag},

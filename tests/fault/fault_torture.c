@@ -30,15 +30,17 @@
 #define MAX_KEPT 4000
 #define EXAMINE_EVERY 40 /* kills */
 
+/* clang-format off */
 #define ACTION_LIST(X) \
     X(put) X(keep) X(look_up) X(compile) X(remove_one) X(collect) X(verify_all) X(repair) X(tag) X(list) X(flush) \
     X(export_all) X(import) X(merge) X(reopen)
+/* clang-format on */
 
 enum action {
 #define ACTION_ENUM(name) ACTION_##name,
     ACTION_LIST(ACTION_ENUM)
 #undef ACTION_ENUM
-    ACTION_COUNT
+        ACTION_COUNT
 };
 static const char *const action_names[] = {
 #define ACTION_NAME(name) #name,
@@ -115,7 +117,8 @@ static void look_up(aoticache_cache *cache, int number, bool compiles, aoticache
     if (status != AOTICACHE_OK)
         return;
     library_text(number, expected);
-    if (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 || strcmp(actual, expected) != 0)
+    if (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 ||
+        strcmp(actual, expected) != 0)
         fail("look_up", "other bytes are served");
     aoticache_artifact_unref(artifact);
 }
@@ -329,9 +332,10 @@ static void torture(const char *journal, double seconds)
         stop(place);
     kills += PROCESSES;
     examine(journal);
-    printf("ok - %s: %ld processes killed in %.0f s, the cache examined %ld times: %ld entries reported as stored, all there;"
-           " waited in vain %ld times\n#",
-           journal, kills, seconds, examined + 1, count_kept(), (long)shared->busy);
+    printf(
+        "ok - %s: %ld processes killed in %.0f s, the cache examined %ld times: %ld entries reported as stored, all there;"
+        " waited in vain %ld times\n#",
+        journal, kills, seconds, examined + 1, count_kept(), (long)shared->busy);
     for (int action = 0; action < ACTION_COUNT; action++)
         printf(" %s %ld", action_names[action], (long)shared->done[action]);
     printf("\n");

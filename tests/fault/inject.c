@@ -87,7 +87,7 @@ static atomic_bool is_on;
 static atomic_long calls, allocations, threads, live_blocks;
 static atomic_bool has_happened;
 static __thread bool is_beginner; /* injection_begin() was on this thread */
-static __thread bool is_inside; /* what this file calls is not counted */
+static __thread bool is_inside;   /* what this file calls is not counted */
 
 void injection_begin(struct injection *injection)
 {
@@ -183,13 +183,13 @@ static size_t shortened(size_t size)
 }
 
 /* The real function of a name, looked for once. */
-#define REAL(name)                                           \
-    static __typeof__(&name) real;                           \
-    if (__builtin_expect(real == NULL, 0)) {                 \
-        const bool was_inside = is_inside;                   \
-        is_inside = true;                                    \
-        *(void **)&real = dlsym(RTLD_NEXT, #name);           \
-        is_inside = was_inside;                              \
+#define REAL(name)                                 \
+    static __typeof__(&name) real;                 \
+    if (__builtin_expect(real == NULL, 0)) {       \
+        const bool was_inside = is_inside;         \
+        is_inside = true;                          \
+        *(void **)&real = dlsym(RTLD_NEXT, #name); \
+        is_inside = was_inside;                    \
     }
 
 /* ---- memory ---- */
@@ -338,32 +338,32 @@ static int open_class(int flags)
     return (flags & (O_CREAT | O_TRUNC)) != 0 || (flags & O_ACCMODE) != O_RDONLY ? OPEN_TO_WRITE : OPEN_TO_READ;
 }
 
-#define MODE_ARGUMENT(flags, mode)                       \
-    mode_t mode = 0;                                     \
+#define MODE_ARGUMENT(flags, mode)                                    \
+    mode_t mode = 0;                                                  \
     if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) { \
-        va_list rest;                                    \
-        va_start(rest, flags);                           \
-        mode = va_arg(rest, mode_t);                     \
-        va_end(rest);                                    \
+        va_list rest;                                                 \
+        va_start(rest, flags);                                        \
+        mode = va_arg(rest, mode_t);                                  \
+        va_end(rest);                                                 \
     }
 
-#define DEFINE_OPEN(name)                                                                      \
-    int name(const char *path, int flags, ...)                                                 \
-    {                                                                                          \
-        REAL(name);                                                                            \
-        MODE_ARGUMENT(flags, mode)                                                             \
-        if (fails(open_class(flags), "open", path))                                            \
-            return -1;                                                                         \
-        return record_open(real(path, flags, mode), flags);                                    \
+#define DEFINE_OPEN(name)                                   \
+    int name(const char *path, int flags, ...)              \
+    {                                                       \
+        REAL(name);                                         \
+        MODE_ARGUMENT(flags, mode)                          \
+        if (fails(open_class(flags), "open", path))         \
+            return -1;                                      \
+        return record_open(real(path, flags, mode), flags); \
     }
-#define DEFINE_OPENAT(name)                                                                    \
-    int name(int folder, const char *path, int flags, ...)                                     \
-    {                                                                                          \
-        REAL(name);                                                                            \
-        MODE_ARGUMENT(flags, mode)                                                             \
-        if (fails(open_class(flags), "openat", path))                                          \
-            return -1;                                                                         \
-        return record_open(real(folder, path, flags, mode), flags);                            \
+#define DEFINE_OPENAT(name)                                         \
+    int name(int folder, const char *path, int flags, ...)          \
+    {                                                               \
+        REAL(name);                                                 \
+        MODE_ARGUMENT(flags, mode)                                  \
+        if (fails(open_class(flags), "openat", path))               \
+            return -1;                                              \
+        return record_open(real(folder, path, flags, mode), flags); \
     }
 DEFINE_OPEN(open)
 DEFINE_OPEN(open64)
@@ -407,10 +407,10 @@ DIR *opendir(const char *path)
     return fails(OPEN_TO_READ, "opendir", path) ? NULL : real(path);
 }
 
-#define DEFINE_READDIR(name, type)                              \
-    struct type *name(DIR *folder)                              \
-    {                                                           \
-        REAL(name);                                             \
+#define DEFINE_READDIR(name, type)                                         \
+    struct type *name(DIR *folder)                                         \
+    {                                                                      \
+        REAL(name);                                                        \
         return fails(LOOK_AT_FILE, "readdir", NULL) ? NULL : real(folder); \
     }
 DEFINE_READDIR(readdir, dirent)
@@ -448,10 +448,10 @@ ssize_t read(int fd, void *bytes, size_t size)
     return fails(class_of_reading(fd), "read", NULL) ? -1 : real(fd, bytes, shortened(size));
 }
 
-#define DEFINE_PREAD(name, type)                                                  \
-    ssize_t name(int fd, void *bytes, size_t size, type offset)                   \
-    {                                                                             \
-        REAL(name);                                                               \
+#define DEFINE_PREAD(name, type)                                                           \
+    ssize_t name(int fd, void *bytes, size_t size, type offset)                            \
+    {                                                                                      \
+        REAL(name);                                                                        \
         return fails(READ, "pread", NULL) ? -1 : real(fd, bytes, shortened(size), offset); \
     }
 DEFINE_PREAD(pread, off_t)
@@ -466,12 +466,12 @@ ssize_t write(int fd, const void *bytes, size_t size)
     return record_write(fd, bytes, real(fd, bytes, shortened(size)), offset);
 }
 
-#define DEFINE_PWRITE(name, type)                                                 \
-    ssize_t name(int fd, const void *bytes, size_t size, type offset)             \
-    {                                                                             \
-        REAL(name);                                                               \
-        if (fails(WRITE, "pwrite", NULL))                                         \
-            return -1;                                                            \
+#define DEFINE_PWRITE(name, type)                                                         \
+    ssize_t name(int fd, const void *bytes, size_t size, type offset)                     \
+    {                                                                                     \
+        REAL(name);                                                                       \
+        if (fails(WRITE, "pwrite", NULL))                                                 \
+            return -1;                                                                    \
         return record_write(fd, bytes, real(fd, bytes, shortened(size), offset), offset); \
     }
 DEFINE_PWRITE(pwrite, off_t)
@@ -513,19 +513,19 @@ int syncfs(int fd)
     return fails(SYNC, "syncfs", NULL) ? -1 : record_sync_all(real(fd));
 }
 
-#define DEFINE_TRUNCATE(name, type)                                       \
-    int name(int fd, type size)                                           \
-    {                                                                     \
-        REAL(name);                                                       \
+#define DEFINE_TRUNCATE(name, type)                                                              \
+    int name(int fd, type size)                                                                  \
+    {                                                                                            \
+        REAL(name);                                                                              \
         return fails(SPACE, "ftruncate", NULL) ? -1 : record_truncate(fd, size, real(fd, size)); \
     }
 DEFINE_TRUNCATE(ftruncate, off_t)
 DEFINE_TRUNCATE(ftruncate64, off64_t)
 
-#define DEFINE_ALLOCATE(name, type)                                       \
-    int name(int fd, type offset, type size)                              \
-    {                                                                     \
-        REAL(name);                                                       \
+#define DEFINE_ALLOCATE(name, type)                                                    \
+    int name(int fd, type offset, type size)                                           \
+    {                                                                                  \
+        REAL(name);                                                                    \
         return fails(SPACE, "posix_fallocate", NULL) ? errno : real(fd, offset, size); \
     }
 DEFINE_ALLOCATE(posix_fallocate, off_t)
@@ -599,11 +599,11 @@ int fchown(int fd, uid_t owner, gid_t group)
 
 /* ---- looking ---- */
 
-#define DEFINE_LOOK(name, parameters, arguments, path)               \
-    int name parameters                                              \
-    {                                                                \
-        REAL(name);                                                  \
-        const char *at = path;                                       \
+#define DEFINE_LOOK(name, parameters, arguments, path)                                   \
+    int name parameters                                                                  \
+    {                                                                                    \
+        REAL(name);                                                                      \
+        const char *at = path;                                                           \
         return fails(at != NULL ? LOOK : LOOK_AT_FILE, #name, at) ? -1 : real arguments; \
     }
 DEFINE_LOOK(fstat, (int fd, struct stat *found), (fd, found), NULL)
@@ -643,32 +643,32 @@ int flock(int fd, int operation)
     return (operation & LOCK_UN) == 0 && fails(LOCK, "flock", NULL) ? -1 : real(fd, operation);
 }
 
-#define DEFINE_FCNTL(name)                                                              \
-    int name(int fd, int command, ...)                                                  \
-    {                                                                                   \
-        REAL(name);                                                                     \
-        va_list rest;                                                                   \
-        va_start(rest, command);                                                        \
-        void *argument = va_arg(rest, void *);                                          \
-        va_end(rest);                                                                   \
-        const bool locks = command == F_SETLK || command == F_OFD_SETLK;                \
+#define DEFINE_FCNTL(name)                                                                        \
+    int name(int fd, int command, ...)                                                            \
+    {                                                                                             \
+        REAL(name);                                                                               \
+        va_list rest;                                                                             \
+        va_start(rest, command);                                                                  \
+        void *argument = va_arg(rest, void *);                                                    \
+        va_end(rest);                                                                             \
+        const bool locks = command == F_SETLK || command == F_OFD_SETLK;                          \
         if (locks && ((struct flock *)argument)->l_type != F_UNLCK && fails(LOCK, "fcntl", NULL)) \
-            return -1;                                                                  \
-        if (command == F_DUPFD_CLOEXEC && fails(MAP, "fcntl", NULL))                    \
-            return -1;                                                                  \
-        return real(fd, command, argument);                                             \
+            return -1;                                                                            \
+        if (command == F_DUPFD_CLOEXEC && fails(MAP, "fcntl", NULL))                              \
+            return -1;                                                                            \
+        return real(fd, command, argument);                                                       \
     }
 DEFINE_FCNTL(fcntl)
 DEFINE_FCNTL(fcntl64)
 
 #ifndef INJECT_BESIDE_SANITIZER /* its own memory comes from here */
-#define DEFINE_MMAP(name, type)                                                             \
-    void *name(void *at, size_t size, int protection, int flags, int fd, type offset)       \
-    {                                                                                       \
-        REAL(name);                                                                         \
-        if (fd >= 0 && fails(MAP, "mmap", NULL))                                            \
-            return MAP_FAILED;                                                              \
-        return real(at, size, protection, flags, fd, offset);                               \
+#define DEFINE_MMAP(name, type)                                                       \
+    void *name(void *at, size_t size, int protection, int flags, int fd, type offset) \
+    {                                                                                 \
+        REAL(name);                                                                   \
+        if (fd >= 0 && fails(MAP, "mmap", NULL))                                      \
+            return MAP_FAILED;                                                        \
+        return real(at, size, protection, flags, fd, offset);                         \
     }
 DEFINE_MMAP(mmap, off_t)
 DEFINE_MMAP(mmap64, off64_t)

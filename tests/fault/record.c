@@ -22,7 +22,7 @@
 #define SECTOR 512
 
 const char *const loss_names[LOSS_COUNT] = {"nothing unsynced left", "empty files", "zeros",
-                                            "no unsynced names", "torn", "a random part"};
+                                            "no unsynced names",     "torn",        "a random part"};
 
 enum kind { ADD, RENAME, UNLINK, WRITE, TRUNCATE, MODE, SYNC, SYNC_ALL };
 static const char *const kind_names[] = {"make", "rename", "unlink", "write", "truncate", "chmod", "sync", "sync all"};
@@ -64,16 +64,16 @@ bool record_is_on(void)
 }
 
 /* Runs `statement` with recording off and errno kept, where recording is on and the call has succeeded. */
-#define RECORDING(result, statement)      \
-    do {                                  \
-        if (is_on && (result) >= 0) {     \
-            const int saved = errno;      \
-            is_on = false;                \
-            statement;                    \
-            is_on = true;                 \
-            errno = saved;                \
-        }                                 \
-        return result;                    \
+#define RECORDING(result, statement)  \
+    do {                              \
+        if (is_on && (result) >= 0) { \
+            const int saved = errno;  \
+            is_on = false;            \
+            statement;                \
+            is_on = true;             \
+            errno = saved;            \
+        }                             \
+        return result;                \
     } while (0)
 
 /* The inode of the folder that a path is in, and its last component. False: it is not below the root's file system. */
@@ -471,9 +471,9 @@ static bool is_durable(long i, long end)
             return true;
         if (calls[j].kind != SYNC)
             continue;
-        if (is_of_names(calls[i].kind)
-                ? calls[j].inode == calls[i].folder || (calls[i].kind == RENAME && calls[j].inode == calls[i].from_folder)
-                : calls[j].inode == calls[i].inode)
+        if (is_of_names(calls[i].kind) ? calls[j].inode == calls[i].folder ||
+                                             (calls[i].kind == RENAME && calls[j].inode == calls[i].from_folder)
+                                       : calls[j].inode == calls[i].inode)
             return true;
     }
     return false;

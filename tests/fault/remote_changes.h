@@ -68,14 +68,19 @@ static void mutant_add_empty_frame(struct mutant_bytes *bytes)
 /* Frames of its own: bombs and lies. */
 static void mutant_make_bomb(struct mutant_bytes *bytes, unsigned variant)
 {
-    static const char *const names[] = {"1 GiB of zeros in 32 KiB", "the largest window", "a size of 2^62",
-                                        "a size that is a lie", "a reserved block", "empty blocks for ever",
-                                        "an empty frame", "a block beyond its window", "zeros without an end"};
+    static const char *const names[] = {
+        "1 GiB of zeros in 32 KiB", "the largest window",        "a size of 2^62",
+        "a size that is a lie",     "a reserved block",          "empty blocks for ever",
+        "an empty frame",           "a block beyond its window", "zeros without an end"};
     const unsigned which = variant % (sizeof names / sizeof names[0]);
     snprintf(mutant.detail, sizeof mutant.detail, "%s", names[which]);
     switch (which) {
-    case 0: mutant_add_zeros(bytes, 7 << 3, 1 << 17, 8192); break;
-    case 1: mutant_add_zeros(bytes, 0xff, 1 << 17, 64); break;
+    case 0:
+        mutant_add_zeros(bytes, 7 << 3, 1 << 17, 8192);
+        break;
+    case 1:
+        mutant_add_zeros(bytes, 0xff, 1 << 17, 64);
+        break;
     case 2:
         mutant_add_header(bytes, 0, true, UINT64_C(1) << 62);
         mutant_add_blocks(bytes, MUTANT_REPEAT, 1 << 17, 64, true);
@@ -92,8 +97,12 @@ static void mutant_make_bomb(struct mutant_bytes *bytes, unsigned variant)
         mutant_add_header(bytes, 0, false, 0);
         mutant_add_blocks(bytes, MUTANT_RAW, 0, 40000, false);
         break;
-    case 6: mutant_add_empty_frame(bytes); break;
-    case 7: mutant_add_zeros(bytes, 0, (1 << 21) - 1, 2); break;
+    case 6:
+        mutant_add_empty_frame(bytes);
+        break;
+    case 7:
+        mutant_add_zeros(bytes, 0, (1 << 21) - 1, 2);
+        break;
     default:
         mutant_add_header(bytes, 7 << 3, false, 0);
         mutant_add_blocks(bytes, MUTANT_REPEAT, 1 << 10, 200, false);
@@ -103,8 +112,12 @@ static void mutant_make_bomb(struct mutant_bytes *bytes, unsigned variant)
 /* The sound frame, with something before it, behind it, or in its header. */
 static void mutant_make_around(struct mutant_bytes *bytes, const struct mutant_bytes *sound, unsigned variant)
 {
-    static const char *const names[] = {"a skippable frame of 4 GiB", "skippable frames before it", "twice",
-                                        "an empty frame before it", "a dictionary", "a wrong checksum",
+    static const char *const names[] = {"a skippable frame of 4 GiB",
+                                        "skippable frames before it",
+                                        "twice",
+                                        "an empty frame before it",
+                                        "a dictionary",
+                                        "a wrong checksum",
                                         "an old format"};
     const unsigned which = variant % (sizeof names / sizeof names[0]), count = which == 1 ? 1 + variant / 16 % 50 : 0;
     snprintf(mutant.detail, sizeof mutant.detail, "%s", names[which]);
@@ -171,22 +184,38 @@ static json_t *mutant_odd_value(unsigned variant)
     static char long_text[70001];
     memset(long_text, 'a', sizeof long_text - 1);
     switch (variant % 16) {
-    case 0: return json_null();
-    case 1: return json_true();
-    case 2: return json_integer(-1);
-    case 3: return json_integer(0);
-    case 4: return json_integer(INT64_MAX);
-    case 5: return json_integer(1 + variant / 16 % 100000);
-    case 6: return json_real(1.5);
-    case 7: return json_string("");
-    case 8: return json_string("two\nlines of a log");
-    case 9: return json_string("\x1b[31m%s%n");
-    case 10: return json_string(long_text);
-    case 11: return json_stringn("a\0b", 3);
-    case 12: return json_array();
-    case 13: return json_pack("[[i]]", 1);
-    case 14: return json_object();
-    default: return json_string("0000000000000000000000000000000000000000000000000000000000000000");
+    case 0:
+        return json_null();
+    case 1:
+        return json_true();
+    case 2:
+        return json_integer(-1);
+    case 3:
+        return json_integer(0);
+    case 4:
+        return json_integer(INT64_MAX);
+    case 5:
+        return json_integer(1 + variant / 16 % 100000);
+    case 6:
+        return json_real(1.5);
+    case 7:
+        return json_string("");
+    case 8:
+        return json_string("two\nlines of a log");
+    case 9:
+        return json_string("\x1b[31m%s%n");
+    case 10:
+        return json_string(long_text);
+    case 11:
+        return json_stringn("a\0b", 3);
+    case 12:
+        return json_array();
+    case 13:
+        return json_pack("[[i]]", 1);
+    case 14:
+        return json_object();
+    default:
+        return json_string("0000000000000000000000000000000000000000000000000000000000000000");
     }
 }
 
@@ -211,12 +240,18 @@ static json_t *mutant_change_signature(const char *text, unsigned variant)
     const size_t length = strlen(text), colon = strcspn(text, ":");
     snprintf(changed, sizeof changed, "%s", text);
     switch (variant % 4) {
-    case 0: changed[colon + 1 + variant / 4 % 80] ^= 1; break;
+    case 0:
+        changed[colon + 1 + variant / 4 % 80] ^= 1;
+        break;
     case 1:
         snprintf(changed, sizeof changed, "%s%s", strncmp(text, "ann", 3) == 0 ? "bob" : "ann", text + colon);
         break;
-    case 2: changed[length - 1 - variant / 4 % 60] = '\0'; break;
-    default: snprintf(changed, sizeof changed, "%s=", text); break;
+    case 2:
+        changed[length - 1 - variant / 4 % 60] = '\0';
+        break;
+    default:
+        snprintf(changed, sizeof changed, "%s=", text);
+        break;
     }
     return json_string(changed);
 }
@@ -228,11 +263,21 @@ static void mutant_change_signatures(json_t *entry, unsigned variant)
     const char *one = json_string_value(json_array_get(list, position));
     snprintf(mutant.detail, sizeof mutant.detail, "signatures %u", which);
     switch (which) {
-    case 0: json_array_clear(list); break;
-    case 1: json_array_append(list, json_array_get(list, position)); break;
-    case 2: json_array_remove(list, position); break;
-    case 3: json_object_set(entry, "signatures", json_object_get(other, "signatures")); break;
-    case 4: json_array_extend(list, json_object_get(other, "signatures")); break;
+    case 0:
+        json_array_clear(list);
+        break;
+    case 1:
+        json_array_append(list, json_array_get(list, position));
+        break;
+    case 2:
+        json_array_remove(list, position);
+        break;
+    case 3:
+        json_object_set(entry, "signatures", json_object_get(other, "signatures"));
+        break;
+    case 4:
+        json_array_extend(list, json_object_get(other, "signatures"));
+        break;
     case 5:
         for (int i = 0; i < 20; i++)
             json_array_append(list, json_array_get(list, position));
@@ -254,12 +299,23 @@ static void mutant_change_entry(json_t *entry, unsigned variant)
     json_t *other = mutant_other_entry(variant / 64);
     snprintf(mutant.detail, sizeof mutant.detail, "an entry's %s, %u", field, variant % 8);
     switch (variant % 8) {
-    case 0: json_object_del(entry, field); break;
-    case 1: json_object_set(entry, field, json_object_get(other, field)); break;
-    case 2: json_object_set_new(entry, "bytes", json_integer(number + 1 - (json_int_t)(variant / 8 % 3))); break;
-    case 3: json_object_set_new(entry, "bytes", json_integer(most - variant / 8 % 2)); break;
-    case 4: json_object_set_new(entry, "artifact", json_string(strrchr(name, '/') + 1)); break;
-    default: json_object_set_new(entry, field, mutant_odd_value(variant / 64));
+    case 0:
+        json_object_del(entry, field);
+        break;
+    case 1:
+        json_object_set(entry, field, json_object_get(other, field));
+        break;
+    case 2:
+        json_object_set_new(entry, "bytes", json_integer(number + 1 - (json_int_t)(variant / 8 % 3)));
+        break;
+    case 3:
+        json_object_set_new(entry, "bytes", json_integer(most - variant / 8 % 2));
+        break;
+    case 4:
+        json_object_set_new(entry, "artifact", json_string(strrchr(name, '/') + 1));
+        break;
+    default:
+        json_object_set_new(entry, field, mutant_odd_value(variant / 64));
     }
     json_decref(other);
 }
@@ -271,15 +327,24 @@ static void mutant_change_root(json_t *root, unsigned variant)
     const char *field = fields[variant / 8 % 5];
     snprintf(mutant.detail, sizeof mutant.detail, "its %s, %u", field, variant % 8);
     switch (variant % 8) {
-    case 0: json_object_del(root, field); break;
-    case 1: json_object_set_new(root, "format", json_integer(2)); break;
-    case 2: json_array_insert_new(entries, 0, mutant_other_entry(variant / 8)); break;
+    case 0:
+        json_object_del(root, field);
+        break;
+    case 1:
+        json_object_set_new(root, "format", json_integer(2));
+        break;
+    case 2:
+        json_array_insert_new(entries, 0, mutant_other_entry(variant / 8));
+        break;
     case 3:
         for (unsigned i = 0; i < 61 + variant / 8 % 6; i++)
             json_array_append(entries, json_array_get(entries, 0));
         break;
-    case 4: json_array_remove(entries, json_array_size(entries) - 1); break;
-    default: json_object_set_new(root, field, mutant_odd_value(variant / 64));
+    case 4:
+        json_array_remove(entries, json_array_size(entries) - 1);
+        break;
+    default:
+        json_object_set_new(root, field, mutant_odd_value(variant / 64));
     }
 }
 
@@ -307,7 +372,7 @@ static void mutant_change_record(struct mutant_bytes *bytes, unsigned variant)
 /* As long as a record may be, and made so that a parser needs much memory for it. */
 static void mutant_make_heavy(struct mutant_bytes *bytes, unsigned variant)
 {
-    static const char *const units[] = {"1,", "[],",     "{},",            "\"\",",
+    static const char *const units[] = {"1,", "[],",     "{},",          "\"\",",
                                         "[",  "{\"a\":", "\"\\u0041\",", "{\"entries\":[],\"b\":1},"};
     const char *unit = units[variant % 8];
     const size_t size = variant / 8 % 16 == 0 ? AOTICACHE_RECORD_MAX_BYTES : (size_t)1024 << variant / 8 % 6;
@@ -367,13 +432,26 @@ static void mutant_change_list(struct mutant_bytes *bytes, unsigned variant)
     for (unsigned i = 0; which == 1 && i < 1 + variant / 8 % 100; i++)
         mutant_add_row(bytes, i % 2 == 0 ? hex : other, " cpu aten::abs a,b\n");
     switch (which) {
-    case 2: bytes->data[strlen(AOTICACHE_LIST_HEAD) - 2] = '2'; break; /* another format */
-    case 3: mutant_add_row(bytes, other, " cpu aten::abs\n"); break;
-    case 4: mutant_add_row(bytes, hex, " cpu aten::abs tag and more words than a line may have\n"); break;
-    case 5: mutant_add_row(bytes, hex, "\n"); break;
-    case 6: mutant_add_row(bytes, "../../../etc/passwd", " cpu aten::abs\n"); break;
-    case 7: mutant_add_row(bytes, hex, " \x1b[31mcpu aten::abs\n"); break;
-    default: break;
+    case 2:
+        bytes->data[strlen(AOTICACHE_LIST_HEAD) - 2] = '2';
+        break; /* another format */
+    case 3:
+        mutant_add_row(bytes, other, " cpu aten::abs\n");
+        break;
+    case 4:
+        mutant_add_row(bytes, hex, " cpu aten::abs tag and more words than a line may have\n");
+        break;
+    case 5:
+        mutant_add_row(bytes, hex, "\n");
+        break;
+    case 6:
+        mutant_add_row(bytes, "../../../etc/passwd", " cpu aten::abs\n");
+        break;
+    case 7:
+        mutant_add_row(bytes, hex, " \x1b[31mcpu aten::abs\n");
+        break;
+    default:
+        break;
     }
 }
 
@@ -397,12 +475,16 @@ static void mutant_change_bytes(struct mutant_bytes *bytes, enum mutant_kind kin
         for (unsigned i = 0; size > 0 && i <= variant / 8 % 3; i++)
             bytes->data[i == 0 ? at : next_random((unsigned)size)] ^= (unsigned char)(1 << next_random(8));
         break;
-    case MUTANT_ZEROS: memset(bytes->data + at, 0, length); break;
+    case MUTANT_ZEROS:
+        memset(bytes->data + at, 0, length);
+        break;
     case MUTANT_OTHERS:
         for (size_t i = 0; i < length; i++)
             bytes->data[at + i] = (unsigned char)next_random(256);
         break;
-    case MUTANT_CUT: bytes->size = at; break;
+    case MUTANT_CUT:
+        bytes->size = at;
+        break;
     case MUTANT_CONTINUE:
         for (unsigned i = 0; i <= variant % 5000; i++)
             mutant_add_number(bytes, variant % 3 == 0 ? ' ' : next_random(256), 1);
@@ -413,44 +495,68 @@ static void mutant_change_bytes(struct mutant_bytes *bytes, enum mutant_kind kin
         free(once.data);
         break;
     }
-    case MUTANT_EMPTY: bytes->size = 0; break;
+    case MUTANT_EMPTY:
+        bytes->size = 0;
+        break;
     case MUTANT_GARBAGE:
         free(bytes->data);
         *bytes = mutant_copy(NULL, 0, 0);
         for (unsigned i = 0; i <= variant % 3000; i++)
             mutant_add_number(bytes, next_random(256), 1);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
 /* The status with which the answer ends. */
 static aoticache_status mutant_change(struct mutant_bytes *bytes, const char *name, bool *ret_before)
 {
-    static const int statuses[] = {AOTICACHE_IO,      AOTICACHE_DENIED, AOTICACHE_NO_MEMORY, AOTICACHE_UNSUPPORTED,
-                                   AOTICACHE_INVALID, AOTICACHE_LOCKED, AOTICACHE_CORRUPT,   AOTICACHE_NOT_FOUND,
-                                   999};
+    static const int statuses[] = {AOTICACHE_IO,          AOTICACHE_DENIED,    AOTICACHE_NO_MEMORY,
+                                   AOTICACHE_UNSUPPORTED, AOTICACHE_INVALID,   AOTICACHE_LOCKED,
+                                   AOTICACHE_CORRUPT,     AOTICACHE_NOT_FOUND, 999};
     const unsigned variant = mutant.variant;
     const struct mutant_bytes *old = &mutant_old_records[variant % mutant_old_count];
     if (mutant.is_second && mutant.kind != MUTANT_FOREIGN && mutant.kind != MUTANT_REPLAY)
         mutant_change_bytes(bytes, (enum mutant_kind)next_random(MUTANT_GARBAGE + 1), next_random(1u << 20));
     switch (mutant.kind) {
-    case MUTANT_SWAP: mutant_swap(bytes, variant); break;
-    case MUTANT_ABSENT: *ret_before = true; return AOTICACHE_NOT_FOUND;
-    case MUTANT_STOPPED: bytes->size = bytes->size > 0 ? variant % bytes->size : 0; return AOTICACHE_IO;
-    case MUTANT_FAILED: *ret_before = variant % 2 == 0; return (aoticache_status)statuses[variant / 2 % 9];
-    case MUTANT_FRAME: mutant_make_frame(bytes, variant); break;
-    case MUTANT_REPACK: mutant_repack(bytes, name, variant); break;
-    case MUTANT_RECORD: mutant_change_record(bytes, variant); break;
-    case MUTANT_WEIGHT: mutant_make_heavy(bytes, variant); break;
-    case MUTANT_LIST: mutant_change_list(bytes, variant); break;
-    case MUTANT_FOREIGN: mutant_forge(bytes, name, variant); break;
+    case MUTANT_SWAP:
+        mutant_swap(bytes, variant);
+        break;
+    case MUTANT_ABSENT:
+        *ret_before = true;
+        return AOTICACHE_NOT_FOUND;
+    case MUTANT_STOPPED:
+        bytes->size = bytes->size > 0 ? variant % bytes->size : 0;
+        return AOTICACHE_IO;
+    case MUTANT_FAILED:
+        *ret_before = variant % 2 == 0;
+        return (aoticache_status)statuses[variant / 2 % 9];
+    case MUTANT_FRAME:
+        mutant_make_frame(bytes, variant);
+        break;
+    case MUTANT_REPACK:
+        mutant_repack(bytes, name, variant);
+        break;
+    case MUTANT_RECORD:
+        mutant_change_record(bytes, variant);
+        break;
+    case MUTANT_WEIGHT:
+        mutant_make_heavy(bytes, variant);
+        break;
+    case MUTANT_LIST:
+        mutant_change_list(bytes, variant);
+        break;
+    case MUTANT_FOREIGN:
+        mutant_forge(bytes, name, variant);
+        break;
     case MUTANT_REPLAY:
         free(bytes->data);
         *bytes = mutant_copy(old->data, old->size, 0);
         mutant.must_refuse = variant % mutant_old_count == 0; /* the first is of an entry that is revoked */
         break;
-    default: mutant_change_bytes(bytes, mutant.kind, variant);
+    default:
+        mutant_change_bytes(bytes, mutant.kind, variant);
     }
     return AOTICACHE_OK;
 }

@@ -113,8 +113,7 @@ static aoticache_status mutant_get(void *connection, const char *name, uint64_t 
         status = mutant_change(&answer, name, &is_before);
         is_endless = mutant.kind == MUTANT_ENDLESS;
         mutant.has_changed = mutant.has_changed || status != AOTICACHE_OK || is_endless ||
-                             answer.size != item->bytes.size ||
-                             memcmp(answer.data, item->bytes.data, answer.size) != 0;
+                             answer.size != item->bytes.size || memcmp(answer.data, item->bytes.data, answer.size) != 0;
     }
     if (server == MUTANT_TRUTH && mutant.key != NULL)
         mutant_note_answer(class, &answer, status);

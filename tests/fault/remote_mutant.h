@@ -18,34 +18,34 @@
 
 #define MUTANT_ENDLESS_BYTES (UINT64_C(256) << 20) /* what "endless" is where nobody says stop: the test ends, too */
 
-#define MUTANT_KIND_LIST(X)                                          \
-    X(FLIP, "bits flipped")                                          \
-    X(ZEROS, "zeros in it")                                          \
-    X(OTHERS, "other bytes in it")                                   \
-    X(CUT, "cut off")                                                \
-    X(CONTINUE, "continued")                                         \
-    X(DOUBLE, "doubled")                                             \
-    X(EMPTY, "empty")                                                \
-    X(GARBAGE, "random bytes")                                       \
-    X(SWAP, "the bytes of another name")                             \
-    X(ABSENT, "not there any more")                                  \
-    X(STOPPED, "stopped in the middle, too slow")                    \
-    X(FAILED, "an error, before or after all bytes")                 \
-    X(ENDLESS, "endless")                                            \
-    X(FRAME, "a hostile frame of zstd")                              \
-    X(REPACK, "another object in a sound frame")                     \
-    X(RECORD, "a record that says something else")                   \
-    X(WEIGHT, "a record that is heavy to parse")                     \
-    X(LIST, "a list that says something else")                       \
-    X(FOREIGN, "a whole entry that somebody else made and signed")   \
-    X(REPLAY, "a record of before")                                  \
+#define MUTANT_KIND_LIST(X)                                        \
+    X(FLIP, "bits flipped")                                        \
+    X(ZEROS, "zeros in it")                                        \
+    X(OTHERS, "other bytes in it")                                 \
+    X(CUT, "cut off")                                              \
+    X(CONTINUE, "continued")                                       \
+    X(DOUBLE, "doubled")                                           \
+    X(EMPTY, "empty")                                              \
+    X(GARBAGE, "random bytes")                                     \
+    X(SWAP, "the bytes of another name")                           \
+    X(ABSENT, "not there any more")                                \
+    X(STOPPED, "stopped in the middle, too slow")                  \
+    X(FAILED, "an error, before or after all bytes")               \
+    X(ENDLESS, "endless")                                          \
+    X(FRAME, "a hostile frame of zstd")                            \
+    X(REPACK, "another object in a sound frame")                   \
+    X(RECORD, "a record that says something else")                 \
+    X(WEIGHT, "a record that is heavy to parse")                   \
+    X(LIST, "a list that says something else")                     \
+    X(FOREIGN, "a whole entry that somebody else made and signed") \
+    X(REPLAY, "a record of before")                                \
     X(PUSH, "a server that lies to a push")
 
 enum mutant_kind {
 #define MUTANT_KIND(name, text) MUTANT_##name,
     MUTANT_KIND_LIST(MUTANT_KIND)
 #undef MUTANT_KIND
-    MUTANT_KINDS
+        MUTANT_KINDS
 };
 
 static const char *mutant_kind_name(int kind)
@@ -187,11 +187,11 @@ static enum mutant_class mutant_class_of(const char *name)
 static struct {
     enum mutant_kind kind; /* MUTANT_KINDS: none yet, answers are true */
     enum mutant_class target;
-    unsigned which;      /* the how many-th answer of the class; 3: each */
-    unsigned variant;    /* of the kind */
-    unsigned pieces;     /* how the bytes are passed on */
-    bool is_careless;    /* a module that does not look at the limit it is given */
-    bool is_second;      /* another change is made, too */
+    unsigned which;   /* the how many-th answer of the class; 3: each */
+    unsigned variant; /* of the kind */
+    unsigned pieces;  /* how the bytes are passed on */
+    bool is_careless; /* a module that does not look at the limit it is given */
+    bool is_second;   /* another change is made, too */
     unsigned asked[MUTANT_CLASSES];
     const aoticache_key *key;
     char detail[120];
@@ -297,7 +297,8 @@ static json_t *mutant_entry_of(json_t *entries, const char *artifact, const json
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(entries, i, entry) {
+    json_array_foreach(entries, i, entry)
+    {
         const char *text = json_string_value(json_object_get(entry, "artifact"));
         if (text != NULL && strcmp(text, artifact) == 0 &&
             (like == NULL ||

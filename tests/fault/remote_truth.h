@@ -58,7 +58,7 @@ static struct version versions[] = {
 #define KEYS 6
 
 static aoticache_key keys[KEYS + 1];
-static aoticache_digest compiled; /* the manifest of what the hook made in this case; all zero: it made nothing */
+static aoticache_digest compiled;  /* the manifest of what the hook made in this case; all zero: it made nothing */
 static aoticache_digest too_large; /* the library that only the hook can bring */
 static char trusted[AOTICACHE_PUBLIC_KEY_TEXT_BYTES], revoked[AOTICACHE_DIGEST_HEX_BYTES];
 static aoticache_secret_key *ann, *bob, *impostor;
@@ -87,9 +87,8 @@ static aoticache_cpu_features feature(void)
 static aoticache_request *request_of(int key)
 {
     aoticache_request *request = make_request(key);
-    if (key == 3 &&
-        aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL) !=
-            AOTICACHE_OK)
+    if (key == 3 && aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL) !=
+                        AOTICACHE_OK)
         fail("request", "it cannot be made dynamic");
     return request;
 }

@@ -116,7 +116,10 @@ bool trial_finds(aoticache_cache *cache, int number)
 /* With hard links as they are: those of side files are looked at. */
 static void copy_folder(const char *from, const char *to)
 {
-    struct { ino_t inode; char path[700]; } links[64];
+    struct {
+        ino_t inode;
+        char path[700];
+    } links[64];
     size_t link_count = 0;
     char folders[64][700] = {""};
     size_t folder_count = 1;
@@ -126,7 +129,8 @@ static void copy_folder(const char *from, const char *to)
         snprintf(source, sizeof source, "%s/%.600s", from, folders[i]);
         snprintf(target, sizeof target, "%s/%.600s", to, folders[i]);
         DIR *folder = opendir(source);
-        if (folder == NULL || stat(source, &found) != 0 || (mkdir(target, found.st_mode & 07777) != 0 && errno != EEXIST))
+        if (folder == NULL || stat(source, &found) != 0 ||
+            (mkdir(target, found.st_mode & 07777) != 0 && errno != EEXIST))
             fail("copy", target);
         for (struct dirent *item; (item = readdir(folder)) != NULL;) {
             if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
@@ -266,7 +270,8 @@ static unsigned statuses_of(const struct injection *injection)
                    (strcmp(injection->call, "stat64") == 0 ? TRIAL_MAY_BE(DENIED) : 0) |
                    /* SQLite takes a file that cannot be read for a damaged one (SQLITE_IOERR_CORRUPTFS) */
                    (strcmp(injection->call, "pread") == 0 ? TRIAL_MAY_BE(CORRUPT) : 0);
-        if (strcmp(injection->call, "stat64") == 0) /* SQLite takes its file for one that was moved, and only reads it */
+        if (strcmp(injection->call, "stat64") ==
+            0) /* SQLite takes its file for one that was moved, and only reads it */
             return ok | io | TRIAL_MAY_BE(DENIED);
         return ok | io;
     case ENOLCK:
@@ -330,7 +335,8 @@ static void look_at_cache(const struct operation *operation)
         wrong("something sound was moved to quarantine/");
 }
 
-static aoticache_status perform_failing(const struct operation *operation, aoticache_cache *cache, aoticache_error *error)
+static aoticache_status perform_failing(const struct operation *operation, aoticache_cache *cache,
+                                        aoticache_error *error)
 {
     injection_begin(&outcome->injection);
     const aoticache_status status = operation->perform(cache, error);
@@ -355,7 +361,8 @@ static void run_case(const struct operation *operation)
         check_stored(operation, cache);
     status = operation->perform(cache, &second);
     if (status != AOTICACHE_OK)
-        wrong("the second try failed: %s: %s (the first: %s)", aoticache_status_name(status), second.message, error.message);
+        wrong("the second try failed: %s: %s (the first: %s)", aoticache_status_name(status), second.message,
+              error.message);
     aoticache_cache_close(cache);
     if (!operation->without_cache)
         look_at_cache(operation);
@@ -415,7 +422,8 @@ static void judge(const struct operation *operation, const struct injection *inj
     for (size_t i = 0; i < ERROR_COUNT; i++)
         name = injection->kind == INJECT_ERROR && errors[i] == injection->error ? error_names[i] : name;
     tally->cases += outcome->injection.happened;
-    if (outcome->wrong[0] == '\0' && outcome->leaked_blocks > tally->baseline + operation->keeps_blocks && !injection->traces)
+    if (outcome->wrong[0] == '\0' && outcome->leaked_blocks > tally->baseline + operation->keeps_blocks &&
+        !injection->traces)
         snprintf(outcome->wrong, sizeof outcome->wrong, "%ld blocks of memory are leaked",
                  outcome->leaked_blocks - tally->baseline);
     if (outcome->injection.happened && outcome->wrong[0] == '\0') {
@@ -430,7 +438,8 @@ static void judge(const struct operation *operation, const struct injection *inj
         return;
     tally->failed++;
     printf("not ok - %s: %s %s at %ld%s (%s %s): %s\n", operation->name, kinds[injection->kind], name, injection->at,
-           injection->persists ? " and all after it" : "", outcome->injection.call, outcome->injection.path, outcome->wrong);
+           injection->persists ? " and all after it" : "", outcome->injection.call, outcome->injection.path,
+           outcome->wrong);
 }
 
 static void try_and_judge(const struct operation *operation, struct injection injection, struct tally *tally)
@@ -519,8 +528,9 @@ static long try_operation(const struct operation *operation, long stride)
     try_numbers(operation, INJECT_MEMORY, counted.allocations, stride, &tally);
     try_numbers(operation, INJECT_THREAD, counted.threads, 1, &tally);
     if (tally.failed == 0)
-        printf("ok - %s: %ld failures of %ld calls, %ld allocations and %ld threads: went on after %ld, said so of %ld\n",
-               operation->name, tally.cases, counted.calls, counted.allocations, counted.threads, tally.ok, tally.error);
+        printf(
+            "ok - %s: %ld failures of %ld calls, %ld allocations and %ld threads: went on after %ld, said so of %ld\n",
+            operation->name, tally.cases, counted.calls, counted.allocations, counted.threads, tally.ok, tally.error);
     else
         printf("# %s: %ld of %ld cases are wrong\n", operation->name, tally.failed, tally.cases);
     return tally.failed;
@@ -555,5 +565,7 @@ int trial_main(int argc, char **argv, const struct operation *operations, size_t
             failed += try_operation(&operations[i], stride);
     remove_folder(root);
     fflush(stdout);
-    _exit(failed == 0 ? 0 : 1); /* leaks are looked for where cases are tried: libzip keeps a block of the warming up here */
+    _exit(failed == 0
+              ? 0
+              : 1); /* leaks are looked for where cases are tried: libzip keeps a block of the warming up here */
 }

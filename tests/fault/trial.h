@@ -27,13 +27,13 @@ struct operation {
     bool opens_itself;
     /* Results, by bits, that it may have beside those that follow from the failure. */
     unsigned may_be;
-    int puts;         /* the number of the entry that is there once it has returned OK; 0: none */
-    bool removes;     /* entries may go */
-    bool may_not_store; /* OK, and the artifact is not stored: a program goes on with it */
+    int puts;              /* the number of the entry that is there once it has returned OK; 0: none */
+    bool removes;          /* entries may go */
+    bool may_not_store;    /* OK, and the artifact is not stored: a program goes on with it */
     bool lacks_unreadable; /* what could not be read comes back with a repair (docs/store.md, What survives what) */
     int keeps_blocks;      /* of memory: the dynamic linker and the C library keep some for the next time */
-    bool is_unsound;  /* the cache is not sound before: only the second try makes it so */
-    bool without_cache; /* it uses none: only it and its memory are looked at */
+    bool is_unsound;       /* the cache is not sound before: only the second try makes it so */
+    bool without_cache;    /* it uses none: only it and its memory are looked at */
     /* Looks at what it made, without failures; may be NULL. Returns what is wrong, or NULL. */
     const char *(*look)(aoticache_cache *cache);
 };

@@ -24,8 +24,11 @@ static void evaluate(const aoticache_check *check, const uint8_t *bytes, size_t 
     for (size_t i = 0; i < NDIM; i++) /* small ones, and some that overflow when multiplied */
         numbers[i] = size > 0 && bytes[i % size] >= 0x7c ? INT64_MAX - bytes[i % size] : (int64_t)(i % 4);
     for (size_t i = 0; i < MOST; i++)
-        views[i] = (aoticache_tensor_view){.dtype = 6, .device = AOTICACHE_DEVICE_CPU, .ndim = (int64_t)((size + i) % 6),
-                                           .sizes = numbers, .strides = numbers};
+        views[i] = (aoticache_tensor_view){.dtype = 6,
+                                           .device = AOTICACHE_DEVICE_CPU,
+                                           .ndim = (int64_t)((size + i) % 6),
+                                           .sizes = numbers,
+                                           .strides = numbers};
     if (count > MOST)
         return;
     bool passes = aoticache_check_passes(check, views, count);

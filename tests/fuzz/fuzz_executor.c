@@ -47,7 +47,8 @@ static aoticache_dispatcher *make_operators(void)
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = look;
     if (aoticache_dispatcher_create(&dispatcher, NULL) != AOTICACHE_OK ||
-        aoticache_oplib_create(dispatcher, AOTICACHE_OPLIB_DEF, "mine", NULL, __FILE__, __LINE__, &ops, NULL) != AOTICACHE_OK)
+        aoticache_oplib_create(dispatcher, AOTICACHE_OPLIB_DEF, "mine", NULL, __FILE__, __LINE__, &ops, NULL) !=
+            AOTICACHE_OK)
         abort();
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
         if (aoticache_oplib_def_kernel(ops, schemas[i], AOTICACHE_ALIAS_DEFAULT, NULL, &kernel, NULL) != AOTICACHE_OK)
@@ -67,8 +68,12 @@ static void call(aoticache_executor *executor, int number)
     int64_t *ints = calloc(node->int_count + 1u, sizeof *ints);
     AtenTensorHandle *tensors = calloc(node->tensor_count + 1u, sizeof(AtenTensorHandle));
     if (ints != NULL && tensors != NULL) {
-        aoticache_proxy_call made = {.node = number, .int_count = (int)node->int_count, .ints = ints,
-                                     .tensor_count = (int)node->tensor_count, .tensors = tensors, .assign = assign};
+        aoticache_proxy_call made = {.node = number,
+                                     .int_count = (int)node->int_count,
+                                     .ints = ints,
+                                     .tensor_count = (int)node->tensor_count,
+                                     .tensors = tensors,
+                                     .assign = assign};
         executor->handle.run(&executor->handle, &made, NULL);
         made.int_count++;
         if (executor->handle.run(&executor->handle, &made, NULL) != AOTICACHE_INVALID)

@@ -47,7 +47,8 @@ static void try_record(const char *text, size_t size)
     require(record.count <= AOTICACHE_RECORD_MAX_ENTRIES);
     require(aoticache_record_format(&record, &printed, &length, NULL) == AOTICACHE_OK);
     if (length <= AOTICACHE_RECORD_MAX_BYTES) { /* escapes may have made it longer */
-        require(aoticache_record_parse(printed, length, &key, &again, NULL) == AOTICACHE_OK && again.count == record.count);
+        require(aoticache_record_parse(printed, length, &key, &again, NULL) == AOTICACHE_OK &&
+                again.count == record.count);
         require(aoticache_record_format(&again, &second, &second_length, NULL) == AOTICACHE_OK);
         require(length == second_length && memcmp(printed, second, length) == 0);
         aoticache_record_clear(&again);

@@ -39,8 +39,8 @@ static void read_again(const char *text, int depth)
 static void check_refusal(const aoticache_error *error, size_t size)
 {
     unsigned column = 0;
-    if (error->status != AOTICACHE_INVALID || sscanf(error->message, "schema, column %u:", &column) != 1 || column < 1 ||
-        column > size + 1 || strchr(error->message, '\n') != NULL)
+    if (error->status != AOTICACHE_INVALID || sscanf(error->message, "schema, column %u:", &column) != 1 ||
+        column < 1 || column > size + 1 || strchr(error->message, '\n') != NULL)
         abort();
 }
 
@@ -56,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     text[size] = '\0';
     if (aoticache_schema_parse(text, &schema, &error) == AOTICACHE_OK) {
         read_again(text, 0);
-        if (!aoticache_schema_equal(schema, schema) || aoticache_schema_check_same(schema, schema, NULL) != AOTICACHE_OK)
+        if (!aoticache_schema_equal(schema, schema) ||
+            aoticache_schema_check_same(schema, schema, NULL) != AOTICACHE_OK)
             abort();
         aoticache_schema_free(schema);
     } else {

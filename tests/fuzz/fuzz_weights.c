@@ -18,7 +18,8 @@ static void judge_message(aoticache_status status, const aoticache_error *error)
     require(error->status == status && error->message[0] != '\0' && strpbrk(error->message, "\n\r\x1b") == NULL);
 }
 
-static void judge_tensor(const aoticache_safetensors *file, const aoticache_safetensor *tensor, const char *bytes, size_t size)
+static void judge_tensor(const aoticache_safetensors *file, const aoticache_safetensor *tensor, const char *bytes,
+                         size_t size)
 {
     uint64_t elements = 1;
     require(tensor->name != NULL && tensor->ndim >= 0 && tensor->ndim <= AOTICACHE_MODEL_MAX_DIMS);
@@ -57,7 +58,8 @@ static void read_list(const uint8_t *bytes, size_t size)
         const aoticache_model_place *place = &list.places[i];
         uint64_t span;
         require(place->tensor.name != NULL && place->tensor.is_stored == (place->file != NULL));
-        require(aoticache_model_span(place->tensor.dtype, place->tensor.ndim, place->tensor.sizes, place->tensor.strides, &span));
+        require(aoticache_model_span(place->tensor.dtype, place->tensor.ndim, place->tensor.sizes,
+                                     place->tensor.strides, &span));
         require(span == place->tensor.bytes && (place->file == NULL || strchr(place->file, '/') == NULL));
     }
     if (status == AOTICACHE_OK)

@@ -41,8 +41,7 @@ static void put(aoticache_cache *cache, const char *library, unsigned long numbe
     product.file_count = 1;
     product.compile_ns = compile_ms * 1000000u;
     snprintf(op, sizeof op, "fill::op%lu", number);
-    if (aoticache_request_create(op, AOTICACHE_DEVICE_CPU, &request, &error) !=
-            AOTICACHE_OK ||
+    if (aoticache_request_create(op, AOTICACHE_DEVICE_CPU, &request, &error) != AOTICACHE_OK ||
         aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
         fail(op, error.message);
     aoticache_request_free(request);

@@ -48,7 +48,10 @@ static void note(const struct battery *b, const char *label, AOTIRuntimeError st
         if (strstr(message, b->names[i]) != NULL)
             name = b->names[i];
     fprintf(b->out, "%s: status %d, message %s%s\n", label, (int)status,
-            name != NULL ? "names " : message[0] != '\0' ? "some" : "none", name != NULL ? name : "");
+            name != NULL         ? "names "
+            : message[0] != '\0' ? "some"
+                                 : "none",
+            name != NULL ? name : "");
 }
 
 /* Sizes and values. */
@@ -145,9 +148,14 @@ static void play_threads(struct battery *b)
 
 static void play_refused_creation(struct battery *b)
 {
-    static const struct { const char *label, *device; size_t num_models; } cases[] = {
-        {"create with no models", "cpu", 0}, {"create on device nonsense", "nonsense", 1},
-        {"create on device cpu:", "cpu:", 1}, {"create on device cpux", "cpux", 1}, {"create on device ''", "", 1}};
+    static const struct {
+        const char *label, *device;
+        size_t num_models;
+    } cases[] = {{"create with no models", "cpu", 0},
+                 {"create on device nonsense", "nonsense", 1},
+                 {"create on device cpu:", "cpu:", 1},
+                 {"create on device cpux", "cpux", 1},
+                 {"create on device ''", "", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         AOTInductorModelContainerHandle container = NULL;
         AOTIRuntimeError status =
@@ -178,12 +186,12 @@ static void ask_names(struct battery *b)
     fprintf(b->out, "  in %s\n  out %s\n", in, out);
 }
 
-#define ASK_CONSTANT(b, query, position, type, format)                                                           \
-    do {                                                                                                         \
-        type value = (type)0;                                                                                    \
-        note(b, "constant " #query, (b)->f->AOTInductorModelContainerGetConstant##query((b)->container, position, \
-                                                                                        &value));                \
-        fprintf((b)->out, "  " format "\n", value);                                                              \
+#define ASK_CONSTANT(b, query, position, type, format)                                               \
+    do {                                                                                             \
+        type value = (type)0;                                                                        \
+        note(b, "constant " #query,                                                                  \
+             (b)->f->AOTInductorModelContainerGetConstant##query((b)->container, position, &value)); \
+        fprintf((b)->out, "  " format "\n", value);                                                  \
     } while (0)
 
 static void ask_constants(struct battery *b)
@@ -326,10 +334,10 @@ static void play_inactive_updates(struct battery *b)
     struct values values;
     extract(b, true);
     make_values(b, 2, -1, &values);
-    note(b, "update inactive with nothing", b->f->AOTInductorModelContainerUpdateInactiveConstantBufferPairs(
-                                                b->container, NULL, 0));
-    note(b, "update inactive", b->f->AOTInductorModelContainerUpdateInactiveConstantBufferPairs(
-                                   b->container, values.pairs, values.count));
+    note(b, "update inactive with nothing",
+         b->f->AOTInductorModelContainerUpdateInactiveConstantBufferPairs(b->container, NULL, 0));
+    note(b, "update inactive",
+         b->f->AOTInductorModelContainerUpdateInactiveConstantBufferPairs(b->container, values.pairs, values.count));
     free_values(&values);
     extract(b, true);
     run_and_note(b, "run before the swap");
@@ -378,8 +386,9 @@ static void play_user_managed(struct battery *b)
 {
     struct values values;
     make_values(b, 1, 2, &values);
-    note(b, "user-managed update", b->f->AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(
-                                       b->container, values.pairs, values.count, false, true));
+    note(b, "user-managed update",
+         b->f->AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(b->container, values.pairs, values.count,
+                                                                             false, true));
     for (size_t i = 0; i < values.count; i++)
         ((float *)values.data[i])[3] = 100;
     run_and_note(b, "run with what the user wrote");
@@ -483,15 +492,23 @@ static void play(struct battery *b)
 /* The functions that the battery calls; a library without one of them is refused by name. */
 static bool is_complete(const struct battery *b)
 {
-    static const char *const needed[] = {
-        "AOTInductorGetLastError", "AOTInductorModelContainerUpdateConstantBufferPairs",
-        "AOTInductorModelContainerExtractConstantsMapEntries", "AOTInductorModelContainerRunConstantFolding",
-        "AOTInductorModelContainerSwapConstantBuffer", "AOTInductorModelContainerFreeInactiveConstantBuffer",
-        "AOTInductorModelContainerUpdateInactiveConstantBufferPairs", "AOTInductorModelContainerGetConstantsBlobSize",
-        "AOTInductorModelContainerUpdateUserManagedConstantBufferPairs", "AOTInductorModelContainerGetConstantDataSize",
-        "AOTInductorModelCreateV2", "AOTInductorModelRun", "AOTInductorModelUpdateConstantsMapV2",
-        "AOTInductorModelGetNumOutputs", "AOTInductorModelDelete", "AOTInductorModelContainerRunSingleThreaded",
-        "AOTInductorModelContainerGetConstantType"};
+    static const char *const needed[] = {"AOTInductorGetLastError",
+                                         "AOTInductorModelContainerUpdateConstantBufferPairs",
+                                         "AOTInductorModelContainerExtractConstantsMapEntries",
+                                         "AOTInductorModelContainerRunConstantFolding",
+                                         "AOTInductorModelContainerSwapConstantBuffer",
+                                         "AOTInductorModelContainerFreeInactiveConstantBuffer",
+                                         "AOTInductorModelContainerUpdateInactiveConstantBufferPairs",
+                                         "AOTInductorModelContainerGetConstantsBlobSize",
+                                         "AOTInductorModelContainerUpdateUserManagedConstantBufferPairs",
+                                         "AOTInductorModelContainerGetConstantDataSize",
+                                         "AOTInductorModelCreateV2",
+                                         "AOTInductorModelRun",
+                                         "AOTInductorModelUpdateConstantsMapV2",
+                                         "AOTInductorModelGetNumOutputs",
+                                         "AOTInductorModelDelete",
+                                         "AOTInductorModelContainerRunSingleThreaded",
+                                         "AOTInductorModelContainerGetConstantType"};
     bool complete = true;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         if (!aoticache_library_exports(b->library, needed[i])) {

@@ -103,7 +103,8 @@ static aoticache_status register_operators(aoticache_oplib **ret_ops, aoticache_
         aoticache_boxed_fn call;
     } operators[] = {
         {"many(Tensor x, Tensor? y, int[] d, float f, bool b, str s, Tensor[] ts, Scalar k, Tensor?[] ots, int? oi=None, *, "
-         "ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)", many},
+         "ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)",
+         many},
         {"listed(Tensor x) -> Tensor[]", listed},
         {"bump(Tensor(a!) x, int by) -> ()", bump},
     };
@@ -112,7 +113,8 @@ static aoticache_status register_operators(aoticache_oplib **ret_ops, aoticache_
     for (size_t i = 0; status == AOTICACHE_OK && i < sizeof operators / sizeof operators[0]; i++) {
         aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
         kernel.call = operators[i].call;
-        status = aoticache_oplib_def_kernel(*ret_ops, operators[i].schema, AOTICACHE_ALIAS_DEFAULT, "CPU", &kernel, error);
+        status =
+            aoticache_oplib_def_kernel(*ret_ops, operators[i].schema, AOTICACHE_ALIAS_DEFAULT, "CPU", &kernel, error);
     }
     return status;
 }

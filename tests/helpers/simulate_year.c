@@ -27,8 +27,8 @@ typedef struct simulation {
     uint32_t keys, requests;
     uint64_t budget;
     uint32_t *trace;
-    uint32_t *next_use;      /* of the same key, by place in the trace; NEVER */
-    uint64_t *bytes;         /* by key, as the cache counts them */
+    uint32_t *next_use; /* of the same key, by place in the trace; NEVER */
+    uint64_t *bytes;    /* by key, as the cache counts them */
     char folder[4096], library[4200];
     aoticache_cache *cache;
     uint64_t largest, hits, puts, collections_seen;
@@ -193,7 +193,9 @@ typedef struct model {
     uint32_t *when; /* by key: last use, or next use */
     bool *is_in;
     uint64_t used, hits;
-    struct { uint32_t when, key; } *heap; /* with stale items, passed over when they come up */
+    struct {
+        uint32_t when, key;
+    } *heap; /* with stale items, passed over when they come up */
     size_t count, capacity;
 } model;
 

@@ -26,14 +26,16 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+/* clang-format off */
 #define KIND_LIST(X) \
     X(read) X(write) X(create) X(open) X(unlink) X(mkdir) X(rmdir) X(rename) X(link) X(fsync) X(list) X(change) X(stat)
+/* clang-format on */
 
 enum kind {
 #define KIND_ENUM(name) KIND_##name,
     KIND_LIST(KIND_ENUM)
 #undef KIND_ENUM
-    KIND_COUNT
+        KIND_COUNT
 };
 static const char *const kind_names[] = {
 #define KIND_NAME(name) #name,
@@ -88,8 +90,12 @@ static unsigned read_kinds(char *words)
 
 static int control(const char *bytes, size_t size)
 {
-    static const struct { const char *name; int error; } errors[] = {
-        {"short", 0}, {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EINTR", EINTR}, {"EROFS", EROFS}, {"EACCES", EACCES}, {"EDQUOT", EDQUOT},
+    static const struct {
+        const char *name;
+        int error;
+    } errors[] = {
+        {"short", 0},     {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
+        {"EROFS", EROFS}, {"EACCES", EACCES}, {"EDQUOT", EDQUOT},
     };
     char text[200] = "", name[20] = "", words[150] = "";
     int every = 0;
@@ -126,11 +132,11 @@ static int result_of(int result)
     return result < 0 ? -errno : 0;
 }
 
-#define FAIL_IF_DUE(kind)                    \
-    do {                                     \
+#define FAIL_IF_DUE(kind)                      \
+    do {                                       \
         const int failed_with = failure(kind); \
-        if (failed_with != 0)                \
-            return failed_with;              \
+        if (failed_with != 0)                  \
+            return failed_with;                \
     } while (0)
 
 static void *fs_init(struct fuse_conn_info *connection, struct fuse_config *config)
@@ -353,11 +359,31 @@ static int fs_statfs(const char *path, struct statvfs *found)
 int main(int argc, char **argv)
 {
     static const struct fuse_operations operations = {
-        .init = fs_init, .getattr = fs_getattr, .readlink = fs_readlink, .create = fs_create, .open = fs_open,
-        .read = fs_read, .write = fs_write, .release = fs_release, .fsync = fs_fsync, .fallocate = fs_fallocate,
-        .truncate = fs_truncate, .chmod = fs_chmod, .chown = fs_chown, .utimens = fs_utimens, .unlink = fs_unlink,
-        .mkdir = fs_mkdir, .rmdir = fs_rmdir, .rename = fs_rename, .link = fs_link, .symlink = fs_symlink,
-        .opendir = fs_opendir, .releasedir = fs_release, .readdir = fs_readdir, .fsyncdir = fs_fsync, .statfs = fs_statfs,
+        .init = fs_init,
+        .getattr = fs_getattr,
+        .readlink = fs_readlink,
+        .create = fs_create,
+        .open = fs_open,
+        .read = fs_read,
+        .write = fs_write,
+        .release = fs_release,
+        .fsync = fs_fsync,
+        .fallocate = fs_fallocate,
+        .truncate = fs_truncate,
+        .chmod = fs_chmod,
+        .chown = fs_chown,
+        .utimens = fs_utimens,
+        .unlink = fs_unlink,
+        .mkdir = fs_mkdir,
+        .rmdir = fs_rmdir,
+        .rename = fs_rename,
+        .link = fs_link,
+        .symlink = fs_symlink,
+        .opendir = fs_opendir,
+        .releasedir = fs_release,
+        .readdir = fs_readdir,
+        .fsyncdir = fs_fsync,
+        .statfs = fs_statfs,
     };
     if (argc < 3 || (folder = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
         fprintf(stderr, "usage: failing_fs FOLDER MOUNTPOINT [direct_io] [FUSE OPTION]...\n");

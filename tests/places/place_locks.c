@@ -81,8 +81,13 @@ static void hold_file(const char *name, int operation)
 
 static aoticache_status hold(const char *lock, aoticache_error *error)
 {
-    static const struct { const char *lock, *file; int operation; } files[] = {
-        {"store", "lock", LOCK_EX}, {"store_shared", "lock", LOCK_SH}, {"gate", "gate", LOCK_EX},
+    static const struct {
+        const char *lock, *file;
+        int operation;
+    } files[] = {
+        {"store", "lock", LOCK_EX},
+        {"store_shared", "lock", LOCK_SH},
+        {"gate", "gate", LOCK_EX},
         {"index_gate", "index.sqlite3-gate", LOCK_EX},
     };
     aoticache_status status = AOTICACHE_OK;
@@ -130,7 +135,8 @@ static uint64_t begun_ns;
 
 static void tell(const char *operation, aoticache_status status, const aoticache_error *error)
 {
-    printf("%s %s %d %s\n", operation, aoticache_status_name(status), (int)((aoticache_monotonic_ns() - begun_ns) / 1000000),
+    printf("%s %s %d %s\n", operation, aoticache_status_name(status),
+           (int)((aoticache_monotonic_ns() - begun_ns) / 1000000),
            status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND ? "" : error->message);
     fflush(stdout);
     begun_ns = aoticache_monotonic_ns();

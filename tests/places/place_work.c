@@ -42,13 +42,15 @@
 #define MAX_SEEN 400
 #define YEAR (365 * FIXTURE_DAY)
 
+/* clang-format off */
 #define ACTION_LIST(X) X(open) X(keep) X(put) X(look_up) X(compile) X(remove) X(collect) X(verify) X(list) X(flush)
+/* clang-format on */
 
 enum action {
 #define ACTION_ENUM(name) ACTION_##name,
     ACTION_LIST(ACTION_ENUM)
 #undef ACTION_ENUM
-    ACTION_COUNT
+        ACTION_COUNT
 };
 static const char *const action_names[] = {
 #define ACTION_NAME(name) #name,
@@ -147,7 +149,8 @@ static void expect(enum action action, aoticache_status status, const aoticache_
         return;
     }
     state->failed++;
-    snprintf(text, sizeof text, "failure %s %s %s", aoticache_status_name(status), action_names[action], error->message);
+    snprintf(text, sizeof text, "failure %s %s %s", aoticache_status_name(status), action_names[action],
+             error->message);
     note(text);
     if (error->message[0] == '\0' || strchr(error->message, '\n') != NULL)
         fail(action_names[action], "the message is not one line");
@@ -161,7 +164,8 @@ static void print_seen(void)
     printf("#");
     for (int action = 0; action < ACTION_COUNT; action++)
         printf(" %s %ld", action_names[action], (long)state->done[action]);
-    printf(" failed %ld missed %ld stored %ld jumps %ld\n", (long)state->failed, (long)state->missed, puts, (long)state->jumps);
+    printf(" failed %ld missed %ld stored %ld jumps %ld\n", (long)state->failed, (long)state->missed, puts,
+           (long)state->jumps);
     for (int i = 0; i < MAX_SEEN && state->seen[i].hash != 0; i++) {
         char what[8] = "";
         int begun = 0;
@@ -221,7 +225,8 @@ static aoticache_request *request_of(int number)
 {
     aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
-    while (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) != AOTICACHE_OK ||
+    while (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+               AOTICACHE_OK ||
            aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK) {
         if (error.status != AOTICACHE_NO_MEMORY)
             fail("request", error.message);
@@ -343,7 +348,8 @@ static void verify_it(aoticache_cache *cache, aoticache_error *error)
 {
     aoticache_verify_options options = AOTICACHE_VERIFY_OPTIONS_INIT;
     options.jobs = 1;
-    expect(ACTION_verify, aoticache_cache_verify(cache, &options, see_finding, NULL, (void *)"verify", NULL, error), error);
+    expect(ACTION_verify, aoticache_cache_verify(cache, &options, see_finding, NULL, (void *)"verify", NULL, error),
+           error);
 }
 
 static bool see(void *user, const aoticache_entry *entry)
@@ -625,7 +631,8 @@ int main(int argc, char **argv)
         state->ahead = 0;
         print_seen();
     } else {
-        look(strcmp(argv[2], "check") == 0, number_of(argc, argv, "part", 0) != 0, number_of(argc, argv, "quarantine", 0) != 0);
+        look(strcmp(argv[2], "check") == 0, number_of(argc, argv, "part", 0) != 0,
+             number_of(argc, argv, "quarantine", 0) != 0);
     }
     return 0;
 }

@@ -128,7 +128,8 @@ static void do_get(aoticache_cache *cache, int key)
     check_bytes(key, artifact);
     if (!aoticache_artifact_is_stored(artifact))
         fail("get_or_compile", "not stored");
-    if (had_to && aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED && !atomic_load(&shared->is_evicting))
+    if (had_to && aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED &&
+        !atomic_load(&shared->is_evicting))
         fail("lost", "an entry that nobody removed was compiled again");
     if (aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_WAITED)
         atomic_fetch_add(&shared->waits, 1);
@@ -227,13 +228,27 @@ static void work(int number, uint64_t end_ns)
         if (kind == PUT && is_held(key)) /* replacing it would end the parent's hold on the entry */
             key += FIRST_STABLE;
         switch (kind) {
-        case GET: do_get(cache, key); break;
-        case LOOKUP: do_lookup(cache, key); break;
-        case PUT: put(cache, key, NULL); break;
-        case REMOVE: do_remove(cache, key); break;
-        case COLLECT: do_collect(cache); break;
-        case REOPEN: aoticache_cache_close(cache); cache = open_in(directory); break;
-        case KINDS: break;
+        case GET:
+            do_get(cache, key);
+            break;
+        case LOOKUP:
+            do_lookup(cache, key);
+            break;
+        case PUT:
+            put(cache, key, NULL);
+            break;
+        case REMOVE:
+            do_remove(cache, key);
+            break;
+        case COLLECT:
+            do_collect(cache);
+            break;
+        case REOPEN:
+            aoticache_cache_close(cache);
+            cache = open_in(directory);
+            break;
+        case KINDS:
+            break;
         }
         atomic_fetch_add(&shared->done[kind], 1);
     }

@@ -236,7 +236,8 @@ int main(int argc, char **argv)
         children[count] = start(collect_all_the_time, false, (unsigned)count), count++;
     sleep(seconds);
     /* A slow disk puts little in that time; without an eviction nothing would be shown. */
-    for (unsigned more = 0; more < 90 && (atomic_load(&shared->evicted) == 0 || atomic_load(&shared->found) == 0); more++)
+    for (unsigned more = 0; more < 90 && (atomic_load(&shared->evicted) == 0 || atomic_load(&shared->found) == 0);
+         more++)
         sleep(1);
     atomic_store(&shared->is_over, true);
     wait_for(children, count);

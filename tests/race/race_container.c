@@ -28,19 +28,19 @@
 
 enum { RUNNERS = 8, WRITERS = 2, SIZE = 2048 };
 
-#define FUNCTIONS(X)                                          \
-    X(AOTInductorModelContainerCreateWithDevice)              \
-    X(AOTInductorModelContainerDelete)                        \
-    X(AOTInductorModelContainerRun)                           \
-    X(AOTInductorModelContainerUpdateConstantBufferPairs)     \
-    X(AOTInductorModelContainerRunConstantFolding)            \
-    X(AOTInductorModelContainerSwapConstantBuffer)            \
-    X(AOTInductorModelContainerExtractConstantsMapEntries)    \
-    X(AOTInductorModelContainerFreeInactiveConstantBuffer)    \
+#define FUNCTIONS(X)                                       \
+    X(AOTInductorModelContainerCreateWithDevice)           \
+    X(AOTInductorModelContainerDelete)                     \
+    X(AOTInductorModelContainerRun)                        \
+    X(AOTInductorModelContainerUpdateConstantBufferPairs)  \
+    X(AOTInductorModelContainerRunConstantFolding)         \
+    X(AOTInductorModelContainerSwapConstantBuffer)         \
+    X(AOTInductorModelContainerExtractConstantsMapEntries) \
+    X(AOTInductorModelContainerFreeInactiveConstantBuffer) \
     X(AOTInductorGetLastError)
-#define TORCH_FUNCTIONS(X)             \
+#define TORCH_FUNCTIONS(X)                \
     X(aoti_torch_create_tensor_from_blob) \
-    X(aoti_torch_get_data_ptr)         \
+    X(aoti_torch_get_data_ptr)            \
     X(aoti_torch_delete_tensor_object)
 
 #define FIELD(name) __typeof__(&name) name;
@@ -172,7 +172,8 @@ static bool load(void)
     snprintf(path, sizeof path, "%s/kernel.so", folder);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -g -shared -fPIC -fvisibility=hidden " SANITIZE
-             " -I%s tests/unit/kernels/uniform.c %s -o %s", header, archive, path);
+             " -I%s tests/unit/kernels/uniform.c %s -o %s",
+             header, archive, path);
     if (system(command) != 0)
         return false;
     void *shim = dlopen(shim_path, RTLD_NOW | RTLD_GLOBAL);

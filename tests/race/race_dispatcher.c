@@ -80,13 +80,18 @@ static aoticache_boxed_kernel boxed(record *mine, unsigned operator_number)
 /* ---- calling ---- */
 
 /* held: NULL, or the kernel to be called whatever the key is. */
-static aoticache_status call(aoticache_operator *op, aoticache_dispatch_key key,
-                             const aoticache_computed_kernel *held, aoticache_error *error)
+static aoticache_status call(aoticache_operator *op, aoticache_dispatch_key key, const aoticache_computed_kernel *held,
+                             aoticache_error *error)
 {
     const int64_t one[] = {1};
     float data[1] = {0};
-    aoticache_tensor_view view = {.data = data, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .numel = 1, .sizes = one,
-                                  .strides = one, .dispatch_key_set = aoticache_key_set_of(key)};
+    aoticache_tensor_view view = {.data = data,
+                                  .dtype = AOTICACHE_DTYPE_FLOAT32,
+                                  .ndim = 1,
+                                  .numel = 1,
+                                  .sizes = one,
+                                  .strides = one,
+                                  .dispatch_key_set = aoticache_key_set_of(key)};
     aoticache_value values[2] = {{.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view},
                                  {.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view}};
     aoticache_stack stack = {.values = values, .count = 2, .capacity = 2};
@@ -152,8 +157,8 @@ static aoticache_oplib *open_oplib(aoticache_oplib_kind kind, const char *namesp
 {
     aoticache_oplib *oplib = NULL;
     aoticache_error error;
-    if (aoticache_oplib_create(dispatcher, kind, namespace_name, NULL, __FILE__, __LINE__, &oplib,
-                               &error) != AOTICACHE_OK) {
+    if (aoticache_oplib_create(dispatcher, kind, namespace_name, NULL, __FILE__, __LINE__, &oplib, &error) !=
+        AOTICACHE_OK) {
         complain("oplib", error.message);
         exit(1);
     }
@@ -232,9 +237,9 @@ static void *meddler(void *unused)
     for (unsigned round = 0; !atomic_load_explicit(&stop, memory_order_relaxed); round++) {
         char *text = NULL;
         aoticache_oplib *fragment = open_oplib(AOTICACHE_OPLIB_FRAGMENT, "race"),
-            *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_");
-        if (aoticache_oplib_def(fragment, "flaky(Tensor a, Tensor b) -> ()", AOTICACHE_ALIAS_DEFAULT,
-                                &error) != AOTICACHE_OK ||
+                        *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_");
+        if (aoticache_oplib_def(fragment, "flaky(Tensor a, Tensor b) -> ()", AOTICACHE_ALIAS_DEFAULT, &error) !=
+                AOTICACHE_OK ||
             aoticache_oplib_fallback(any, "Tracer", &fallthrough, &error) != AOTICACHE_OK ||
             aoticache_dispatcher_observe(dispatcher, round % 2 == 0 ? &observer : NULL, &error) != AOTICACHE_OK ||
             aoticache_operator_dump(operators[round % OPERATORS], &text, &error) != AOTICACHE_OK ||

@@ -125,7 +125,8 @@ int main(int argc, char **argv)
     const char *build = getenv("BUILD");
 #if defined(__SANITIZE_ADDRESS__)
     /* Seen with GCC 12: a child waits in SizeClassAllocator64::GetFromAllocator, one in a few hundred. */
-    puts("skip - race_fork: the address sanitizer's allocator has locks of its own, which no child of a fork gets free");
+    puts(
+        "skip - race_fork: the address sanitizer's allocator has locks of its own, which no child of a fork gets free");
     return 77;
 #endif
     snprintf(library_path, sizeof library_path, "%s/tests/hosts/pointwise.so", build != NULL ? build : "build");

@@ -99,7 +99,7 @@ static void check_result(aoticache_value *output, const test_tensor *x, int oper
 
 static void call_one(unsigned key, test_tensor *const *tensors)
 {
-    int operator = (int)(key % OPERATORS);
+    int operator=(int)(key % OPERATORS);
     const test_tensor *x = tensors[key / OPERATORS];
     aoticache_value values[] = {VALUE_TENSOR(x), VALUE_DOUBLE(2), VALUE_INT(operator)};
     aoticache_stack stack = {.values = values, .count = 3, .capacity = 3};
@@ -131,13 +131,14 @@ static void *call_often(void *number)
     uint64_t state = 88172645463325252U + (uint64_t)(intptr_t)number * 7919 + (uint64_t)getpid() * 104729;
     for (int i = 0; i < SHAPES; i++)
         tensors[i] = tensor_create(2, SIZES(2 + i, 3));
-    for (unsigned i = 0, first = next_random(&state); !disturb && i < KEYS; i++) /* all of them, however slow the machine */
+    for (unsigned i = 0, first = next_random(&state); !disturb && i < KEYS;
+         i++) /* all of them, however slow the machine */
         call_one((first + i) % KEYS, tensors);
     while (!stop) {
         unsigned random = next_random(&state);
         call_one(random % 8 != 0 ? random / 8 % 4 : random / 8 % KEYS, tensors); /* some much more often than others */
         if (disturb && (random >> 10) % 1024 == 0) {
-            int operator = (int)(random % OPERATORS);
+            int operator=(int)(random % OPERATORS);
             aoticache_holder *fresh = make_holder(operator);
             pthread_mutex_lock(&holder_locks[operator]);
             aoticache_holder *old = holders[operator];

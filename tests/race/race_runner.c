@@ -166,7 +166,8 @@ static aoticache_library *load(void)
     snprintf(path, sizeof path, "%s/kernel.so", folder);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -g -shared -fPIC -fvisibility=hidden " SANITIZE
-             " -I%s tests/unit/kernels/uniform.c %s -o %s", header, archive, path);
+             " -I%s tests/unit/kernels/uniform.c %s -o %s",
+             header, archive, path);
     int fd = system(command) == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd >= 0 && aoticache_library_load_fd(fd, "uniform", &library, &error) != AOTICACHE_OK)
         fprintf(stderr, "%s\n", error.message);

@@ -75,8 +75,8 @@ static int bind(void)
         return 1;
     }
     void *const symbols[] = {dlsym(library, "aoti_torch_create_tensor_from_blob"),
-                             dlsym(library, "aoti_torch_delete_tensor_object"),
-                             dlsym(library, "aoti_torch_cpu_mm_out"), dlsym(library, "Sleef_expf4_u10")};
+                             dlsym(library, "aoti_torch_delete_tensor_object"), dlsym(library, "aoti_torch_cpu_mm_out"),
+                             dlsym(library, "Sleef_expf4_u10")};
     for (int i = 0; i < 4; i++)
         if (symbols[i] == NULL)
             return 1;

@@ -83,7 +83,7 @@ int main(void)
     torch.delete(atomic_load(&shared.slot));
     torch.delete(shared.base);
     int wrong = atomic_load(&shared.wrong);
-    printf("%s - shim tensors: %d threads share a tensor, %d wrong\n", wrong == 0 ? "ok" : "not ok",
-           (int)THREADS, wrong);
+    printf("%s - shim tensors: %d threads share a tensor, %d wrong\n", wrong == 0 ? "ok" : "not ok", (int)THREADS,
+           wrong);
     return wrong == 0 ? 0 : 1;
 }

@@ -188,7 +188,8 @@ static void get_kernel(void)
     aoticache_hook *hook;
     aoticache_request *request;
     int64_t sizes[2] = {2, 3};
-    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2, .sizes = sizes};
+    aoticache_tensor_metadata metadata = {
+        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2, .sizes = sizes};
     if (aoticache_hook_create_c(NULL, &hook, &error) != AOTICACHE_OK) {
         printf("skip - runs of a shared kernel: %s\n", error.message);
         return;

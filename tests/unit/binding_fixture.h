@@ -60,8 +60,10 @@ static void load_stand_in(void)
 {
     char command[PATH_MAX + 256];
     snprintf(stand_in_path, sizeof stand_in_path, "%s", in_folder("stand_in.so"));
-    snprintf(command, sizeof command, "cc -std=gnu11 -D_GNU_SOURCE -O1 -I. -shared -fPIC -fvisibility=hidden tests/unit/kernels/torch_stand_in.c -o %s",
-             stand_in_path);
+    snprintf(
+        command, sizeof command,
+        "cc -std=gnu11 -D_GNU_SOURCE -O1 -I. -shared -fPIC -fvisibility=hidden tests/unit/kernels/torch_stand_in.c -o %s",
+        stand_in_path);
     cr_assert_eq(system(command), 0, "%s", command);
     stand_in = dlopen(stand_in_path, RTLD_NOW | RTLD_LOCAL);
     cr_assert_not_null(stand_in, "%s", dlerror());

@@ -15,8 +15,11 @@
 /* A float32 tensor on the CPU. */
 static inline aoticache_tensor_view make_view(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
-    return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU,
-                                   .ndim = ndim, .sizes = sizes, .strides = strides};
+    return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                   .device = AOTICACHE_DEVICE_CPU,
+                                   .ndim = ndim,
+                                   .sizes = sizes,
+                                   .strides = strides};
 }
 
 static inline aoticache_check *must_parse(const char *text)
@@ -106,7 +109,8 @@ static inline aoticache_check *make_random(uint64_t *state, struct random_check 
         for (size_t i = 0; i < random->tensor_count; i++)
             random_pattern(state, random, i);
         for (size_t i = 0; i < random->symbol_count; i++)
-            random->symbols[i] = (aoticache_symbol){.min = below(state, 3), .multiple_of = 1 + below(state, 3),
+            random->symbols[i] = (aoticache_symbol){.min = below(state, 3),
+                                                    .multiple_of = 1 + below(state, 3),
                                                     .max = below(state, 2) ? INT64_MAX : 3 + below(state, 20)};
         point_at_arrays(random);
     } while (aoticache_check_create(random->patterns, random->tensor_count, random->symbols, random->symbol_count,

@@ -23,9 +23,8 @@ static aoticache_status call_on(const aoticache_operator *op, const aoticache_va
     return aoticache_operator_call(op, &stack, &error);
 }
 
-#define VALUES(...)                       \
-    (const aoticache_value[]){__VA_ARGS__}, \
-        sizeof((const aoticache_value[]){__VA_ARGS__}) / sizeof(aoticache_value)
+#define VALUES(...) \
+    (const aoticache_value[]){__VA_ARGS__}, sizeof((const aoticache_value[]){__VA_ARGS__}) / sizeof(aoticache_value)
 #define SET(name) aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_##name)
 
 /* Numbers of kernels and modes in the order in which they were asked. */

@@ -37,10 +37,10 @@ static void dispatcher_end(void)
 }
 
 #define succeeds(call) cr_assert_eq(call, AOTICACHE_OK, "%s", error.message)
-#define fails(call, status, why)                                                                \
-    do {                                                                                        \
-        cr_expect_eq(call, status);                                                             \
-        cr_expect_not_null(strstr(error.message, why), "%s", error.message);                    \
+#define fails(call, status, why)                                             \
+    do {                                                                     \
+        cr_expect_eq(call, status);                                          \
+        cr_expect_not_null(strstr(error.message, why), "%s", error.message); \
     } while (0)
 #define is_refused(call, why) fails(call, AOTICACHE_INVALID, why)
 
@@ -48,8 +48,7 @@ static void dispatcher_end(void)
 
 /* Leaves the stack with the number of arguments less: takes all off. */
 static aoticache_status run_kernel(void *user, const aoticache_operator *op, aoticache_key_set keys,
-                                   aoticache_stack *stack,
-                                   aoticache_error *ret_error)
+                                   aoticache_stack *stack, aoticache_error *ret_error)
 {
     (void)op, (void)ret_error;
     reached = *(const int *)user;
@@ -92,8 +91,7 @@ static const aoticache_boxed_kernel *fallthrough(void)
 }
 
 static aoticache_status take_back(void *user, const aoticache_operator *op, aoticache_key_set keys,
-                                  aoticache_stack *stack,
-                                  aoticache_error *ret_error)
+                                  aoticache_stack *stack, aoticache_error *ret_error)
 {
     aoticache_oplib_reset(to_take_back);
     releases_inside = releases[*(const int *)user];
@@ -130,9 +128,10 @@ static void add_kernel(aoticache_oplib *oplib, const char *name, const char *key
 }
 
 /* kernel: a struct or a pointer to one. */
-#define add(oplib, name, key, kernel)                                                                                 \
-    add_kernel(oplib, name, key, _Generic((kernel), const aoticache_boxed_kernel *: add_pointer,                      \
-                                          aoticache_boxed_kernel: add_struct)(kernel))
+#define add(oplib, name, key, kernel) \
+    add_kernel(                       \
+        oplib, name, key,             \
+        _Generic((kernel), const aoticache_boxed_kernel *: add_pointer, aoticache_boxed_kernel: add_struct)(kernel))
 
 static const aoticache_boxed_kernel *add_pointer(const aoticache_boxed_kernel *kernel)
 {
@@ -185,8 +184,8 @@ static aoticache_value tensor_of(aoticache_key_set keys)
     static aoticache_tensor_view views[PLACES];
     static unsigned next;
     aoticache_tensor_view *view = &views[next++ % PLACES];
-    *view = (aoticache_tensor_view){.dispatch_key_set = keys, .device = {.type = AOTICACHE_DEVICE_TYPE_CPU,
-                                                                         .index = -1}};
+    *view =
+        (aoticache_tensor_view){.dispatch_key_set = keys, .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1}};
     return (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = view};
 }
 

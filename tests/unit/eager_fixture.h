@@ -143,11 +143,8 @@ static inline void add_tensor(aoticache_request *request, int32_t dtype, uint32_
                               const int64_t *strides)
 {
     aoticache_error error = {.message = ""};
-    aoticache_tensor_metadata metadata = {.dtype = dtype,
-                                          .device = AOTICACHE_DEVICE_CPU,
-                                          .ndim = ndim,
-                                          .sizes = sizes,
-                                          .strides = strides};
+    aoticache_tensor_metadata metadata = {
+        .dtype = dtype, .device = AOTICACHE_DEVICE_CPU, .ndim = ndim, .sizes = sizes, .strides = strides};
     cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, &error), AOTICACHE_OK, "%s", error.message);
 }
 

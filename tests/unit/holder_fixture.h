@@ -68,8 +68,9 @@ static aoticache_status fall_back(void *user, uint64_t key_set, aoticache_stack 
         fallback_data[fallback_data_count++] = data;
     for (int64_t k = 0; k < numel; k++)
         data[k] = ((const float *)view->data)[k] + FALLBACK_ADDS;
-    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, view->ndim, view->sizes, NULL, &output, NULL),
-                 AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, view->ndim, view->sizes, NULL, &output, NULL),
+        AOTICACHE_OK);
     stack->count -= arguments;
     stack->values[stack->count++] = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT, .as.output = output};
     return AOTICACHE_OK;

@@ -26,7 +26,8 @@ static char fixture_log_last[2048];
 static inline void fixture_make(void)
 {
     const char *base = getenv("TMPDIR");
-    snprintf(fixture_dir, sizeof fixture_dir, "%s/aoticache-index-XXXXXX", base != NULL && strlen(base) < 200 ? base : "/tmp");
+    snprintf(fixture_dir, sizeof fixture_dir, "%s/aoticache-index-XXXXXX",
+             base != NULL && strlen(base) < 200 ? base : "/tmp");
     cr_assert_not_null(mkdtemp(fixture_dir));
     snprintf(fixture_path, sizeof fixture_path, "%s/index.sqlite3", fixture_dir);
 }

@@ -92,10 +92,10 @@ static inline const char *last_error(void)
     return message;
 }
 
-#define KERNEL_FAILS(call, text)                                                                \
-    do {                                                                                        \
-        cr_assert_neq((call), 0, "%s succeeded", #call);                                        \
-        cr_assert_not_null(strstr(last_error(), text), "the message is: %s", last_error());     \
+#define KERNEL_FAILS(call, text)                                                            \
+    do {                                                                                    \
+        cr_assert_neq((call), 0, "%s succeeded", #call);                                    \
+        cr_assert_not_null(strstr(last_error(), text), "the message is: %s", last_error()); \
     } while (0)
 #define KERNEL_WORKS(call) cr_assert_eq((call), 0, "%s: %s", #call, last_error())
 

@@ -227,8 +227,7 @@ FIXTURE_FUNCTION aoticache_library *fixture_load(int fd)
 }
 
 /* Loading is refused with this status and a message that has both texts; the descriptor is closed. */
-FIXTURE_FUNCTION void fixture_expect_refused(int fd, aoticache_status expected, const char *first,
-                                             const char *second)
+FIXTURE_FUNCTION void fixture_expect_refused(int fd, aoticache_status expected, const char *first, const char *second)
 {
     aoticache_library *library = NULL;
     aoticache_error error = {0};
@@ -309,7 +308,8 @@ FIXTURE_FUNCTION int fixture_runtime_kernel(const char *source, const char *name
     cr_assert_eq(fixture_run("cc -std=gnu11 -O1 -g -w -shared -fPIC -fvisibility=hidden " FIXTURE_SANITIZE
                              " %s -I. '%s' '%s/lib/libaoticache_runtime.a' %s -Wl,--no-as-needed '%s/libtorch_cpu.so' "
                              "-lstdc++ -Wl,--as-needed -o '%s'",
-                             flags, source, build, script, fixture_directory, path), 0, "cc cannot make %s", source);
+                             flags, source, build, script, fixture_directory, path),
+                 0, "cc cannot make %s", source);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     cr_assert_geq(fd, 0);
     return fd;

@@ -31,10 +31,11 @@ typedef struct patched_hook {
     const char *log; /* a file: one line with the key for each compile that succeeded; NULL: none */
     atomic_int compiles, dynamic_compiles;
     atomic_int fail_status; /* what a compile returns, once it is not 0 */
-    atomic_int begun; /* compiles, whatever became of them */
+    atomic_int begun;       /* compiles, whatever became of them */
     atomic_int delay_ms;
-    atomic_bool is_shut; /* compiles that have begun do not go on before it is open: no test depends on how fast it is */
-    const char *guard;      /* of dynamic compiles; NULL: by the first tensor's rank, sizes from 2 on */
+    /* compiles that have begun do not go on before it is open: no test depends on how fast it is */
+    atomic_bool is_shut;
+    const char *guard; /* of dynamic compiles; NULL: by the first tensor's rank, sizes from 2 on */
 } patched_hook;
 
 /* flags: -DINPUTS=2. Returns false without a compiler. folder: where to compile. */
@@ -49,7 +50,8 @@ static inline bool patched_compile(const char *folder, const char *flags, patche
     snprintf(path, sizeof path, "%.3000s/patched.so", folder);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden %s -I%s "
-             "tests/unit/kernels/patched.c %s -o %s", flags, header, archive, path);
+             "tests/unit/kernels/patched.c %s -o %s",
+             flags, header, archive, path);
     FILE *file = system(command) == 0 ? fopen(path, "rb") : NULL;
     if (file == NULL)
         return false;
@@ -118,9 +120,9 @@ static inline void patched_log(const patched_hook *hook, const aoticache_request
     close(fd);
 }
 
-static inline aoticache_status patched_hook_compile(void *user, const aoticache_request *request,
-                                                    const char *directory, aoticache_deliver_fn hand_over,
-                                                    void *deliver_user, aoticache_error *ret_error)
+static inline aoticache_status patched_hook_compile(void *user, const aoticache_request *request, const char *directory,
+                                                    aoticache_deliver_fn hand_over, void *deliver_user,
+                                                    aoticache_error *ret_error)
 {
     static atomic_uint serial;
     patched_hook *hook = user;
@@ -210,7 +212,11 @@ static inline void tensor_free(test_tensor *tensor)
     free(tensor);
 }
 
-#define SIZES(...) (const int64_t[]){__VA_ARGS__}
+#define SIZES(...)    \
+    (const int64_t[]) \
+    {                 \
+        __VA_ARGS__   \
+    }
 #define VALUE_TENSOR(from) ((aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &(from)->view})
 #define VALUE_DOUBLE(number) ((aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = (number)})
 #define VALUE_INT(number) ((aoticache_value){.kind = AOTICACHE_VALUE_INT, .as.int_value = (number)})

@@ -82,10 +82,10 @@ static inline void shim_delete(AtenTensorHandle tensor)
 }
 
 /* A macro so that a failure names the test's line. */
-#define SHIM_FAILS(call, text)                                                                              \
-    do {                                                                                                    \
-        cr_assert_neq((call), 0, "%s succeeded", #call);                                                    \
-        cr_assert_not_null(strstr(shim_message(), text), "the message is: %s", shim_message());             \
+#define SHIM_FAILS(call, text)                                                                  \
+    do {                                                                                        \
+        cr_assert_neq((call), 0, "%s succeeded", #call);                                        \
+        cr_assert_not_null(strstr(shim_message(), text), "the message is: %s", shim_message()); \
     } while (0)
 
 #endif

@@ -14,9 +14,9 @@
 Test(status, every_number_has_its_name_and_text)
 {
     cr_assert_eq(AOTICACHE_OK, 0);
-#define CHECK_STATUS(name, number, text)                                 \
-    cr_assert_eq((int)AOTICACHE_##name, number);                         \
-    cr_assert_str_eq(aoticache_status_name(AOTICACHE_##name), #name);    \
+#define CHECK_STATUS(name, number, text)                              \
+    cr_assert_eq((int)AOTICACHE_##name, number);                      \
+    cr_assert_str_eq(aoticache_status_name(AOTICACHE_##name), #name); \
     cr_assert_str_eq(aoticache_status_text(AOTICACHE_##name), text);
     AOTICACHE_STATUS_LIST(CHECK_STATUS)
 #undef CHECK_STATUS
@@ -135,13 +135,13 @@ Test(digest, from_hex_takes_exactly_64_digits)
 
 Test(names, dtypes_round_trip_and_know_their_size)
 {
-#define CHECK_DTYPE(upper, lower, number, bytes)                                  \
-    do {                                                                          \
-        int32_t parsed = -1;                                                      \
-        cr_assert_str_eq(aoticache_dtype_name(number), #lower);                   \
-        cr_assert_eq(aoticache_dtype_parse(#lower, &parsed), AOTICACHE_OK);       \
-        cr_assert_eq(parsed, number);                                             \
-        cr_assert_eq(aoticache_dtype_size(number), (size_t)bytes);                \
+#define CHECK_DTYPE(upper, lower, number, bytes)                            \
+    do {                                                                    \
+        int32_t parsed = -1;                                                \
+        cr_assert_str_eq(aoticache_dtype_name(number), #lower);             \
+        cr_assert_eq(aoticache_dtype_parse(#lower, &parsed), AOTICACHE_OK); \
+        cr_assert_eq(parsed, number);                                       \
+        cr_assert_eq(aoticache_dtype_size(number), (size_t)bytes);          \
     } while (0);
     AOTICACHE_DTYPE_LIST(CHECK_DTYPE)
 #undef CHECK_DTYPE

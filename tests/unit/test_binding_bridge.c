@@ -159,7 +159,8 @@ static aoticache_status compile_and_call(void *user, const aoticache_request *re
     aoticache_value values[3] = {VALUE_TENSOR(x), VALUE_DOUBLE(7), VALUE_INT(0)};
     aoticache_stack inner = {.values = values, .count = 3, .capacity = 3};
     aoticache_error inner_error;
-    nested = STAND_IN(const aoticache_bridge_host *, stand_in_host)->call(nested_registration, 0, 0, &inner, &inner_error);
+    nested =
+        STAND_IN(const aoticache_bridge_host *, stand_in_host)->call(nested_registration, 0, 0, &inner, &inner_error);
     return patched_hook_compile(user, request, directory, hand_over, deliver_user, ret_error);
 }
 

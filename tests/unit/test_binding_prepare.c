@@ -99,9 +99,9 @@ Test(binding_prepare, compiler_that_is_not_there_is_not_remembered)
 {
     const char *const command[] = {"/nowhere/c++", NULL};
     begin();
-    cr_expect_eq(aoticache_binding_prepare_bridge(cache, source, command, environment, path, sizeof path, &artifact,
-                                                  &error),
-                 AOTICACHE_UNSUPPORTED);
+    cr_expect_eq(
+        aoticache_binding_prepare_bridge(cache, source, command, environment, path, sizeof path, &artifact, &error),
+        AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "/nowhere/c++"), "%s", error.message);
     cr_assert_eq(prepare("-good", environment), AOTICACHE_OK, "%s", error.message);
     aoticache_artifact_unref(artifact);
@@ -116,17 +116,17 @@ Test(binding_prepare, misuse_is_invalid)
     begin();
     cr_expect_eq(prepare("-good", nonsense), AOTICACHE_INVALID);
     cr_expect_not_null(strstr(error.message, "\"framework\" is not NAME=VALUE"), "%s", error.message);
-    cr_expect_eq(aoticache_binding_prepare_bridge(cache, source, command, environment, small, sizeof small, &artifact,
-                                                  &error),
-                 AOTICACHE_INVALID);
+    cr_expect_eq(
+        aoticache_binding_prepare_bridge(cache, source, command, environment, small, sizeof small, &artifact, &error),
+        AOTICACHE_INVALID);
     cr_expect_eq(aoticache_binding_prepare_bridge(cache, "/nowhere/bridge.cpp", command, environment, path, sizeof path,
                                                   &artifact, &error),
                  AOTICACHE_IO);
-    cr_expect_neq(aoticache_binding_prepare_bridge(cache, write_file("other.cpp", "x", 0600), nothing, environment, path,
-                                                   sizeof path, &artifact, &error),
+    cr_expect_neq(aoticache_binding_prepare_bridge(cache, write_file("other.cpp", "x", 0600), nothing, environment,
+                                                   path, sizeof path, &artifact, &error),
                   AOTICACHE_OK);
-    cr_expect_eq(aoticache_binding_prepare_bridge(NULL, source, command, environment, path, sizeof path, &artifact,
-                                                  &error),
-                 AOTICACHE_INVALID);
+    cr_expect_eq(
+        aoticache_binding_prepare_bridge(NULL, source, command, environment, path, sizeof path, &artifact, &error),
+        AOTICACHE_INVALID);
     end();
 }

@@ -3,7 +3,7 @@
 
 TestSuite(binding_stable, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
-#define LISTS                                                                                                  \
+#define LISTS                                                                                             \
     "test::lists(Tensor self, float[] factors, Tensor[] others, int[]? sizes, bool[2] flags, str? name, " \
     "ScalarType? dtype, Device? device, Tensor?[] last) -> Tensor"
 
@@ -222,7 +222,8 @@ Test(binding_stable, list_that_cannot_be_read_stays_the_stacks)
     cr_assert_eq(aoticache_schema_parse("test::op(Tensor[] list) -> Tensor", &schema, &error), AOTICACHE_OK);
     cr_assert_eq(aoticache_stable_plan_create(schema, &plan, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(torch->aoti_torch_create_tensor_from_blob(pair, 1, SIZES(1), SIZES(1), 0, AOTICACHE_DTYPE_COMPLEX64, 0,
-                                                           0, &complex), 0);
+                                                           0, &complex),
+                 0);
     uint64_t items[] = {handle_of(x), (uint64_t)(uintptr_t)complex}, values[] = {stand_in_list(items, 2)};
     cr_expect_not(aoticache_stable_read(&binding->stable, plan, values, &arguments));
     cr_expect_eq(deleted, 0);
@@ -267,9 +268,11 @@ Test(binding_stable, what_cannot_be_told_apart_goes_to_the_fallback)
     begin();
     test_tensor scalar = {.data = NULL}, complex = {.data = NULL};
     cr_assert_eq(torch->aoti_torch_create_tensor_from_blob(&number, 0, NULL, NULL, 0, AOTICACHE_DTYPE_FLOAT64, 0, 0,
-                                                           &scalar.view.handle), 0);
+                                                           &scalar.view.handle),
+                 0);
     cr_assert_eq(torch->aoti_torch_create_tensor_from_blob(pair, 1, SIZES(1), SIZES(1), 0, AOTICACHE_DTYPE_COMPLEX64, 0,
-                                                           0, &complex.view.handle), 0);
+                                                           0, &complex.view.handle),
+                 0);
     cr_expect_eq(call_scale(&scalar, 3, 4, &thrown), 77);
     cr_expect_eq(call_scale(&complex, 3, 4, &thrown), 77);
     cr_expect_eq(binding_counts().refused, 2);

@@ -63,11 +63,13 @@ Test(call, another_context_finds_what_the_first_compiled)
 {
     float data[6] = {-1, 2, -3, 4, -5, 6};
     aoticache_tensor_view input = over(data), output;
-    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
     aoticache_tensor_free(output.handle);
     aoticache_context_free(context);
     cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
     aoticache_tensor_free(output.handle);
     cr_expect_eq(counts_of_only_operator().compiles, 0);
 }
@@ -88,8 +90,8 @@ Test(call, result_of_one_call_is_an_input_of_the_next)
     aoticache_tensor_free(inputs[0].handle);
 }
 
-static void expect_refusal(aoticache_status expected, const char *op, const aoticache_tensor_view *inputs, size_t num_inputs,
-                           size_t num_outputs, const char *text)
+static void expect_refusal(aoticache_status expected, const char *op, const aoticache_tensor_view *inputs,
+                           size_t num_inputs, size_t num_outputs, const char *text)
 {
     aoticache_tensor_view outputs[2] = {{.numel = 77}};
     aoticache_status status = aoticache_call(context, op, inputs, num_inputs, outputs, num_outputs, &error);

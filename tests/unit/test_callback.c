@@ -237,9 +237,8 @@ Test(callback, guard_is_there_exactly_where_it_was_asked_for)
 
 Test(callback, guard_must_be_one_of_these_tensors)
 {
-    static const char *const wrong[][2] = {{"float32[s0", "position"},
-                                           {"", "0 tensors"},
-                                           {"float32[s0], float32[s0]", "2 tensors"}};
+    static const char *const wrong[][2] = {
+        {"float32[s0", "position"}, {"", "0 tensors"}, {"float32[s0], float32[s0]", "2 tensors"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct script script = {.deliveries = 1, .guard = wrong[i][0]};
         struct taken taken;

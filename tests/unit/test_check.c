@@ -41,10 +41,10 @@ Test(check, exact_refuses_each_property_that_differs)
     aoticache_check *check = make_exact(&view, 1);
     cr_expect(aoticache_check_passes(check, &view, 1));
     cr_expect_eq(aoticache_check_num_tensors(check), 1);
-#define REFUSES(field, other)                                 \
-    do {                                                      \
-        aoticache_tensor_view changed = view;                 \
-        changed.field = other;                                \
+#define REFUSES(field, other)                                              \
+    do {                                                                   \
+        aoticache_tensor_view changed = view;                              \
+        changed.field = other;                                             \
         cr_expect_not(aoticache_check_passes(check, &changed, 1), #field); \
     } while (0)
     REFUSES(dtype, AOTICACHE_DTYPE_FLOAT64);

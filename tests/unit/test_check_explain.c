@@ -115,8 +115,7 @@ Test(check_explain, example_of_the_manual_is_true)
     views[0].sizes = NUMBERS(1, 16);
     expect(text, views, 3, "argument 0: size of dimension 0 is 1, and must be s0 with s0 in 2..128");
     views[0].sizes = NUMBERS(5, 12);
-    expect(text, views, 3,
-           "argument 0: size of dimension 1 is 12, and must be s1 with s1 in 8.. and a multiple of 8");
+    expect(text, views, 3, "argument 0: size of dimension 1 is 12, and must be s1 with s1 in 8.. and a multiple of 8");
     views[0] = make_view(2, NUMBERS(5, 16), NUMBERS(1, 5));
     expect(text, views, 3, "argument 0: stride of dimension 1 is 5, and must be 1 (contiguous)");
     views[0].strides = NUMBERS(16, 1);

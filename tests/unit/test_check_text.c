@@ -27,11 +27,23 @@ static void expect_refused(const char *text, const char *message)
 Test(check_text, written_form_is_read_and_written_the_same)
 {
     static const char *const texts[] = {
-        "", "*[...]", "*[]", "*[]{}", "float32[s0, 4*s1, 8]@cpu, int64[*]{*}; s0=2..128, s1=0..%8",
-        "bfloat16[...]{contiguous}@cuda:1", "*[*, *, *, *]{channels_last}", "*[*, *, *, *, *]{channels_last_3d}",
-        "float16[s0, s1]{s1, 1} layout=strided grad=0 keys=0x12", "dtype12[...]@device5 layout=layout9",
-        "*[...]@*:3", "*[...] grad=1", "*[...] keys=0xffffffffffffffff", "*[s0-1, 3*s0*s0*s0*s0+7]",
-        "*[9223372036854775807]", "*[s0-9223372036854775808]", "*[9223372036854775807*s0+9223372036854775807]",
+        "",
+        "*[...]",
+        "*[]",
+        "*[]{}",
+        "float32[s0, 4*s1, 8]@cpu, int64[*]{*}; s0=2..128, s1=0..%8",
+        "bfloat16[...]{contiguous}@cuda:1",
+        "*[*, *, *, *]{channels_last}",
+        "*[*, *, *, *, *]{channels_last_3d}",
+        "float16[s0, s1]{s1, 1} layout=strided grad=0 keys=0x12",
+        "dtype12[...]@device5 layout=layout9",
+        "*[...]@*:3",
+        "*[...] grad=1",
+        "*[...] keys=0xffffffffffffffff",
+        "*[s0-1, 3*s0*s0*s0*s0+7]",
+        "*[9223372036854775807]",
+        "*[s0-9223372036854775808]",
+        "*[9223372036854775807*s0+9223372036854775807]",
         "*[s0]; s0=5..5%5",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -61,8 +73,7 @@ Test(check_text, refusal_says_where_and_what_was_expected)
     expect_refused("float32[2*3]", "position 11: expected a symbol, s0 to s63, found '3'");
     expect_refused("*[s0*s0*s0*s0*s0]", "position 15: expected no more than 4 symbols in a product, found 's'");
     expect_refused("*[9223372036854775808]", "position 3: expected a size up to 9223372036854775807, found '9'");
-    expect_refused("*[s0+9223372036854775808]",
-                   "position 6: expected an offset up to 9223372036854775807, found '9'");
+    expect_refused("*[s0+9223372036854775808]", "position 6: expected an offset up to 9223372036854775807, found '9'");
     expect_refused("*[s0+]", "position 6: expected an offset, found ']'");
     expect_refused("*[8+1]", "position 4: expected ',' or ']', found '+'");
     expect_refused("*[....]", "position 6: expected ']', found '.'");

@@ -322,8 +322,9 @@ static uint64_t hits_of_a_day(aoticache_cache *cache)
     uint64_t hits = 0;
     options.since = AOTICACHE_STATISTICS_SINCE_TIME;
     options.since_ns = aoticache_wall_ns() - FIXTURE_DAY * 1000000000;
-    cr_assert_eq(aoticache_cache_list_history(cache, options.since_ns, AOTICACHE_SLOT_HOUR_SECONDS, add_hits, &hits, NULL),
-                 AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_cache_list_history(cache, options.since_ns, AOTICACHE_SLOT_HOUR_SECONDS, add_hits, &hits, NULL),
+        AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_statistics_since(cache, &options, &statistics, NULL), AOTICACHE_OK);
     cr_assert_eq(statistics.counters.hits, hits);
     cr_assert_eq(statistics.latencies.lookup.count, hits);

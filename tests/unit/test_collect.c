@@ -69,8 +69,13 @@ Test(collect, least_recently_used_goes_first)
 
 static void judge(aoticache_cache *cache, int64_t number, const char *machine, bool is_slower)
 {
-    aoticache_judgement judgement = {.key = fixture_key(number), .machine = machine, .threads = 1, .is_slower = is_slower,
-                                     .kernel_ns = 5, .fallback_ns = 4, .judged_ns = aoticache_wall_ns()};
+    aoticache_judgement judgement = {.key = fixture_key(number),
+                                     .machine = machine,
+                                     .threads = 1,
+                                     .is_slower = is_slower,
+                                     .kernel_ns = 5,
+                                     .fallback_ns = 4,
+                                     .judged_ns = aoticache_wall_ns()};
     cr_assert_eq(aoticache_cache_put_judgements(cache, &judgement, 1, NULL), AOTICACHE_OK);
 }
 

@@ -32,7 +32,8 @@ static void put_op(aoticache_cache *cache, const char *op, int64_t number, const
     product.files = &file;
     product.file_count = 1;
     product.compile_ns = compile_ns;
-    cr_assert_eq(aoticache_request_create(op, (aoticache_device){.type = 0, .index = -1}, &request, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_create(op, (aoticache_device){.type = 0, .index = -1}, &request, &error),
+                 AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_int(request, NULL, number, &error), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request_free(request);
@@ -543,7 +544,8 @@ Test(collect_options, vacuum_gives_pages_back)
     static char text[1 << 16];
     memset(text, 'x', sizeof text - 1);
     for (int i = 0; i < 40; i++) {
-        aoticache_index_failure failure = {.op = "x", .description = "", .message = text, .failed_ns = 1, .retry_ns = 2};
+        aoticache_index_failure failure = {
+            .op = "x", .description = "", .message = text, .failed_ns = 1, .retry_ns = 2};
         failure.key.bytes[0] = (uint8_t)(i + 1);
         cr_assert_eq(aoticache_index_put_failure(index, &failure, NULL), AOTICACHE_OK);
     }

@@ -80,8 +80,22 @@ Test(units, sizes_have_binary_and_decimal_prefixes)
 
 Test(units, what_is_no_size_is_refused)
 {
-    static const char *const wrong[] = {"", " 1", "1 ", "-1", "+1", "1e9", "1X", "1GG", "G", ".5G", "1.", "1.2.3", 
-                                        "0x10", "16E", "18446744073709551616", "99999999999999999999999999999999999999999"};
+    static const char *const wrong[] = {"",
+                                        " 1",
+                                        "1 ",
+                                        "-1",
+                                        "+1",
+                                        "1e9",
+                                        "1X",
+                                        "1GG",
+                                        "G",
+                                        ".5G",
+                                        "1.",
+                                        "1.2.3",
+                                        "0x10",
+                                        "16E",
+                                        "18446744073709551616",
+                                        "99999999999999999999999999999999999999999"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         uint64_t bytes = 7;
         cr_assert_not(aoticache_size_parse(wrong[i], &bytes), "%s", wrong[i]);

@@ -39,12 +39,12 @@ static AOTIRuntimeError run_with(container_handle container, float *data, bool a
     return 0;
 }
 
-#define RUNS_TO(container, y0, y1, its_total)                                                                    \
-    do {                                                                                                         \
-        run_result result_;                                                                                          \
-        KERNEL_WORKS(run_with(container, x, false, &result_));                                                   \
-        cr_assert(result_.y[0] == (y0) && result_.y[1] == (y1) && result_.total == (its_total), "%g %g, %g",     \
-                  (double)result_.y[0], (double)result_.y[1], (double)result_.total);                            \
+#define RUNS_TO(container, y0, y1, its_total)                                                                \
+    do {                                                                                                     \
+        run_result result_;                                                                                  \
+        KERNEL_WORKS(run_with(container, x, false, &result_));                                               \
+        cr_assert(result_.y[0] == (y0) && result_.y[1] == (y1) && result_.total == (its_total), "%g %g, %g", \
+                  (double)result_.y[0], (double)result_.y[1], (double)result_.total);                        \
     } while (0)
 
 static AtenTensorHandle tensor_of(float value, int64_t ndim, const int64_t *sizes)

@@ -31,8 +31,9 @@ Test(cpu, numbers_of_bits_never_change)
     static const struct {
         const char *name;
         unsigned bit;
-    } fixed[] = {{"pni", 0}, {"avx", 8}, {"avx2", 9}, {"fma", 10}, {"abm", 14}, {"xsave", 15}, {"avx512f", 32},
-                 {"avx512_bf16", 43}, {"amx_tile", 50}, {"lwp", 63}, {"xsaveopt", 64}, {"avx10_2", 87}};
+    } fixed[] = {{"pni", 0},       {"avx", 8},    {"avx2", 9},      {"fma", 10},
+                 {"abm", 14},      {"xsave", 15}, {"avx512f", 32},  {"avx512_bf16", 43},
+                 {"amx_tile", 50}, {"lwp", 63},   {"xsaveopt", 64}, {"avx10_2", 87}};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
         aoticache_cpu_features features = parse(fixed[i].name);
         cr_expect_eq(aoticache_cpu_features_count(&features), 1, "%s", fixed[i].name);
@@ -47,7 +48,7 @@ Test(cpu, list_has_no_number_twice)
         AOTICACHE_CPU_X86_LIST(NUMBER)
 #undef NUMBER
 #define NUMBER(number, name, word, word_bit) number,
-        AOTICACHE_CPU_AARCH64_LIST(NUMBER)
+            AOTICACHE_CPU_AARCH64_LIST(NUMBER)
 #undef NUMBER
     };
     aoticache_cpu_features all = {{0}};
@@ -105,8 +106,9 @@ Test(cpu, parse_levels_are_those_of_the_psabi)
 
 Test(cpu, parse_unknown_names_are_refused)
 {
-    static const char *const bad[] = {"native", "avx3", "avx,,fma", "avx,", ",avx", " avx", "avx fma", "AVX", "bit128",
-                                      "bit", "bit-1", "bit1234567", "x86-64-v5", "avx\nfma", "_", "avx2\xff"};
+    static const char *const bad[] = {"native",    "avx3",     "avx,,fma", "avx,",    ",avx",  " avx",
+                                      "avx fma",   "AVX",      "bit128",   "bit",     "bit-1", "bit1234567",
+                                      "x86-64-v5", "avx\nfma", "_",        "avx2\xff"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         aoticache_cpu_features features = {{1, 2}};
         aoticache_error error = {0};
@@ -182,8 +184,9 @@ Test(cpu, versions_of_arm_are_what_they_demand)
     expect_arm("armv8.4-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc,asimddp,ilrcpc,flagm");
     expect_arm("armv8.5-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc,asimddp,ilrcpc,flagm,sb,flagm2,frint");
     expect_arm("armv8.6-a", "crc32,atomics,asimdrdm,jscvt,fcma,lrcpc,asimddp,ilrcpc,flagm,sb,flagm2,frint,i8mm,bf16");
-    expect_arm("armv9-a", "crc32,atomics,fphp,asimdhp,asimdrdm,jscvt,fcma,lrcpc,asimddp,sve,asimdfhm,ilrcpc,flagm,sb,sve2,"
-                          "flagm2,frint");
+    expect_arm("armv9-a",
+               "crc32,atomics,fphp,asimdhp,asimdrdm,jscvt,fcma,lrcpc,asimddp,sve,asimdfhm,ilrcpc,flagm,sb,sve2,"
+               "flagm2,frint");
 }
 
 #if defined(__aarch64__)
@@ -195,19 +198,46 @@ Test(cpu, bits_of_arm_are_those_of_the_kernels_header)
     static const struct {
         const char *name;
         unsigned long hwcap, hwcap2;
-    } header[] = {{"fp", HWCAP_FP, 0}, {"asimd", HWCAP_ASIMD, 0}, {"aes", HWCAP_AES, 0}, {"pmull", HWCAP_PMULL, 0},
-                  {"sha1", HWCAP_SHA1, 0}, {"sha2", HWCAP_SHA2, 0}, {"crc32", HWCAP_CRC32, 0},
-                  {"atomics", HWCAP_ATOMICS, 0}, {"fphp", HWCAP_FPHP, 0}, {"asimdhp", HWCAP_ASIMDHP, 0},
-                  {"asimdrdm", HWCAP_ASIMDRDM, 0}, {"jscvt", HWCAP_JSCVT, 0}, {"fcma", HWCAP_FCMA, 0},
-                  {"lrcpc", HWCAP_LRCPC, 0}, {"sha3", HWCAP_SHA3, 0}, {"sm3", HWCAP_SM3, 0}, {"sm4", HWCAP_SM4, 0},
-                  {"asimddp", HWCAP_ASIMDDP, 0}, {"sha512", HWCAP_SHA512, 0}, {"sve", HWCAP_SVE, 0},
-                  {"asimdfhm", HWCAP_ASIMDFHM, 0}, {"ilrcpc", HWCAP_ILRCPC, 0}, {"flagm", HWCAP_FLAGM, 0},
-                  {"sb", HWCAP_SB, 0}, {"sve2", 0, HWCAP2_SVE2}, {"sveaes", 0, HWCAP2_SVEAES},
-                  {"svepmull", 0, HWCAP2_SVEPMULL}, {"svebitperm", 0, HWCAP2_SVEBITPERM},
-                  {"svesha3", 0, HWCAP2_SVESHA3}, {"svesm4", 0, HWCAP2_SVESM4}, {"flagm2", 0, HWCAP2_FLAGM2},
-                  {"frint", 0, HWCAP2_FRINT}, {"svei8mm", 0, HWCAP2_SVEI8MM}, {"svef32mm", 0, HWCAP2_SVEF32MM},
-                  {"svef64mm", 0, HWCAP2_SVEF64MM}, {"svebf16", 0, HWCAP2_SVEBF16}, {"i8mm", 0, HWCAP2_I8MM},
-                  {"bf16", 0, HWCAP2_BF16}, {"rng", 0, HWCAP2_RNG}, {"sme", 0, HWCAP2_SME}};
+    } header[] = {{"fp", HWCAP_FP, 0},
+                  {"asimd", HWCAP_ASIMD, 0},
+                  {"aes", HWCAP_AES, 0},
+                  {"pmull", HWCAP_PMULL, 0},
+                  {"sha1", HWCAP_SHA1, 0},
+                  {"sha2", HWCAP_SHA2, 0},
+                  {"crc32", HWCAP_CRC32, 0},
+                  {"atomics", HWCAP_ATOMICS, 0},
+                  {"fphp", HWCAP_FPHP, 0},
+                  {"asimdhp", HWCAP_ASIMDHP, 0},
+                  {"asimdrdm", HWCAP_ASIMDRDM, 0},
+                  {"jscvt", HWCAP_JSCVT, 0},
+                  {"fcma", HWCAP_FCMA, 0},
+                  {"lrcpc", HWCAP_LRCPC, 0},
+                  {"sha3", HWCAP_SHA3, 0},
+                  {"sm3", HWCAP_SM3, 0},
+                  {"sm4", HWCAP_SM4, 0},
+                  {"asimddp", HWCAP_ASIMDDP, 0},
+                  {"sha512", HWCAP_SHA512, 0},
+                  {"sve", HWCAP_SVE, 0},
+                  {"asimdfhm", HWCAP_ASIMDFHM, 0},
+                  {"ilrcpc", HWCAP_ILRCPC, 0},
+                  {"flagm", HWCAP_FLAGM, 0},
+                  {"sb", HWCAP_SB, 0},
+                  {"sve2", 0, HWCAP2_SVE2},
+                  {"sveaes", 0, HWCAP2_SVEAES},
+                  {"svepmull", 0, HWCAP2_SVEPMULL},
+                  {"svebitperm", 0, HWCAP2_SVEBITPERM},
+                  {"svesha3", 0, HWCAP2_SVESHA3},
+                  {"svesm4", 0, HWCAP2_SVESM4},
+                  {"flagm2", 0, HWCAP2_FLAGM2},
+                  {"frint", 0, HWCAP2_FRINT},
+                  {"svei8mm", 0, HWCAP2_SVEI8MM},
+                  {"svef32mm", 0, HWCAP2_SVEF32MM},
+                  {"svef64mm", 0, HWCAP2_SVEF64MM},
+                  {"svebf16", 0, HWCAP2_SVEBF16},
+                  {"i8mm", 0, HWCAP2_I8MM},
+                  {"bf16", 0, HWCAP2_BF16},
+                  {"rng", 0, HWCAP2_RNG},
+                  {"sme", 0, HWCAP2_SME}};
     static const struct {
         const char *name;
         unsigned word, bit;

@@ -37,8 +37,8 @@ Test(cuda_image, cubins_of_both_layouts_tell_their_architecture)
         uint32_t flags;
         const char *text;
     } cubins[] = {
-        {8, 0x6004b04, "sm_75"},  {8, 0x6005a04, "sm_90"},  {8, 0x6007802, "sm_120"},
-        {8, 0x600640a, "sm_100a"}, {7, 0x500550, "sm_80"}, {7, 0x5a0d5a, "sm_90a"},
+        {8, 0x6004b04, "sm_75"},   {8, 0x6005a04, "sm_90"}, {8, 0x6007802, "sm_120"},
+        {8, 0x600640a, "sm_100a"}, {7, 0x500550, "sm_80"},  {7, 0x5a0d5a, "sm_90a"},
     };
     for (size_t i = 0; i < sizeof cubins / sizeof cubins[0]; i++) {
         file_bytes file = {.size = 0};

@@ -90,9 +90,14 @@ static aoticache_status call(bool requires_grad)
     static aoticache_tensor_view view;
     AtenTensorHandle handle;
     succeeds(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 1, size, stride, &handle, &error));
-    view = (aoticache_tensor_view){.data = data, .dtype = AOTICACHE_DTYPE_FLOAT32,
+    view = (aoticache_tensor_view){.data = data,
+                                   .dtype = AOTICACHE_DTYPE_FLOAT32,
                                    .device = AOTICACHE_DEVICE_CPU,
-                                   .ndim = 1, .numel = 2, .sizes = size, .strides = stride, .handle = handle,
+                                   .ndim = 1,
+                                   .numel = 2,
+                                   .sizes = size,
+                                   .strides = stride,
+                                   .handle = handle,
                                    .requires_grad = requires_grad};
     places[0] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view};
     stack.count = 1;

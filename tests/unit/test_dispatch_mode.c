@@ -32,8 +32,8 @@ static aoticache_status answer(void *user, const aoticache_operator *op, aoticac
 
 Test(dispatch_mode, modes_see_calls_from_the_top_and_are_off_while_they_run)
 {
-    const aoticache_dispatch_mode low = {.call = pass_on, .user = &numbers[1]}, high = {.call = answer,
-                                                                                        .user = &numbers[2]};
+    const aoticache_dispatch_mode low = {.call = pass_on, .user = &numbers[1]},
+                                  high = {.call = answer, .user = &numbers[2]};
     begin("f(Tensor a) -> ()");
     add(def, "f", "CPU", plain_kernel(7));
     succeeds(aoticache_dispatch_mode_push(&low, &error));
@@ -82,8 +82,8 @@ static aoticache_status call_again(void *user, const aoticache_operator *op, aot
 
 Test(dispatch_mode, modes_stand_at_the_python_key)
 {
-    const aoticache_dispatch_mode low = {.call = pass_on, .user = &numbers[1]}, high = {.call = call_again,
-                                                                                        .user = &numbers[2]};
+    const aoticache_dispatch_mode low = {.call = pass_on, .user = &numbers[1]},
+                                  high = {.call = call_again, .user = &numbers[2]};
     const aoticache_operator *op = begin("f(Tensor a) -> ()");
     const aoticache_value tensor = tensor_of(SET(CPU) | SET(AutogradCPU));
     add(def, "f", "CPU", plain_kernel(7));
@@ -119,8 +119,8 @@ Test(dispatch_mode, modes_stand_between_an_operators_python_kernel_and_the_fallb
     const aoticache_dispatch_mode mode = {.call = pass_on, .user = &numbers[1]};
     const aoticache_operator *op = begin("f(Tensor a) -> ()");
     aoticache_boxed_kernel for_all = plain_kernel(5);
-    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2), *own = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             NULL, 3);
+    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2),
+                    *own = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 3);
     add(def, "f", "CPU", plain_kernel(7));
     succeeds(aoticache_oplib_fallback(any, "Python", &for_all, &error));
     succeeds(aoticache_dispatch_mode_push(&mode, &error));
@@ -191,8 +191,7 @@ Test(dispatch_mode, observer_sees_every_kernel_before_and_after)
 /* ---- kernels before others ---- */
 
 static aoticache_status call_below(void *user, const aoticache_operator *op, aoticache_key_set keys,
-                                   aoticache_stack *on,
-                                   aoticache_error *ret_error)
+                                   aoticache_stack *on, aoticache_error *ret_error)
 {
     seen[seen_count++ % 8] = *(const int *)user;
     return aoticache_operator_call_previous(op, AOTICACHE_DISPATCH_KEY_CPU, user, keys, on, ret_error);
@@ -209,8 +208,8 @@ static aoticache_boxed_kernel before_others(int number)
 Test(dispatch_mode, previous_is_what_the_key_would_have_without_the_kernel)
 {
     begin("f(Tensor a) -> ()");
-    aoticache_oplib *a = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2), *b = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                          "CPU", 3),
+    aoticache_oplib *a = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2),
+                    *b = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 3),
                     *c = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 4);
     add(a, "f", NULL, before_others(1));
     cr_expect_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU), AOTICACHE_NOT_FOUND);
@@ -250,8 +249,8 @@ static int reached_by(const aoticache_computed_kernel *kernel)
 Test(dispatch_mode, computed_kernel_outlives_overrides_and_ends_with_its_registration)
 {
     const aoticache_operator *op = begin("f(Tensor a) -> ()");
-    aoticache_oplib *low = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2), *high = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                              NULL, 3);
+    aoticache_oplib *low = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2),
+                    *high = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 3);
     add(low, "f", "CPU", released_kernel(1));
     aoticache_computed_kernel *kernel = computed(op, AOTICACHE_DISPATCH_KEY_CPU);
     add(high, "f", "CPU", plain_kernel(2));
@@ -314,8 +313,8 @@ static aoticache_status call_held(void *user, const aoticache_operator *op, aoti
 Test(dispatch_mode, computed_kernel_that_wants_its_previous_finds_it)
 {
     const aoticache_operator *op = begin("f(Tensor a) -> ()");
-    aoticache_oplib *low = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2), *high = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                              NULL, 3);
+    aoticache_oplib *low = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2),
+                    *high = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 3);
     add(def, "f", NULL, plain_kernel(3));
     add(low, "f", "CPU", before_others(1));
     aoticache_computed_kernel *held = computed(op, AOTICACHE_DISPATCH_KEY_CPU);

@@ -18,8 +18,8 @@ static bool append_name(void *user, const char *text)
 
 Test(dispatcher, dump_has_definition_and_kernels_by_key)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             NULL, 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2);
     define(def, "f(Tensor x) -> Tensor");
     add(impl, "f", "CUDA", plain_kernel(1));
     add(impl, "t::f", "CPU", typed_kernel(2, "(Tensor _0) -> Tensor _0"));
@@ -47,8 +47,8 @@ Test(dispatcher, dump_of_dangling_kernels_has_no_schema)
 
 Test(dispatcher, dump_table_has_each_place_with_its_reason)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_",
-                                                                                            NULL, 9);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 9);
     define(def, "f(Tensor x) -> Tensor");
     add(def, "f", "CPU", plain_kernel(1));
     add(def, "f", "Autograd", plain_kernel(2));
@@ -57,7 +57,8 @@ Test(dispatcher, dump_table_has_each_place_with_its_reason)
     cr_assert(starts_with(table, "CPU: registered at /x/f.c:1 [kernel]\n"
                                  "BackendSelect: fallthrough registered at /x/f.c:9 [backend fallback]\n"
                                  "AutogradOther: registered at /x/f.c:1 [autograd kernel]\n"
-                                 "AutogradCPU: registered at /x/f.c:1 [autograd kernel]\n"), "%s", table);
+                                 "AutogradCPU: registered at /x/f.c:1 [autograd kernel]\n"),
+              "%s", table);
     free(table);
     aoticache_oplib_free(any);
     aoticache_oplib_free(def);
@@ -83,8 +84,8 @@ Test(dispatcher, implicit_kernel_beside_a_sparse_one_is_ambiguous_for_autogradot
 
 Test(dispatcher, oplib_free_brings_the_older_kernel_back)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *a = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                          "CPU", 2),
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *a = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2),
                     *b = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 3);
     define(def, "f(Tensor x) -> Tensor");
     add(a, "f", NULL, plain_kernel(1));
@@ -111,8 +112,8 @@ Test(dispatcher, release_is_called_once_when_the_registration_goes)
 
 Test(dispatcher, kernel_taken_back_by_itself_ends_after_its_call)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             "CPU", 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2);
     define(def, "f(Tensor x) -> Tensor");
     add(impl, "f", NULL, suicidal_kernel(impl, 4));
     cr_assert_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU), AOTICACHE_OK);
@@ -164,8 +165,8 @@ static size_t count_names(void)
 
 Test(dispatcher, what_was_taken_back_leaves_no_trace_but_its_handle)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_",
-                                                                                            NULL, 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2);
     define(def, "f(Tensor x) -> Tensor");
     define(def, "g(Tensor x) -> Tensor");
     add(def, "h", "CPU", plain_kernel(1));
@@ -206,8 +207,8 @@ Test(dispatcher, override_is_warned_of)
 {
     const aoticache_logger logger = {.log = keep_warning, .user = dispatcher};
     aoticache_boxed_kernel typed = typed_kernel(3, "(Tensor _0) -> Tensor _0");
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             NULL, 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2);
     aoticache_dispatcher_set_logger(dispatcher, &logger);
     add(impl, "f", "CPU", plain_kernel(1));
     add(impl, "f", "CUDA", plain_kernel(1));
@@ -247,33 +248,38 @@ Test(dispatcher, oplib_of_wrong_kind_key_or_namespace_is_refused)
     static const struct {
         int kind;
         const char *namespace_name, *key;
-    } wrong[] = {{7, "t", NULL}, {AOTICACHE_OPLIB_DEF, "_", NULL}, {AOTICACHE_OPLIB_FRAGMENT, "_", NULL},
+    } wrong[] = {{7, "t", NULL},
+                 {AOTICACHE_OPLIB_DEF, "_", NULL},
+                 {AOTICACHE_OPLIB_FRAGMENT, "_", NULL},
                  {AOTICACHE_OPLIB_DEF, "t", "CPU"},
-                 {AOTICACHE_OPLIB_IMPL, "t", "CPUX"}, {AOTICACHE_OPLIB_IMPL, "", NULL}, {AOTICACHE_OPLIB_IMPL, NULL,
-                                                                                         NULL}};
+                 {AOTICACHE_OPLIB_IMPL, "t", "CPUX"},
+                 {AOTICACHE_OPLIB_IMPL, "", NULL},
+                 {AOTICACHE_OPLIB_IMPL, NULL, NULL}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         cr_expect_eq(aoticache_oplib_create(dispatcher, (aoticache_oplib_kind)wrong[i].kind, wrong[i].namespace_name,
-                                            wrong[i].key,
-                                            "/x/f.c", 1, &oplib, &error), AOTICACHE_INVALID, "%zu", i);
+                                            wrong[i].key, "/x/f.c", 1, &oplib, &error),
+                     AOTICACHE_INVALID, "%zu", i);
     cr_assert_null(oplib);
 }
 
 Test(dispatcher, def_that_is_wrong_says_why)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             NULL, 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2);
     define(def, "f(Tensor x) -> Tensor");
     fails(aoticache_oplib_def(def, "f(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), AOTICACHE_EXISTS,
           "/x/f.c:1, and before");
     is_refused(aoticache_oplib_def(def, "g(Tensor x; int y) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "column 11");
-    is_refused(aoticache_oplib_def(def, "u::g(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "namespace u in "
+    is_refused(aoticache_oplib_def(def, "u::g(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error),
+               "namespace u in "
                "a library for t");
     is_refused(aoticache_oplib_def(impl, "g(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "kind IMPL");
-    is_refused(aoticache_oplib_def(def, "g(tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "column 3: unknown "
+    is_refused(aoticache_oplib_def(def, "g(tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error),
+               "column 3: unknown "
                "type 'tensor'; did you mean Tensor?");
     is_refused(aoticache_oplib_def(def, "g", AOTICACHE_ALIAS_DEFAULT, &error), "a name alone");
     is_refused(aoticache_oplib_def(def, "g(Tensor x) -> Tensor", (aoticache_alias_analysis)9, &error), "alias "
-               "analysis");
+                                                                                                       "analysis");
     cr_assert_not(aoticache_dispatcher_has_kernel(dispatcher, "t::g"));
     aoticache_oplib_free(impl);
     aoticache_oplib_free(def);
@@ -292,8 +298,8 @@ Test(dispatcher, def_of_more_than_64_arguments_is_refused)
 
 Test(dispatcher, impl_that_is_wrong_says_why)
 {
-    aoticache_oplib *cpu = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2), *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_",
-                                                                                              NULL, 3);
+    aoticache_oplib *cpu = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2),
+                    *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 3);
     aoticache_boxed_kernel kernel = plain_kernel(1), unsized = {.call = kernel.call};
     is_refused(aoticache_oplib_impl(cpu, "f", "CUDA", &kernel, &error), "key CUDA in a library for CPU");
     is_refused(aoticache_oplib_impl(cpu, "f", "Cpu", &kernel, &error), "CPU");
@@ -313,8 +319,8 @@ Test(dispatcher, impl_that_is_wrong_says_why)
 
 Test(dispatcher, undefined_stands_for_no_key_by_number_too)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *cpu = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                            "CPU", 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *cpu = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2);
     aoticache_boxed_kernel kernel = plain_kernel(1);
     define(def, "f(Tensor x) -> Tensor");
     succeeds(aoticache_oplib_impl_for_key(cpu, "f", AOTICACHE_DISPATCH_KEY_Undefined, &kernel, &error));
@@ -327,17 +333,18 @@ Test(dispatcher, undefined_stands_for_no_key_by_number_too)
 
 Test(dispatcher, fallback_that_is_wrong_says_why)
 {
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             "CPU", 2),
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2),
                     *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 3);
     is_refused(aoticache_oplib_fallback(def, "CPU", fallthrough(), &error), "kind DEF");
     is_refused(aoticache_oplib_fallback(impl, NULL, fallthrough(), &error), "\"_\", not t");
     is_refused(aoticache_oplib_fallback(any, NULL, fallthrough(), &error), "needs a key");
     succeeds(aoticache_oplib_fallback(any, "AutogradCPU", fallthrough(), &error));
-    fails(aoticache_oplib_fallback(any, "Autograd", fallthrough(), &error), AOTICACHE_EXISTS, "AutogradCPU has two fallbacks");
+    fails(aoticache_oplib_fallback(any, "Autograd", fallthrough(), &error), AOTICACHE_EXISTS,
+          "AutogradCPU has two fallbacks");
     cr_assert(aoticache_dispatcher_has_fallback(dispatcher, AOTICACHE_DISPATCH_KEY_AutogradCPU));
     cr_assert_not(aoticache_dispatcher_has_fallback(dispatcher, AOTICACHE_DISPATCH_KEY_AutogradOther), "half of it is "
-                  "there");
+                                                                                                       "there");
     aoticache_oplib_free(any);
     cr_assert_not(aoticache_dispatcher_has_fallback(dispatcher, AOTICACHE_DISPATCH_KEY_AutogradCPU));
     aoticache_oplib_free(impl);
@@ -403,8 +410,8 @@ Test(dispatcher, kernel_that_takes_symbolic_integers_is_not_marked_unboxed)
 Test(dispatcher, find_suggests_the_nearest_name)
 {
     aoticache_operator *op;
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             NULL, 1);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 1);
     define(def, "addmm(Tensor x) -> Tensor");
     add(impl, "dangling", "CPU", plain_kernel(1));
     cr_assert_eq(aoticache_dispatcher_find(dispatcher, "t::admm", &op, &error), AOTICACHE_NOT_FOUND);
@@ -421,8 +428,8 @@ Test(dispatcher, names_are_read_as_pytorch_reads_them)
     aoticache_operator *op = NULL;
     aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
     static const char *const same[] = {"t::f.o", " t :: f . o ", "t::f. o\n", "t::f.o # the one", "t::f \\\n.o"};
-    static const char *const none[] = {"t::f.", "x::y::z", "t::f.o.p", "t::", "", "t::f.default", "t::f o", "t::in",
-                                       "t::\nf.o"};
+    static const char *const none[] = {"t::f.",        "x::y::z", "t::f.o.p", "t::",     "",
+                                       "t::f.default", "t::f o",  "t::in",    "t::\nf.o"};
     define(def, " t :: f . o (Tensor x) -> Tensor");
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         cr_expect(aoticache_dispatcher_has_kernel(dispatcher, same[i]), "%s", same[i]);
@@ -430,7 +437,7 @@ Test(dispatcher, names_are_read_as_pytorch_reads_them)
     }
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         is_refused(aoticache_dispatcher_find(dispatcher, none[i], &op, &error), "the name of an operator: schema, "
-                   "column ");
+                                                                                "column ");
         cr_expect_not(aoticache_dispatcher_has_kernel(dispatcher, none[i]), "%s", none[i]);
     }
     cr_expect_eq(aoticache_dispatcher_find(dispatcher, "t :: f", &op, &error), AOTICACHE_NOT_FOUND);
@@ -495,8 +502,8 @@ Test(dispatcher, has_questions_tell_direct_computed_and_fallthrough_apart)
 Test(dispatcher, lists_are_sorted_and_know_dangling_ones_and_keys)
 {
     char names[200] = "", dangling[200] = "", cpu[200] = "", all[200] = "", dumps[400] = "";
-    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
-                                                                                             NULL, 2);
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1),
+                    *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2);
     define(def, "f(Tensor x) -> Tensor");
     define(def, "b.out(Tensor x) -> Tensor");
     add(impl, "f", "CPU", plain_kernel(1));
@@ -519,9 +526,17 @@ Test(dispatcher, lists_are_sorted_and_know_dangling_ones_and_keys)
 /* Random registrations; after each, every operator is what its registrations say. */
 Test(dispatcher, check_holds_through_random_registrations)
 {
-    static const char *const keys[] = {"CPU", "CUDA", "SparseCPU", "AutogradCPU", "AutogradOther", "Autograd", "Python",
+    static const char *const keys[] = {"CPU",
+                                       "CUDA",
+                                       "SparseCPU",
+                                       "AutogradCPU",
+                                       "AutogradOther",
+                                       "Autograd",
+                                       "Python",
                                        "NestedTensorCPU",
-                                       "CompositeExplicitAutograd", "CompositeImplicitAutograd", "BackendSelect"};
+                                       "CompositeExplicitAutograd",
+                                       "CompositeImplicitAutograd",
+                                       "BackendSelect"};
     aoticache_oplib *libraries[8] = {NULL};
     unsigned seed = 11;
     for (int round = 0; round < 600; round++) {
@@ -533,8 +548,8 @@ Test(dispatcher, check_holds_through_random_registrations)
         }
         aoticache_oplib_def(*one, rand_r(&seed) % 2 == 0 ? "f(Tensor x) -> Tensor" : "g(Tensor x) -> Tensor",
                             AOTICACHE_ALIAS_DEFAULT, NULL);
-        add(*one, rand_r(&seed) % 2 == 0 ? "f" : "g", keys[rand_r(&seed) % 11], rand_r(&seed) % 4 == 0
-            ? *fallthrough() : plain_kernel(1));
+        add(*one, rand_r(&seed) % 2 == 0 ? "f" : "g", keys[rand_r(&seed) % 11],
+            rand_r(&seed) % 4 == 0 ? *fallthrough() : plain_kernel(1));
         succeeds(aoticache_dispatcher_check(dispatcher, &error));
     }
     for (int i = 0; i < 8; i++)

@@ -16,9 +16,9 @@ Test(dispatch_call, highest_key_of_all_tensors_decides)
     add(def, "f", "SparseCPU", plain_kernel(4));
     const aoticache_value cpu = tensor_of(SET(CPU)), none = {.kind = AOTICACHE_VALUE_NONE};
     const aoticache_tensor_view *cuda[] = {NULL, tensor_of(SET(CUDA)).as.tensor},
-        *sparse[] = {tensor_of(SET(SparseCPU)).as.tensor};
-    const aoticache_value empty = {.kind = AOTICACHE_VALUE_TENSOR_LIST}, on_cuda = {.kind = AOTICACHE_VALUE_TENSOR_LIST,
-                                                                                    .count = 2, .as.tensors = cuda},
+                                *sparse[] = {tensor_of(SET(SparseCPU)).as.tensor};
+    const aoticache_value empty = {.kind = AOTICACHE_VALUE_TENSOR_LIST},
+                          on_cuda = {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 2, .as.tensors = cuda},
                           on_sparse = {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 1, .as.tensors = sparse};
     succeeds(call_on(op, VALUES(cpu, int_of(1), none, empty, empty)));
     cr_expect_eq(reached, 1);
@@ -56,8 +56,8 @@ Test(dispatch_call, view_says_the_keys_of_its_tensor)
     const aoticache_tensor_view plain = {.device = {.type = AOTICACHE_DEVICE_TYPE_CUDA}};
     cr_expect_eq(aoticache_tensor_view_key_set(&plain), SET(CUDA));
     cr_expect_eq(aoticache_tensor_view_key_set(tensor_of(SET(SparseCPU)).as.tensor), SET(SparseCPU));
-    cr_expect_eq(aoticache_tensor_view_key_set(NULL), aoticache_key_set_of_tensor(AOTICACHE_DISPATCH_KEY_Undefined,
-                                                                                  false));
+    cr_expect_eq(aoticache_tensor_view_key_set(NULL),
+                 aoticache_key_set_of_tensor(AOTICACHE_DISPATCH_KEY_Undefined, false));
 }
 
 Test(dispatch_call, thread_sets_are_added_and_taken)
@@ -172,7 +172,7 @@ Test(dispatch_call, none_for_a_tensor_is_an_undefined_one)
     cr_expect_eq(reached_keys, SET(CPU));
     cr_expect(places[1].kind == AOTICACHE_VALUE_TENSOR && places[1].as.tensor == NULL, "the kernel saw no tensor");
     is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, none, int_of(1))), "argument 3 (c) is of type Tensor[], "
-               "given was: none");
+                                                                                "given was: none");
     is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, empty, none)), "argument 4 (n) is of type int");
     aoticache_oplib_free(def);
 }
@@ -188,9 +188,13 @@ Test(dispatch_call, call_for_key_takes_that_kernel_or_the_fallback)
     static const struct {
         aoticache_dispatch_key key;
         int number;
-    } cases[] = {{AOTICACHE_DISPATCH_KEY_CPU, 1}, {AOTICACHE_DISPATCH_KEY_CompositeExplicitAutograd, 2},
+    } cases[] = {{AOTICACHE_DISPATCH_KEY_CPU, 1},
+                 {AOTICACHE_DISPATCH_KEY_CompositeExplicitAutograd, 2},
                  {AOTICACHE_DISPATCH_KEY_XLA, 5},
-                 {AOTICACHE_DISPATCH_KEY_CUDA, -1}, {AOTICACHE_DISPATCH_KEY_Autograd, -1}, {-7, -1}, {4000, -1}};
+                 {AOTICACHE_DISPATCH_KEY_CUDA, -1},
+                 {AOTICACHE_DISPATCH_KEY_Autograd, -1},
+                 {-7, -1},
+                 {4000, -1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         places[0] = tensor_of(SET(CPU));
         stack.count = 1;
@@ -218,12 +222,12 @@ Test(dispatch_call, wrong_arguments_are_named_and_leave_the_stack)
 {
     const aoticache_operator *op = begin("f(Tensor a, int[] sizes, float? p=None) -> ()");
     const aoticache_value number = {.kind = AOTICACHE_VALUE_DOUBLE}, none = {.kind = AOTICACHE_VALUE_NONE},
-        odd = {.kind = 77};
+                          odd = {.kind = 77};
     add(def, "f", "CPU", plain_kernel(1));
     is_refused(call_on(op, VALUES(tensor_of(SET(CPU)))), "takes 3 arguments, of which 1 are on the stack (next would "
-               "be sizes)");
+                                                         "be sizes)");
     is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), number, none)), "argument 2 (sizes) is of type int[], given "
-               "was: double");
+                                                                       "was: double");
     is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), odd, none)), "given was: ?");
     is_refused(call_on(op, VALUES(int_of(1), odd, none)), "argument 1 (a) is of type Tensor, given was: int");
     cr_expect_eq(stack.count, 3);

@@ -263,8 +263,8 @@ static aoticache_status get(aoticache_cache *cache, const char *wanted, struct h
 {
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
-    aoticache_status status = aoticache_cache_get_or_compile_dynamic(cache, request, choose, &chooser, compile, hook,
-                                                                     ret_artifact, NULL);
+    aoticache_status status =
+        aoticache_cache_get_or_compile_dynamic(cache, request, choose, &chooser, compile, hook, ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
@@ -296,8 +296,9 @@ Test(dynamic_entries, get_or_compile_wants_the_request_that_fits)
     struct hook hook = {.guard = "g", .text = "x"};
     struct chooser chooser = {.wanted = NULL};
     cr_expect_eq(aoticache_cache_get_or_compile(cache, dynamic, compile, &hook, &artifact, NULL), AOTICACHE_INVALID);
-    cr_expect_eq(aoticache_cache_get_or_compile_dynamic(cache, exact, choose, &chooser, compile, &hook, &artifact, NULL),
-                 AOTICACHE_INVALID);
+    cr_expect_eq(
+        aoticache_cache_get_or_compile_dynamic(cache, exact, choose, &chooser, compile, &hook, &artifact, NULL),
+        AOTICACHE_INVALID);
     cr_expect_eq(hook.calls, 0);
     aoticache_request_free(dynamic);
     aoticache_request_free(exact);
@@ -500,7 +501,8 @@ Test(dynamic_entries, open_stored_counts_as_a_lookup_and_notices_damage)
     put(cache, "s0 > 1", "dynamic");
     struct seen_stored seen = list_after(cache, 0);
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(aoticache_cache_open_stored(cache, seen.ids[i], &seen.artifacts[i], &artifact, NULL), AOTICACHE_OK);
+        cr_assert_eq(aoticache_cache_open_stored(cache, seen.ids[i], &seen.artifacts[i], &artifact, NULL),
+                     AOTICACHE_OK);
         cr_expect_eq(aoticache_artifact_entry(artifact), seen.ids[i]);
         aoticache_artifact_unref(artifact);
     }

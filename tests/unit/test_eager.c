@@ -50,9 +50,9 @@ static void check_abs(aoticache_runner *runner)
     AtenTensorHandle input, output;
     aoticache_tensor_view view;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, (const int64_t[]){2, 3}, NULL, &input,
-                                            &error),
-                 AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(
+        aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, (const int64_t[]){2, 3}, NULL, &input, &error),
+        AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_runner_run(runner, &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_tensor_get_view(output, &view, NULL), AOTICACHE_OK);
     for (int i = 0; i < 6; i++)

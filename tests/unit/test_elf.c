@@ -68,7 +68,8 @@ Test(describe, functions_the_shim_lacks_are_missing)
 Test(describe, weak_symbols_are_not_needed)
 {
     fixture_compile("__attribute__((weak)) int aoti_torch_perhaps(void);\n"
-                    "int f(void) { return aoti_torch_perhaps ? aoti_torch_perhaps() : 0; }\n", "weak.so", "");
+                    "int f(void) { return aoti_torch_perhaps ? aoti_torch_perhaps() : 0; }\n",
+                    "weak.so", "");
     char path[FIXTURE_PATH_BYTES];
     fixture_path("weak.so", path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -166,7 +167,8 @@ Test(describe, files_that_are_no_libraries_are_invalid)
     char path[FIXTURE_PATH_BYTES];
     fixture_path("program", path);
     cr_assert_eq(fixture_run("cd '%s' && echo 'int main(void){return 0;}' > p.c && cc -no-pie p.c -o program",
-                             fixture_directory), 0);
+                             fixture_directory),
+                 0);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     expect_invalid(fd, "ELF type 2, not 3");
     close(fd);
@@ -268,8 +270,7 @@ Test(elf, damaged_files_never_crash)
         size_t changes = 1 + next_random(&state) % 8;
         for (size_t i = 0; i < changes; i++) {
             uint64_t value = next_random(&state);
-            damaged[random_place(&state, bytes, size)] =
-                value & 256 ? edges[value % sizeof edges] : (uint8_t)value;
+            damaged[random_place(&state, bytes, size)] = value & 256 ? edges[value % sizeof edges] : (uint8_t)value;
         }
         size_t length = next_random(&state) % 4 == 0 ? next_random(&state) % size : size;
         int fd = file_of(damaged, length);

@@ -40,8 +40,9 @@ static aoticache_index_eviction evict(aoticache_index *index, struct victims *vi
 {
     aoticache_index_eviction eviction = {.tried = 0};
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_index_evict(index, victims->items, victims->count, NULL, 0, 1000000000, false, &eviction, &error),
-                 AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(
+        aoticache_index_evict(index, victims->items, victims->count, NULL, 0, 1000000000, false, &eviction, &error),
+        AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(eviction.tried, victims->count);
     return eviction;
 }

@@ -13,7 +13,8 @@ struct numbered {
     uint64_t square;
 };
 
-static const aoticache_hash_map_type numbered_type = {.item_size = sizeof(struct numbered), .key_size = sizeof(uint64_t)};
+static const aoticache_hash_map_type numbered_type = {.item_size = sizeof(struct numbered),
+                                                      .key_size = sizeof(uint64_t)};
 
 static struct numbered *add_number(aoticache_hash_map *map, uint64_t number, bool expect_new)
 {

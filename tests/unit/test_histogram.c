@@ -127,8 +127,8 @@ Test(histogram, bytes_give_the_counts_back)
 
 Test(histogram, damaged_bytes_are_refused)
 {
-    static const uint8_t far[] = {0xff, 0x7f, 1}, open[] = {1}, endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
-                                                                            0x80, 0x80, 0x80, 0x80, 0x80};
+    static const uint8_t far[] = {0xff, 0x7f, 1}, open[] = {1},
+                         endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80};
     uint64_t counts[AOTICACHE_INDEX_BUCKETS] = {0};
     cr_assert_not(aoticache_index_vector_add(far, sizeof far, counts));
     cr_assert_not(aoticache_index_vector_add(open, sizeof open, counts));

@@ -54,16 +54,22 @@ Test(holder_request, kinds_of_scalars)
 {
     begin_schema("test::f(Tensor self, int i, float f, bool b, complex c, Scalar s, str text, Device d, ScalarType t, "
                  "Layout l, MemoryFormat m, SymInt n) -> Tensor");
-    aoticache_value values[] = {
-        VALUE_TENSOR(x), VALUE_INT(-3), VALUE_DOUBLE(0.5), VALUE_BOOL(true),
-        {.kind = AOTICACHE_VALUE_COMPLEX, .as.complex_value = {1, -2}}, VALUE_BOOL(false), VALUE_STRING("mean"),
-        {.kind = AOTICACHE_VALUE_DEVICE, .as.device = {AOTICACHE_DEVICE_TYPE_CUDA, 1}},
-        {.kind = AOTICACHE_VALUE_DTYPE, .as.int_value = AOTICACHE_DTYPE_INT64},
-        {.kind = AOTICACHE_VALUE_LAYOUT, .as.int_value = 0},
-        {.kind = AOTICACHE_VALUE_MEMORY_FORMAT, .as.int_value = 2}, VALUE_INT(9)};
+    aoticache_value values[] = {VALUE_TENSOR(x),
+                                VALUE_INT(-3),
+                                VALUE_DOUBLE(0.5),
+                                VALUE_BOOL(true),
+                                {.kind = AOTICACHE_VALUE_COMPLEX, .as.complex_value = {1, -2}},
+                                VALUE_BOOL(false),
+                                VALUE_STRING("mean"),
+                                {.kind = AOTICACHE_VALUE_DEVICE, .as.device = {AOTICACHE_DEVICE_TYPE_CUDA, 1}},
+                                {.kind = AOTICACHE_VALUE_DTYPE, .as.int_value = AOTICACHE_DTYPE_INT64},
+                                {.kind = AOTICACHE_VALUE_LAYOUT, .as.int_value = 0},
+                                {.kind = AOTICACHE_VALUE_MEMORY_FORMAT, .as.int_value = 2},
+                                VALUE_INT(9)};
     const char *text = text_of(values, 12);
     cr_expect(strstr(text, "float32[2, 3]") && strstr(text, "-3") && strstr(text, "\"mean\"") &&
-                  strstr(text, "cuda:1") && strstr(text, "int64"), "%s", text);
+                  strstr(text, "cuda:1") && strstr(text, "int64"),
+              "%s", text);
     values[5] = VALUE_INT(4);
     text_of(values, 12);
     values[5] = VALUE_DOUBLE(4);
@@ -84,7 +90,9 @@ Test(holder_request, lists_and_optionals)
         {.kind = AOTICACHE_VALUE_DOUBLE_LIST, .count = 2, .as.doubles = (const double[]){0.5, 2}},
         {.kind = AOTICACHE_VALUE_BOOL_LIST, .count = 3, .as.bools = (const bool[]){true, false, true}},
         {.kind = AOTICACHE_VALUE_STRING_LIST, .count = 2, .as.strings = words},
-        {.kind = AOTICACHE_VALUE_SCALAR_LIST, .count = 2, .as.scalars = scalars}, VALUE_TENSOR(y), VALUE_INT(1)};
+        {.kind = AOTICACHE_VALUE_SCALAR_LIST, .count = 2, .as.scalars = scalars},
+        VALUE_TENSOR(y),
+        VALUE_INT(1)};
     text_of(values, 8);
     values[2] = values[6] = values[7] = VALUE_NONE;
     text_of(values, 8);

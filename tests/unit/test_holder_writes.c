@@ -26,8 +26,12 @@ static aoticache_holder *make_in_place(const char *schema)
 
 static aoticache_tensor_view view_of(size_t offset, int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
-    aoticache_tensor_view view = {.data = memory + offset, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = ndim, .numel = 1,
-                                  .sizes = sizes, .strides = strides};
+    aoticache_tensor_view view = {.data = memory + offset,
+                                  .dtype = AOTICACHE_DTYPE_FLOAT32,
+                                  .ndim = ndim,
+                                  .numel = 1,
+                                  .sizes = sizes,
+                                  .strides = strides};
     for (int64_t i = 0; i < ndim; i++)
         view.numel *= sizes[i];
     return view;
@@ -53,9 +57,10 @@ Test(holder_writes, schema_says_what_is_written_and_what_is_new)
     aoticache_holder *mul = make_in_place(MUL_), *out = make_in_place(EXP_OUT);
     aoticache_holder *each = make_in_place("aten::_foreach_add_(Tensor(a!)[] self, Scalar scalar) -> ()");
     aoticache_holder *plain = make_in_place("aten::exp(Tensor self) -> Tensor");
-    aoticache_holder *norm = make_in_place("aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? "
-                                           "running_mean, Tensor? running_var, bool training, float momentum, float eps) "
-                                           "-> (Tensor, Tensor, Tensor)");
+    aoticache_holder *norm =
+        make_in_place("aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? "
+                      "running_mean, Tensor? running_var, bool training, float momentum, float eps) "
+                      "-> (Tensor, Tensor, Tensor)");
     cr_expect_eq(mul->written, 1);
     cr_expect_eq(mul->num_returns, 0, "its result is its argument");
     cr_expect_eq(out->written, 2);
@@ -80,8 +85,9 @@ Test(holder_writes, views_and_silent_writers_stay_refused)
     options.in_place = true;
     cr_expect_eq(aoticache_holder_create(eager, &options, &made, &error), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "view"), "%s", error.message);
-    options = holder_options("aten::batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float "
-                             "momentum) -> (Tensor, Tensor)");
+    options =
+        holder_options("aten::batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float "
+                       "momentum) -> (Tensor, Tensor)");
     cr_expect_eq(aoticache_holder_create(eager, &options, &made, &error), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "writes to its arguments"), "%s", error.message);
     end_all();
@@ -90,7 +96,8 @@ Test(holder_writes, views_and_silent_writers_stay_refused)
 Test(holder_writes, tensors_that_overlap_are_found)
 {
     begin_context();
-    aoticache_tensor_view a = view_of(0, 1, ROW, ONE), behind = view_of(4, 1, ROW, ONE), across = view_of(3, 1, ROW, ONE);
+    aoticache_tensor_view a = view_of(0, 1, ROW, ONE), behind = view_of(4, 1, ROW, ONE),
+                          across = view_of(3, 1, ROW, ONE);
     cr_expect(are_apart(MUL_, &a, &behind));
     cr_expect(are_apart(MUL_, &behind, &a));
     cr_expect_not(are_apart(MUL_, &a, &across));
@@ -109,8 +116,8 @@ Test(holder_writes, tensors_that_overlap_themselves_are_found)
     const struct {
         int64_t strides[2];
         bool apart;
-    } cases[] = {{{4, 1}, true}, {{1, 3}, true}, {{8, 2}, true}, {{0, 1}, false}, {{1, 1}, false}, {{4, 0}, false},
-                 {{3, 1}, false}, {{1, 2}, false}};
+    } cases[] = {{{4, 1}, true},  {{1, 3}, true},  {{8, 2}, true},  {{0, 1}, false},
+                 {{1, 1}, false}, {{4, 0}, false}, {{3, 1}, false}, {{1, 2}, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         aoticache_tensor_view view = view_of(0, 2, sizes, cases[i].strides);
         cr_expect_eq(are_apart(MUL_, &view, &other), cases[i].apart, "strides %d, %d", (int)cases[i].strides[0],

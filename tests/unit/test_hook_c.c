@@ -565,8 +565,10 @@ Test(hook_c, requirements_are_those_of_the_version_of_arm_asked_for)
             cr_assert_eq(status, AOTICACHE_UNSUPPORTED, "%s", error.message);
         } else {
             cr_assert_eq(status, AOTICACHE_OK, "%s", error.message);
-            cr_assert(aoticache_cpu_features_include(&asked, &delivery.features), "%s: %s", texts[i], delivery.requirements);
-            cr_assert(aoticache_cpu_features_include(&delivery.features, &asked), "%s: %s", texts[i], delivery.requirements);
+            cr_assert(aoticache_cpu_features_include(&asked, &delivery.features), "%s: %s", texts[i],
+                      delivery.requirements);
+            cr_assert(aoticache_cpu_features_include(&delivery.features, &asked), "%s: %s", texts[i],
+                      delivery.requirements);
         }
         aoticache_request_free(request);
         aoticache_hook_free(hook);
@@ -615,9 +617,8 @@ Test(hook_c, same_request_gives_the_same_bytes)
 
 Test(request_macros, file_names_follow_the_operator)
 {
-    static const char *const names[][2] = {{"aten::abs", "aten_abs.c"},
-                                           {"aten::add.Tensor", "aten_add_Tensor.c"},
-                                           {"my::op_", "my_op_.c"}};
+    static const char *const names[][2] = {
+        {"aten::abs", "aten_abs.c"}, {"aten::add.Tensor", "aten_add_Tensor.c"}, {"my::op_", "my_op_.c"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char name[AOTICACHE_KERNEL_FILE_BYTES];
         aoticache_kernel_file_name(names[i][0], name);
@@ -658,8 +659,8 @@ Test(cpu_target, macros_become_features)
         cr_skip_test("the macros are those of x86-64");
     aoticache_cpu_features features;
     char names[256];
-    cr_assert_eq(aoticache_cpu_target_from_macros("#define __AVX2__ 1\n#define X __FMA__ \n#define __BMI__ 1\n", &features,
-                                                  NULL),
+    cr_assert_eq(aoticache_cpu_target_from_macros("#define __AVX2__ 1\n#define X __FMA__ \n#define __BMI__ 1\n",
+                                                  &features, NULL),
                  AOTICACHE_OK);
     aoticache_cpu_features_format(&features, names, sizeof names);
     cr_assert_str_eq(names, "avx2,bmi1");

@@ -42,8 +42,8 @@ Test(hook_command, answer_is_delivered_once)
 {
     struct delivery delivery;
     aoticache_error error;
-    cr_assert_eq(compile_with(KERNEL "echo compiling >&2\necho '" GOOD "'\n", 0, &delivery, &error), AOTICACHE_OK,
-                 "%s", error.message);
+    cr_assert_eq(compile_with(KERNEL "echo compiling >&2\necho '" GOOD "'\n", 0, &delivery, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_eq(delivery.calls, 1);
     cr_assert_eq(delivery.file_count, 1);
     cr_assert_str_eq(delivery.name, "kernel.so");

@@ -140,8 +140,8 @@ Test(hook_processes, program_that_is_not_there_is_told_under_a_limit_too)
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_error error = {.message = ""};
     const char *const arguments[] = {"none", NULL};
-    aoticache_process_options options = {.program = "/nonexistent/none", .arguments = arguments,
-                                         .memory_limit_bytes = 1 << 28};
+    aoticache_process_options options = {
+        .program = "/nonexistent/none", .arguments = arguments, .memory_limit_bytes = 1 << 28};
     uint64_t deadline_ns = aoticache_monotonic_ns() + UINT64_C(300000000000);
     cr_assert_eq(aoticache_process_run(&options, 1000, deadline_ns, &process, &error), AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "/nonexistent/none"), "%s", error.message);
@@ -250,9 +250,8 @@ Test(hook_processes, host_that_ignores_its_children_is_served)
     const aoticache_hook_options none = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_error error;
     signal(SIGCHLD, SIG_IGN);
-    cr_assert_eq(compile_with(KERNEL "cut -d' ' -f5 /proc/$$/stat >&2\n" GOOD, &none,
-                              &error),
-                 AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(compile_with(KERNEL "cut -d' ' -f5 /proc/$$/stat >&2\n" GOOD, &none, &error), AOTICACHE_OK, "%s",
+                 error.message);
     pid_t group = (pid_t)atoi(output);
     cr_assert_gt(group, 1, "%s", output);
     for (int i = 0; i < 1500 && kill(-group, 0) == 0; i++)

@@ -348,8 +348,8 @@ Test(index, entries_that_share_an_artifact_keep_it_until_the_last_one_goes)
             aoticache_error error = {0};
             cr_assert_eq(must_read_totals(index).artifacts, 1);
             cr_assert_eq(must_read_totals(index).objects, 2);
-            cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_OK, "%s",
-                         error.message);
+            cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_OK,
+                         "%s", error.message);
             cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
             cr_assert_eq(aoticache_index_remove_entry(index, id_of_number(index, orders[i][j]), &removed, NULL),
                          AOTICACHE_OK);
@@ -451,7 +451,8 @@ Test(index, list_gives_entries_by_operator)
     cr_assert_str_eq(one.text, "aten::abs:2 ");
     cr_assert_eq(aoticache_index_list(index, "x", NULL, AOTICACHE_INDEX_ALL, collect_entry, &none, NULL), AOTICACHE_OK);
     cr_assert_eq(none.count, 0);
-    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, collect_entry, &stopped, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, collect_entry, &stopped, NULL),
+                 AOTICACHE_OK);
     cr_assert_eq(stopped.count, 2);
     aoticache_index_hit hit;
     cr_assert_eq(lookup_number(index, 1, &hit, NULL), AOTICACHE_OK, "usable after a list that was stopped");
@@ -521,7 +522,8 @@ Test(index, list_gives_everything_that_was_put)
     put_op(index, 1, "aten::mul");
     int64_t entry_id = 0;
     aoticache_index_hit hit;
-    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, check_entry, &entry_id, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, check_entry, &entry_id, NULL),
+                 AOTICACHE_OK);
     cr_assert_eq(lookup_number(index, 1, &hit, NULL), AOTICACHE_OK);
     cr_assert_eq(hit.entry_id, entry_id);
     aoticache_index_close(index);

@@ -11,8 +11,12 @@ static void make_one(void)
     unlink(fixture_path);
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
-    aoticache_index_failure failure = {.key = digest_of(2), .op = "aten::abs", .description = "float32 [2]",
-                                       .message = "message", .failed_ns = 1, .retry_ns = 100};
+    aoticache_index_failure failure = {.key = digest_of(2),
+                                       .op = "aten::abs",
+                                       .description = "float32 [2]",
+                                       .message = "message",
+                                       .failed_ns = 1,
+                                       .retry_ns = 100};
     cr_assert_eq(aoticache_index_put_failure(index, &failure, NULL), AOTICACHE_OK);
     aoticache_index_count count = {"hits", 1};
     cr_assert_eq(aoticache_index_flush(index, NULL, 0, &count, 1, NULL), AOTICACHE_OK);
@@ -157,8 +161,9 @@ Test(index_damage, missing_and_changed_tables_are_corrupt)
     cr_assert_eq(got.totals, AOTICACHE_CORRUPT);
     got = answers_after("DROP TABLE entries; CREATE TABLE entries(key)");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
-    got = answers_after("DROP TABLE failures; CREATE TABLE failures(key, op, description, message, failed_ns, retry_ns);"
-                        "INSERT INTO failures VALUES(1, 2, 3, 4.5, NULL, x'00')");
+    got =
+        answers_after("DROP TABLE failures; CREATE TABLE failures(key, op, description, message, failed_ns, retry_ns);"
+                      "INSERT INTO failures VALUES(1, 2, 3, 4.5, NULL, x'00')");
     cr_assert_eq(got.failures, AOTICACHE_CORRUPT);
 }
 
@@ -186,8 +191,8 @@ Test(index_damage, removal_of_rows_that_contradict_each_other_ends)
         aoticache_index *index = fixture_must_open();
         aoticache_digest library = digest_of(11);
         aoticache_error error = {0};
-        cr_expect_eq(aoticache_index_remove_object(index, &library, NULL, &error), AOTICACHE_CORRUPT, "%s: %s", damage[i],
-                     error.message);
+        cr_expect_eq(aoticache_index_remove_object(index, &library, NULL, &error), AOTICACHE_CORRUPT, "%s: %s",
+                     damage[i], error.message);
         cr_expect(has_object_number(index, 11), "%s: rolled back", damage[i]);
         aoticache_index_close(index);
     }
@@ -214,7 +219,8 @@ static int root_page(const char *table)
     sqlite3 *db;
     sqlite3_stmt *statement;
     cr_assert_eq(sqlite3_open(fixture_path, &db), SQLITE_OK);
-    cr_assert_eq(sqlite3_prepare_v2(db, "SELECT rootpage FROM sqlite_schema WHERE name = ?1", -1, &statement, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(db, "SELECT rootpage FROM sqlite_schema WHERE name = ?1", -1, &statement, NULL),
+                 SQLITE_OK);
     sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
     cr_assert_eq(sqlite3_step(statement), SQLITE_ROW);
     const int page = sqlite3_column_int(statement, 0);

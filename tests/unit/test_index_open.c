@@ -129,12 +129,13 @@ static void refuses_newer(aoticache_index *index, const char *migration)
     snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s; PRAGMA user_version=6; COMMIT", migration);
     fixture_sql(sql);
     for (int again = 0; again < 2; again++) {
-        cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration,
-                     error.message);
+        cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
+                     migration, error.message);
         cr_assert_not_null(strstr(error.message, "version 6, this library knows up to 5"), "%s", error.message);
         cr_assert_eq(aoticache_index_forget_failures(index, &key, INT64_MAX, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
                      migration, error.message);
-        cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration, error.message);
+        cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration,
+                     error.message);
     }
     aoticache_index_close(index);
     fixture_sql("PRAGMA user_version=5");
@@ -159,9 +160,10 @@ Test(index_open, migrated_by_a_newer_library_before_the_first_lookup_is_unsuppor
         aoticache_index_close(index);
         index = fixture_must_open();
         fixture_sql("PRAGMA user_version=6");
-        cr_assert_eq(aoticache_index_lookup(index, &keys[i], &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s", error.message);
-        cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_UNSUPPORTED, "%s",
+        cr_assert_eq(aoticache_index_lookup(index, &keys[i], &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s",
                      error.message);
+        cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error),
+                     AOTICACHE_UNSUPPORTED, "%s", error.message);
         aoticache_index_close(index);
         fixture_sql("PRAGMA user_version=5");
     }
@@ -179,14 +181,14 @@ Test(index_open, migrated_without_a_change_of_the_tables_is_not_written_to)
 
 /* ---- migration: an index as version 1 made it, with one entry, one failure and one count ---- */
 
-static const char version_1[] =
-    INDEX_VERSION_1
+static const char version_1[] = INDEX_VERSION_1
     "INSERT INTO meta VALUES('created_ns', 77); INSERT INTO counts VALUES('hits', 5);"
     "INSERT INTO entries VALUES(zeroblob(32), 0, 1000, 7, zeroblob(32), zeroblob(32), 10, 1, 500, zeroblob(16));"
     "INSERT INTO details VALUES(7, zeroblob(32), '', 'aten::abs', 'cpu', 'text', 'cc', 1000, 3);"
     "INSERT INTO objects VALUES(zeroblob(32), 10);"
     "INSERT INTO artifact_objects VALUES(zeroblob(32), 0, zeroblob(32));"
-    "INSERT INTO failures VALUES(x'11" "00000000000000000000000000000000000000000000000000000000000000',"
+    "INSERT INTO failures VALUES(x'11"
+    "00000000000000000000000000000000000000000000000000000000000000',"
     " 'aten::mm', 'text', 'message', 1, 100);";
 
 static bool see_old_entry(void *user, const aoticache_index_stored *stored)
@@ -239,26 +241,27 @@ Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
  * artifact of the second, and two objects more:
  * one that several artifacts name, one that none does. */
 #define NUMBER_31 "00000000000000000000000000000000000000000000000000000000000000"
-#define OLD_ENTRY(key, id, artifact, files, created)                                                                  \
-    "INSERT INTO entries VALUES(x'" key NUMBER_31 "', 0, " created ", " id ", x'" artifact NUMBER_31 "', x'04" NUMBER_31 \
-    "', 40, " files ", 600, zeroblob(16));"                                                                            \
-    "INSERT INTO details VALUES(" id ", x'" key NUMBER_31 "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');"        \
-    "INSERT INTO objects VALUES(x'" artifact NUMBER_31 "', 3);"                                                        \
-    "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 0, x'" artifact NUMBER_31 "');"                    \
+#define OLD_ENTRY(key, id, artifact, files, created)                                                            \
+    "INSERT INTO entries VALUES(x'" key NUMBER_31 "', 0, " created ", " id ", x'" artifact NUMBER_31            \
+    "', x'04" NUMBER_31 "', 40, " files ", 600, zeroblob(16));"                                                 \
+    "INSERT INTO details VALUES(" id ", x'" key NUMBER_31 "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');" \
+    "INSERT INTO objects VALUES(x'" artifact NUMBER_31 "', 3);"                                                 \
+    "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 0, x'" artifact NUMBER_31 "');"             \
     "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 1, x'04" NUMBER_31 "');"
 
 static const char version_2[] =
     "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
     "CREATE INDEX details_op ON details(op);"
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;"
-    "PRAGMA user_version=2;"
-    OLD_ENTRY("01", "8", "02", "1", "5000") OLD_ENTRY("05", "9", "03", "2", "6000")
-    "INSERT INTO entries VALUES(x'06" NUMBER_31 "', 0, 7000, 10, x'03" NUMBER_31 "', x'04" NUMBER_31 "', 40, 2, 600,"
-    " zeroblob(16));"
-    "INSERT INTO details VALUES(10, x'06" NUMBER_31 "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');"
-    "UPDATE details SET last_used_ns = 9000 WHERE id = 8;"
-    "INSERT INTO objects VALUES(x'04" NUMBER_31 "', 40);"
-    "INSERT INTO objects VALUES(randomblob(32), 1000);";
+    "PRAGMA user_version=2;" OLD_ENTRY("01", "8", "02", "1", "5000")
+        OLD_ENTRY("05", "9", "03", "2", "6000") "INSERT INTO entries VALUES(x'06" NUMBER_31
+                                                "', 0, 7000, 10, x'03" NUMBER_31 "', x'04" NUMBER_31 "', 40, 2, 600,"
+                                                " zeroblob(16));"
+                                                "INSERT INTO details VALUES(10, x'06" NUMBER_31
+                                                "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');"
+                                                "UPDATE details SET last_used_ns = 9000 WHERE id = 8;"
+                                                "INSERT INTO objects VALUES(x'04" NUMBER_31 "', 40);"
+                                                "INSERT INTO objects VALUES(randomblob(32), 1000);";
 
 struct order {
     int64_t ids[8];

@@ -411,8 +411,7 @@ static bool fork_inside(void *user, const aoticache_index_entry *entry)
         aoticache_error error = {0};
         aoticache_index *another = NULL;
         bool refused = lookup_number(inherited, 1, &hit, &error) == AOTICACHE_IO &&
-                       strstr(error.message, "forked") != NULL &&
-                       fixture_open(false, &another, NULL) == AOTICACHE_IO;
+                       strstr(error.message, "forked") != NULL && fixture_open(false, &another, NULL) == AOTICACHE_IO;
         aoticache_index_close(inherited);
         _exit(refused ? 0 : 1);
     }
@@ -425,7 +424,8 @@ Test(index_sharing, fork_in_the_middle_of_a_statement_is_refused_in_the_child)
     inherited = fixture_must_open();
     put_numbers(inherited, 1, 10, 11);
     int result = -1;
-    cr_assert_eq(aoticache_index_list(inherited, NULL, NULL, AOTICACHE_INDEX_ALL, fork_inside, &result, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(inherited, NULL, NULL, AOTICACHE_INDEX_ALL, fork_inside, &result, NULL),
+                 AOTICACHE_OK);
     cr_assert(WIFEXITED(result) && WEXITSTATUS(result) == 0, "status %x", result);
     put_numbers(inherited, 2, 20, 21);
     aoticache_index_close(inherited);

@@ -15,7 +15,8 @@ static json_t *parse(const char *text, json_error_t *error)
 
 Test(json, objects_and_arrays_are_read_as_they_are)
 {
-    static const char text[] = "{\"a string that is longer than others\":\"\\\"\\u00e4\",\"n\":1700000000000000000,\"l\":[1,2.5,null]}";
+    static const char text[] =
+        "{\"a string that is longer than others\":\"\\\"\\u00e4\",\"n\":1700000000000000000,\"l\":[1,2.5,null]}";
     json_error_t error;
     json_t *value = parse(text, &error);
     cr_assert(json_is_object(value), "%s", error.text);
@@ -24,7 +25,9 @@ Test(json, objects_and_arrays_are_read_as_they_are)
     cr_assert_eq(json_integer_value(json_object_get(value, "n")), 1700000000000000000);
     cr_assert_eq(json_array_size(json_object_get(value, "l")), 3);
     char *again = aoticache_json_write(value, JSON_COMPACT | JSON_ENSURE_ASCII);
-    cr_assert_str_eq(again, "{\"a string that is longer than others\":\"\\\"\\u00E4\",\"n\":1700000000000000000,\"l\":[1,2.5,null]}");
+    cr_assert_str_eq(
+        again,
+        "{\"a string that is longer than others\":\"\\\"\\u00E4\",\"n\":1700000000000000000,\"l\":[1,2.5,null]}");
     free(again);
     json_decref(value);
     value = parse(" [] ", &error);
@@ -35,9 +38,10 @@ Test(json, objects_and_arrays_are_read_as_they_are)
 /* Nothing that only looks sound behind what the parser puts before a text. */
 Test(json, what_is_no_object_or_array_is_refused)
 {
-    static const char *const texts[] = {"",        " ",      "1",         "\"a\"",   "null",       "{},{}",  "1,2",
-                                        "],[",     "1],[2",  "{}],[{}",   "{} {}",   "{\"a\":1",   "[1,]",   "{\"a\":1,\"a\":2}",
-                                        "\"],[\"", "{\"a\":", "[\"", "\"", "[1]]", "{}\x01",  "{\"\x1b[2J"};
+    static const char *const texts[] = {
+        "",        " ",       "1",       "\"a\"", "null",     "{},{}",  "1,2",
+        "],[",     "1],[2",   "{}],[{}", "{} {}", "{\"a\":1", "[1,]",   "{\"a\":1,\"a\":2}",
+        "\"],[\"", "{\"a\":", "[\"",     "\"",    "[1]]",     "{}\x01", "{\"\x1b[2J"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         json_error_t error, plain;
         cr_expect_null(json_loads(texts[i], JSON_REJECT_DUPLICATES, &plain), "%s", texts[i]);

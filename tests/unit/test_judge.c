@@ -61,7 +61,8 @@ Test(judge, clear_gain_wins_before_the_end)
 
 static uint64_t cold_after_the_other(aoticache_way way, uint32_t number)
 {
-    return three_quarters(way, number) + (number % AOTICACHE_TRIAL_BLOCK == 0 ? (way == AOTICACHE_WAY_KERNEL ? 50000 : 0) : 0);
+    return three_quarters(way, number) +
+           (number % AOTICACHE_TRIAL_BLOCK == 0 ? (way == AOTICACHE_WAY_KERNEL ? 50000 : 0) : 0);
 }
 
 Test(judge, first_call_of_a_block_does_not_count)

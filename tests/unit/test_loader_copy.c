@@ -16,11 +16,10 @@
 TestSuite(loader_copy, .init = fixture_setup, .fini = fixture_teardown);
 
 /* Adds what a variable holds; each run makes it one more. The variable's name is the same in all of them. */
-static const char counting_source[] =
-    "int same_name = ADD;\n"
-    "#ifdef UNIQUE\n__asm__(\".type same_name, @gnu_unique_object\");\n#endif\n"
-    "int same_function(void) { return same_name++; }\n"
-    "#undef ADD\n#define ADD same_function()\n";
+static const char counting_source[] = "int same_name = ADD;\n"
+                                      "#ifdef UNIQUE\n__asm__(\".type same_name, @gnu_unique_object\");\n#endif\n"
+                                      "int same_function(void) { return same_name++; }\n"
+                                      "#undef ADD\n#define ADD same_function()\n";
 
 static aoticache_library *load_counting(const char *name, const char *flags, bool private_copy)
 {
@@ -79,7 +78,8 @@ Test(loader_copy, libraries_do_not_see_each_others_symbols)
 
 static int parallel_kernel(void)
 {
-    if (fixture_run("echo 'int x;' | cc -fopenmp -shared -fPIC -x c - -o '%s/probe.so' 2>/dev/null", fixture_directory) != 0)
+    if (fixture_run("echo 'int x;' | cc -fopenmp -shared -fPIC -x c - -o '%s/probe.so' 2>/dev/null",
+                    fixture_directory) != 0)
         cr_skip_test("the C compiler has no OpenMP");
     return fixture_kernel("parallel.so", "-DPARALLEL -fopenmp");
 }

@@ -14,24 +14,24 @@ TestSuite(loader_refused, .init = fixture_setup, .fini = fixture_teardown);
 Test(loader_refused, functions_that_the_shim_lacks_are_all_named)
 {
     fixture_expect_refused(fixture_kernel("kernel.so", "-DMISSING"), AOTICACHE_UNSUPPORTED,
-                   "3 functions that the shim does not have: aoti_torch_made_up_one, aoti_torch_made_up_two, "
-                   "torch_made_up",
-                   "run it in a process with PyTorch");
+                           "3 functions that the shim does not have: aoti_torch_made_up_one, aoti_torch_made_up_two, "
+                           "torch_made_up",
+                           "run it in a process with PyTorch");
 }
 
 Test(loader_refused, proxy_executor_is_named)
 {
     fixture_expect_refused(fixture_kernel("kernel.so", "-DPROXY"), AOTICACHE_UNSUPPORTED,
-                   "1 function that the shim does not have: aoti_torch_proxy_executor_call_function",
-                   "(it calls operators through PyTorch's proxy executor; it names aten::cholesky, "
-                   "my_ops::sum.dim_IntList); run it");
+                           "1 function that the shim does not have: aoti_torch_proxy_executor_call_function",
+                           "(it calls operators through PyTorch's proxy executor; it names aten::cholesky, "
+                           "my_ops::sum.dim_IntList); run it");
 }
 
 Test(loader_refused, functions_that_are_operators_are_named_as_such)
 {
     fixture_expect_refused(fixture_kernel("kernel.so", "-DOPERATORS"), AOTICACHE_UNSUPPORTED,
-                   "does not have: aoti_torch_cpu_made_up, aoti_torch_cpu_made_up_too",
-                   "(operators made_up, made_up_too); run it in a process with PyTorch");
+                           "does not have: aoti_torch_cpu_made_up, aoti_torch_cpu_made_up_too",
+                           "(operators made_up, made_up_too); run it in a process with PyTorch");
 }
 
 Test(loader_refused, long_list_of_missing_functions_is_cut_with_a_count)
@@ -41,14 +41,15 @@ Test(loader_refused, long_list_of_missing_functions_is_cut_with_a_count)
     for (int i = 0; i < 60; i++)
         used += (size_t)snprintf(source + used, sizeof source - used,
                                  "int aoti_torch_made_up_function_%d(void);\n"
-                                 "int f%d(void) { return aoti_torch_made_up_function_%d(); }\n", i, i, i);
+                                 "int f%d(void) { return aoti_torch_made_up_function_%d(); }\n",
+                                 i, i, i);
     fixture_stub("libtorch_cpu.so");
     fixture_compile(source, "kernel.so", "-Wl,--no-as-needed -L. -l:libtorch_cpu.so");
     char path[FIXTURE_PATH_BYTES];
     fixture_path("kernel.so", path);
     fixture_expect_refused(open(path, O_RDONLY | O_CLOEXEC), AOTICACHE_UNSUPPORTED,
-                   "60 functions that the shim does not have: aoti_torch_made_up_function_0, ",
-                   " more; run it in a process with PyTorch");
+                           "60 functions that the shim does not have: aoti_torch_made_up_function_0, ",
+                           " more; run it in a process with PyTorch");
 }
 
 Test(loader_refused, vector_functions_that_the_shim_lacks_are_named)
@@ -62,23 +63,23 @@ Test(loader_refused, vector_functions_that_the_shim_lacks_are_named)
     fixture_compile(source, "kernel.so", "-Wl,--no-as-needed -L. -l:libtorch_cpu.so");
     fixture_path("kernel.so", path);
     fixture_expect_refused(open(path, O_RDONLY | O_CLOEXEC), AOTICACHE_UNSUPPORTED,
-                   "2 functions that the shim does not have: Sleef_another_one, Sleef_made_upf4_u10",
-                   "run it in a process with PyTorch");
+                           "2 functions that the shim does not have: Sleef_another_one, Sleef_made_upf4_u10",
+                           "run it in a process with PyTorch");
 }
 
 Test(loader_refused, missing_interface_functions_are_all_named)
 {
     fixture_expect_refused(fixture_kernel("kernel.so", "-DBARE"), AOTICACHE_UNSUPPORTED,
-                   "AOTInductorModelContainerCreateWithDevice, AOTInductorModelContainerDelete, "
-                   "AOTInductorModelContainerGetNumInputs, AOTInductorModelContainerGetNumOutputs",
-                   "no AOTInductor kernel library");
+                           "AOTInductorModelContainerCreateWithDevice, AOTInductorModelContainerDelete, "
+                           "AOTInductorModelContainerGetNumInputs, AOTInductorModelContainerGetNumOutputs",
+                           "no AOTInductor kernel library");
 }
 
 Test(loader_refused, cuda_library_is_refused_without_pytorch)
 {
     fixture_stub("libtorch_cuda.so");
-    fixture_expect_refused(fixture_kernel("kernel.so", "-Wl,--no-as-needed -L. -l:libtorch_cuda.so"), AOTICACHE_UNSUPPORTED,
-                   "libtorch_cuda.so", "PyTorch");
+    fixture_expect_refused(fixture_kernel("kernel.so", "-Wl,--no-as-needed -L. -l:libtorch_cuda.so"),
+                           AOTICACHE_UNSUPPORTED, "libtorch_cuda.so", "PyTorch");
 }
 
 Test(loader_refused, other_machine_is_refused_with_both_names)
@@ -98,7 +99,7 @@ Test(loader_refused, other_machine_is_refused_with_both_names)
 Test(loader_refused, unknown_symbol_gives_the_dynamic_linkers_words)
 {
     fixture_expect_refused(fixture_kernel("kernel.so", "-DUNKNOWN"), AOTICACHE_LOAD_FAILED, "dynamic linker",
-                   "undefined symbol: nobody_has_this");
+                           "undefined symbol: nobody_has_this");
 }
 
 Test(loader_refused, file_that_is_no_library_is_invalid)

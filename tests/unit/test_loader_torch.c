@@ -112,6 +112,6 @@ Test(torch, functions_that_libtorch_lacks_are_all_named)
 {
     fixture_import_torch("libtorch_cpu.so");
     fixture_expect_refused(fixture_kernel("kernel.so", "-DMISSING"), AOTICACHE_UNSUPPORTED,
-                   "3 functions that the PyTorch in this process does not have: aoti_torch_made_up_one",
-                   "torch_made_up; compile it with this version of PyTorch");
+                           "3 functions that the PyTorch in this process does not have: aoti_torch_made_up_one",
+                           "torch_made_up; compile it with this version of PyTorch");
 }

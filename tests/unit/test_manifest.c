@@ -49,8 +49,7 @@ static aoticache_manifest *make(const char *arch)
     aoticache_product product = make_product();
     aoticache_manifest *manifest = NULL;
     aoticache_error error = {0};
-    aoticache_status status =
-        aoticache_manifest_create(request, &product, digests, sizes, -7, &manifest, &error);
+    aoticache_status status = aoticache_manifest_create(request, &product, digests, sizes, -7, &manifest, &error);
     cr_assert_eq(status, AOTICACHE_OK, "%s", error.message);
     aoticache_request_free(request);
     return manifest;
@@ -209,21 +208,20 @@ Test(manifest, file_names_that_are_safe)
     cr_expect(aoticache_manifest_file_name_is_safe(name));
 }
 
-#define REFUSED_PRODUCT(part, change)                                                                    \
-    do {                                                                                                 \
-        aoticache_file changed[3];                                                                       \
-        uint64_t bytes[3];                                                                               \
-        aoticache_error error = {0};                                                                     \
-        aoticache_product product = make_product();                                                      \
-        memcpy(changed, files, sizeof changed);                                                          \
-        memcpy(bytes, sizes, sizeof bytes);                                                              \
-        product.files = changed;                                                                         \
-        change;                                                                                          \
-        aoticache_status status =                                                                        \
-            aoticache_manifest_create(request, &product, digests, bytes, 5, &manifest, &error);          \
-        cr_expect_eq(status, AOTICACHE_INVALID, "%s", part);                                             \
-        cr_expect_not_null(strstr(error.message, part), "\"%s\" is not in \"%s\"", part, error.message); \
-        cr_expect_null(manifest);                                                                        \
+#define REFUSED_PRODUCT(part, change)                                                                                 \
+    do {                                                                                                              \
+        aoticache_file changed[3];                                                                                    \
+        uint64_t bytes[3];                                                                                            \
+        aoticache_error error = {0};                                                                                  \
+        aoticache_product product = make_product();                                                                   \
+        memcpy(changed, files, sizeof changed);                                                                       \
+        memcpy(bytes, sizes, sizeof bytes);                                                                           \
+        product.files = changed;                                                                                      \
+        change;                                                                                                       \
+        aoticache_status status = aoticache_manifest_create(request, &product, digests, bytes, 5, &manifest, &error); \
+        cr_expect_eq(status, AOTICACHE_INVALID, "%s", part);                                                          \
+        cr_expect_not_null(strstr(error.message, part), "\"%s\" is not in \"%s\"", part, error.message);              \
+        cr_expect_null(manifest);                                                                                     \
     } while (0)
 
 Test(manifest, create_invalid_products_are_refused)
@@ -301,8 +299,9 @@ Test(manifest, parse_unknown_fields_are_ignored)
 
 Test(manifest, parse_every_field_is_needed)
 {
-    static const char *const names[] = {"compile_ns", "created_ns", "description", "device", "encoding", "files",
-                                        "format", "key", "kind", "op", "producer", "requirements"};
+    static const char *const names[] = {"compile_ns", "created_ns", "description", "device",
+                                        "encoding",   "files",      "format",      "key",
+                                        "kind",       "op",         "producer",    "requirements"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         expect_field(names[i], NULL, AOTICACHE_CORRUPT, names[i]);
         expect_field(names[i], json_null(), AOTICACHE_CORRUPT, names[i]);
@@ -385,8 +384,17 @@ Test(manifest, parse_wrong_files_are_refused)
 
 Test(manifest, parse_what_is_no_json_object_is_refused)
 {
-    static const char *const texts[] = {"", "\n", "[]", "1", "{", "{}x", "{\"a\":1,\"a\":2}", "{\"a\":\"\\u0000\"}",
-                                        "{\"a\":\"\xff\"}", "{\"format\":99999999999999999999}", "not JSON \n at all"};
+    static const char *const texts[] = {"",
+                                        "\n",
+                                        "[]",
+                                        "1",
+                                        "{",
+                                        "{}x",
+                                        "{\"a\":1,\"a\":2}",
+                                        "{\"a\":\"\\u0000\"}",
+                                        "{\"a\":\"\xff\"}",
+                                        "{\"format\":99999999999999999999}",
+                                        "not JSON \n at all"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         aoticache_manifest *manifest = NULL;
         aoticache_error error = {0};

@@ -75,10 +75,12 @@ static aoticache_key put(stored_as as)
     product.files = files;
     product.file_count = 3;
     product.requirements = as.requirements;
-    cr_assert_eq(aoticache_request_create(as.op != NULL ? as.op : "aoticache::model", AOTICACHE_DEVICE_CPU, &request, &error),
-                 AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_request_create(as.op != NULL ? as.op : "aoticache::model", AOTICACHE_DEVICE_CPU, &request, &error),
+        AOTICACHE_OK);
     aoticache_request_add_string(request, "name", as.name, &error);
-    aoticache_request_set_environment(request, "framework", as.framework != NULL ? as.framework : "pytorch 2.13.0", &error);
+    aoticache_request_set_environment(request, "framework", as.framework != NULL ? as.framework : "pytorch 2.13.0",
+                                      &error);
     aoticache_request_set_environment(request, "arch", as.arch != NULL ? as.arch : aoticache_cpu_arch(), &error);
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_request_key(request, &key, &error), AOTICACHE_OK);
@@ -92,7 +94,8 @@ static float run(aoticache_runner *runner)
     const int64_t three = 3;
     AtenTensorHandle input = NULL, outputs[2] = {NULL};
     aoticache_tensor_view view = {0};
-    cr_assert_eq(aoticache_tensor_from_blob(ones, AOTICACHE_DTYPE_FLOAT32, 1, &three, NULL, &input, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_tensor_from_blob(ones, AOTICACHE_DTYPE_FLOAT32, 1, &three, NULL, &input, &error),
+                 AOTICACHE_OK);
     cr_assert_eq(aoticache_runner_run(runner, &input, 1, outputs, 2, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_tensor_free(input);
     cr_assert_eq(aoticache_tensor_get_view(outputs[0], &view, &error), AOTICACHE_OK);
@@ -196,7 +199,8 @@ Test(models, weights_that_nobody_has_are_named)
     expect_refused(hex, NULL, AOTICACHE_INVALID, "1 weights have no value", "layer.weight");
     expect_refused("graph", NULL, AOTICACHE_NOT_FOUND, "no model", "graph"); /* a program has no name */
     options.partial_weights = true;
-    cr_assert_eq(aoticache_model_open(cache, hex, &options, &runner, &report, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_model_open(cache, hex, &options, &runner, &report, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_eq(report.missing, 1);
     aoticache_runner_unref(runner);
 }
@@ -223,12 +227,14 @@ Test(models, lists_that_lie_are_refused)
     expect_corrupt(TENSOR("float32", "[4611686018427387904, 4]", "[4, 1]", ""), "impossible");
     expect_corrupt(TENSOR("float32", "[3]", "[1]", ",\"file\":\"../weights-0000\",\"offset\":0"), "file");
     expect_corrupt(TENSOR("float32", "[3]", "[1]", ",\"file\":\"weights-0000\",\"offset\":-4"), "file");
-    expect_corrupt(TENSOR("float32", "[3]", "[1]", ",\"file\":\"weights-0000\",\"offset\":68"), "layer.weight needs bytes 68 to 80");
+    expect_corrupt(TENSOR("float32", "[3]", "[1]", ",\"file\":\"weights-0000\",\"offset\":68"),
+                   "layer.weight needs bytes 68 to 80");
     expect_corrupt(TENSOR("float32", "[3]", "[9223372036854775807]", ",\"file\":\"weights-0000\",\"offset\":0"), "");
     put((stored_as){.name = "short", .list = LIST(STORED), .file_bytes = 70});
     expect_refused("short", NULL, AOTICACHE_CORRUPT, "layer.weight", "weights-0000, which has 70");
     /* Right in itself, but not what the library has: the runner names both sides. */
-    put((stored_as){.name = "other", .list = TENSOR("float64", "[1]", "[1]", ",\"file\":\"weights-0000\",\"offset\":0")});
+    put((stored_as){.name = "other",
+                    .list = TENSOR("float64", "[1]", "[1]", ",\"file\":\"weights-0000\",\"offset\":0")});
     expect_refused("other", NULL, AOTICACHE_INVALID, "weight", "float32, not float64");
 }
 
@@ -255,8 +261,9 @@ static const aoticache_model_options *write_safetensors(const char *header, floa
     return &options;
 }
 
-#define GIVEN(name, dtype, shape, offsets) \
-    "{\"__metadata__\":{\"a\":\"b\"},\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define GIVEN(name, dtype, shape, offsets)                                                   \
+    "{\"__metadata__\":{\"a\":\"b\"},\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape \
+    ",\"data_offsets\":" offsets "}}"
 
 Test(models, a_safetensors_file_takes_the_place_of_stored_weights)
 {
@@ -325,8 +332,8 @@ Test(models, other_strides_than_row_major_ones_are_kept)
     bytes[0] = (char)strlen(header);
     memcpy(bytes + 8, header, strlen(header));
     memcpy(bytes + 8 + strlen(header), values, sizeof values);
-    cr_assert_eq(aoticache_safetensors_read("t", bytes, 8 + strlen(header) + sizeof values, &file, &error), AOTICACHE_OK,
-                 "%s", error.message);
+    cr_assert_eq(aoticache_safetensors_read("t", bytes, 8 + strlen(header) + sizeof values, &file, &error),
+                 AOTICACHE_OK, "%s", error.message);
     cr_assert_not_null(aoticache_safetensors_find(&file, "t"));
     cr_assert_null(aoticache_safetensors_find(&file, "u"));
     aoticache_safetensors_close(&file);

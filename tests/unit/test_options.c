@@ -18,28 +18,28 @@
 /* ---- the structs ---- */
 
 /* type, initializer */
-#define STRUCTS(X)                                                               \
-    X(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT)                     \
-    X(aoticache_product, AOTICACHE_PRODUCT_INIT)                                 \
-    X(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT)                 \
-    X(aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT)                   \
-    X(aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT)               \
-    X(aoticache_statement, AOTICACHE_STATEMENT_INIT)                             \
-    X(aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT)                         \
-    X(aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT)           \
-    X(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT)                       \
-    X(aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT)                   \
-    X(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT)                         \
-    X(aoticache_update_options, AOTICACHE_UPDATE_OPTIONS_INIT)                   \
-    X(aoticache_device_backend, AOTICACHE_DEVICE_BACKEND_INIT)                   \
-    X(aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT)                       \
-    X(aoticache_callback, AOTICACHE_CALLBACK_INIT)                               \
-    X(aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT)                 \
-    X(aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT)                   \
-    X(aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT)                 \
-    X(aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT)                     \
-    X(aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT)                       \
-    X(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT)                 \
+#define STRUCTS(X)                                                     \
+    X(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT)           \
+    X(aoticache_product, AOTICACHE_PRODUCT_INIT)                       \
+    X(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT)       \
+    X(aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT)         \
+    X(aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT)     \
+    X(aoticache_statement, AOTICACHE_STATEMENT_INIT)                   \
+    X(aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT)               \
+    X(aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT) \
+    X(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT)             \
+    X(aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT)         \
+    X(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT)               \
+    X(aoticache_update_options, AOTICACHE_UPDATE_OPTIONS_INIT)         \
+    X(aoticache_device_backend, AOTICACHE_DEVICE_BACKEND_INIT)         \
+    X(aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT)             \
+    X(aoticache_callback, AOTICACHE_CALLBACK_INIT)                     \
+    X(aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT)       \
+    X(aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT)         \
+    X(aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT)       \
+    X(aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT)           \
+    X(aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT)             \
+    X(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT)       \
     X(aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT)
 
 static bool is_size(size_t size)
@@ -90,6 +90,7 @@ static void read_all_sizes(const char *type, const char *initializer, const void
     }
 }
 
+/* clang-format off */ /* it takes a body of macros alone for a list */
 Test(options, shorter_structs_have_the_defaults_and_longer_ones_their_known_part)
 {
 #define READ_ALL_SIZES(type, initializer)                                        \
@@ -99,7 +100,7 @@ Test(options, shorter_structs_have_the_defaults_and_longer_ones_their_known_part
     } while (0);
     STRUCTS(READ_ALL_SIZES)
 #undef READ_ALL_SIZES
-}
+}/* clang-format on */
 
 Test(options, one_byte_beyond_the_struct_that_is_not_zero_is_refused)
 {
@@ -108,8 +109,8 @@ Test(options, one_byte_beyond_the_struct_that_is_not_zero_is_refused)
     for (size_t tail = sizeof defaults; tail < sizeof given; tail++) {
         aoticache_error error = {.message = ""};
         fill(given, &defaults, sizeof defaults, sizeof given, tail);
-        cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT, (void *)given, &result,
-                                            &error),
+        cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT, (void *)given,
+                                            &result, &error),
                      AOTICACHE_INVALID);
         assert_names_both_sizes(&error, "aoticache_verify_options", sizeof given, sizeof defaults);
     }
@@ -123,8 +124,9 @@ Test(options, size_that_no_initializer_sets_reads_nothing_beyond_the_size)
         aoticache_run_options result;
         aoticache_error error = {.message = ""};
         *alone = sizes[i];
-        cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, (void *)alone, &result, &error),
-                     AOTICACHE_INVALID);
+        cr_assert_eq(
+            AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, (void *)alone, &result, &error),
+            AOTICACHE_INVALID);
         assert_names_both_sizes(&error, "aoticache_run_options", sizes[i], sizeof result);
         free(alone);
     }
@@ -134,8 +136,8 @@ Test(options, defaults_that_are_not_zero_are_those_of_the_initializer)
 {
     const size_t none = sizeof none; /* a struct of nothing but its size */
     aoticache_cache_options cache;
-    cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, (const void *)&none, &cache,
-                                        NULL),
+    cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, (const void *)&none,
+                                        &cache, NULL),
                  AOTICACHE_OK);
     cr_expect_eq(cache.size, sizeof cache);
     cr_expect_eq(cache.lock_timeout_ms, AOTICACHE_AS_CONFIGURED);
@@ -147,9 +149,9 @@ Test(options, defaults_that_are_not_zero_are_those_of_the_initializer)
     cr_expect_eq(collect.max_bytes, UINT64_MAX);
     cr_expect_eq(collect.max_age_seconds, UINT64_MAX);
     aoticache_load_options load;
-    cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT, (const void *)&none, &load,
-                                        NULL),
-                 AOTICACHE_OK);
+    cr_assert_eq(
+        AOTICACHE_OPTIONS_READ(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT, (const void *)&none, &load, NULL),
+        AOTICACHE_OK);
     cr_expect_eq(load.copy, -1);
     cr_assert_eq(AOTICACHE_OPTIONS_READ(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT, NULL, &load, NULL),
                  AOTICACHE_OK, "NULL gives the defaults");
@@ -182,92 +184,92 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
  * function, type of the struct, initializer, a call with the struct `given`. The other arguments make the call fail, or end
  * without an effect, when it has read the struct.
  */
-#define FUNCTIONS(X)                                                                                         \
-    X(aoticache_cache_open, aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT,                           \
-      aoticache_cache_open(given, NULL, &error))                                                             \
-    X(aoticache_cache_put, aoticache_product, AOTICACHE_PRODUCT_INIT,                                        \
-      aoticache_cache_put(NULL, NULL, given, NULL, &error))                                                  \
-    X(aoticache_cache_collect, aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT,                    \
-      aoticache_cache_collect(NULL, given, NULL, NULL, NULL, &error))                                        \
-    X(aoticache_cache_verify, aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT,                       \
-      aoticache_cache_verify(NULL, given, NULL, NULL, NULL, NULL, &error))                                   \
-    X(aoticache_cache_export, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                   \
-      aoticache_cache_export(NULL, -1, given, NULL, &error))                                                 \
-    X(aoticache_cache_import, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                   \
-      aoticache_cache_import(NULL, -1, given, NULL, &error))                                                 \
-    X(aoticache_cache_merge, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                    \
-      aoticache_cache_merge(NULL, NULL, given, NULL, &error))                                                \
-    X(aoticache_statement_encode, aoticache_statement, AOTICACHE_STATEMENT_INIT,                             \
-      aoticache_statement_encode(given, NULL, NULL, &error))                                                 \
-    X(aoticache_statement_sign, aoticache_statement, AOTICACHE_STATEMENT_INIT,                               \
-      aoticache_statement_sign(given, NULL, NULL, &error))                                                   \
-    X(aoticache_statement_verify, aoticache_statement, AOTICACHE_STATEMENT_INIT,                             \
-      aoticache_statement_verify(given, NULL, NULL, &error))                                                 \
-    X(aoticache_cache_check_statement, aoticache_statement, AOTICACHE_STATEMENT_INIT,                        \
-      aoticache_cache_check_statement(NULL, given, NULL, NULL, NULL, &error))                                \
-    X(aoticache_cache_decide, aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT,                             \
-      aoticache_cache_decide(NULL, given, NULL, &error))                                                     \
-    X(aoticache_cache_push, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                     \
-      aoticache_cache_push(NULL, NULL, given, NULL, &error))                                                 \
-    X(aoticache_cache_pull, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                     \
-      aoticache_cache_pull(NULL, NULL, given, NULL, &error))                                                 \
-    X(aoticache_cache_statistics_since, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,     \
-      aoticache_cache_statistics_since(NULL, given, NULL, &error))                                           \
-    X(aoticache_cache_list_latency, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,         \
-      aoticache_cache_list_latency(NULL, 0, given, NULL, NULL, &error))                                      \
-    X(aoticache_cache_list_groups, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,          \
-      aoticache_cache_list_groups(NULL, 0, given, NULL, NULL, &error))                                       \
-    X(aoticache_library_load_fd_with, aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT,                   \
-      aoticache_library_load_fd_with(-1, NULL, given, NULL, &error))                                         \
-    X(aoticache_runner_create, aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT,                      \
-      aoticache_runner_create(NULL, given, NULL, &error))                                                    \
-    X(aoticache_runner_run_with, aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT,                          \
-      aoticache_runner_run_with(nothing_runner(), given, NULL, 1, NULL, 0, &error))                          \
-    X(aoticache_runner_fold_constants, aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT,                    \
-      aoticache_runner_fold_constants(NULL, false, given, &error))                                           \
-    X(aoticache_runner_update_constants, aoticache_update_options, AOTICACHE_UPDATE_OPTIONS_INIT,            \
-      aoticache_runner_update_constants(NULL, given, NULL, 0, &error))                                       \
-    X(aoticache_device_backend_register, aoticache_device_backend, AOTICACHE_DEVICE_BACKEND_INIT,            \
-      aoticache_device_backend_register(given, &error))                                                      \
-    X(aoticache_hook_create_worker, aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT,                     \
-      aoticache_hook_create_worker(given, NULL, &error))                                                     \
-    X(aoticache_hook_create_command, aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT,                    \
-      aoticache_hook_create_command(given, NULL, &error))                                                    \
-    X(aoticache_hook_create_c, aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT,                          \
-      aoticache_hook_create_c(given, NULL, &error))                                                          \
-    X(aoticache_hook_create_callback, aoticache_callback, AOTICACHE_CALLBACK_INIT,                           \
-      aoticache_hook_create_callback(given, NULL, &error))                                                   \
-    X(aoticache_context_create, aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT,                   \
-      aoticache_context_create(given, NULL, &error))                                                         \
-    X(aoticache_holder_create, aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT,                      \
-      aoticache_holder_create(NULL, given, NULL, &error))                                                    \
-    X(aoticache_package_load, aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT,                     \
-      aoticache_package_load(NULL, NULL, given, NULL, NULL, &error))                                         \
-    X(aoticache_package_load_key, aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT,                 \
-      aoticache_package_load_key(NULL, NULL, given, NULL, NULL, &error))                                     \
-    X(aoticache_model_open, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                           \
-      aoticache_model_open(NULL, NULL, given, (aoticache_runner *[1]){NULL}, NULL, &error))                  \
-    X(aoticache_model_lookup, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                         \
-      aoticache_model_lookup(NULL, NULL, given, NULL, NULL, &error))                                         \
-    X(aoticache_model_open_artifact, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                  \
-      aoticache_model_open_artifact(NULL, NULL, NULL, given, NULL, NULL, &error))                            \
-    X(aoticache_binding_create, aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT,                   \
-      aoticache_binding_create(given, NULL, &error))                                                         \
-    X(aoticache_binding_enable, aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT, \
-      aoticache_binding_enable(NULL, given, NULL, &error))                                                   \
-    X(aoticache_oplib_def_kernel, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                       \
-      aoticache_oplib_def_kernel(new_oplib(AOTICACHE_OPLIB_DEF, "options"),                                  \
-                                 "f(Tensor a) -> Tensor", 0, NULL, given, &error))                           \
-    X(aoticache_oplib_impl, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                             \
-      aoticache_oplib_impl(new_oplib(AOTICACHE_OPLIB_IMPL, "options"), "f", "CPU", given, &error))           \
-    X(aoticache_oplib_impl_for_key, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                     \
-      aoticache_oplib_impl_for_key(new_oplib(AOTICACHE_OPLIB_IMPL, "options"),                               \
-                                   "f", AOTICACHE_DISPATCH_KEY_CPU, given, &error))                          \
-    X(aoticache_oplib_fallback, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                         \
-      aoticache_oplib_fallback(new_oplib(AOTICACHE_OPLIB_IMPL, "_"), "CPU", given, &error))                  \
-    X(aoticache_oplib_fallback_for_key, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                 \
-      aoticache_oplib_fallback_for_key(new_oplib(AOTICACHE_OPLIB_IMPL, "_"),                                 \
-                                       AOTICACHE_DISPATCH_KEY_CPU, given, &error))
+#define FUNCTIONS(X)                                                                                                   \
+    X(aoticache_cache_open, aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT,                                     \
+      aoticache_cache_open(given, NULL, &error))                                                                       \
+    X(aoticache_cache_put, aoticache_product, AOTICACHE_PRODUCT_INIT,                                                  \
+      aoticache_cache_put(NULL, NULL, given, NULL, &error))                                                            \
+    X(aoticache_cache_collect, aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT,                              \
+      aoticache_cache_collect(NULL, given, NULL, NULL, NULL, &error))                                                  \
+    X(aoticache_cache_verify, aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT,                                 \
+      aoticache_cache_verify(NULL, given, NULL, NULL, NULL, NULL, &error))                                             \
+    X(aoticache_cache_export, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                             \
+      aoticache_cache_export(NULL, -1, given, NULL, &error))                                                           \
+    X(aoticache_cache_import, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                             \
+      aoticache_cache_import(NULL, -1, given, NULL, &error))                                                           \
+    X(aoticache_cache_merge, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                              \
+      aoticache_cache_merge(NULL, NULL, given, NULL, &error))                                                          \
+    X(aoticache_statement_encode, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                       \
+      aoticache_statement_encode(given, NULL, NULL, &error))                                                           \
+    X(aoticache_statement_sign, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                         \
+      aoticache_statement_sign(given, NULL, NULL, &error))                                                             \
+    X(aoticache_statement_verify, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                       \
+      aoticache_statement_verify(given, NULL, NULL, &error))                                                           \
+    X(aoticache_cache_check_statement, aoticache_statement, AOTICACHE_STATEMENT_INIT,                                  \
+      aoticache_cache_check_statement(NULL, given, NULL, NULL, NULL, &error))                                          \
+    X(aoticache_cache_decide, aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT,                                       \
+      aoticache_cache_decide(NULL, given, NULL, &error))                                                               \
+    X(aoticache_cache_push, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                               \
+      aoticache_cache_push(NULL, NULL, given, NULL, &error))                                                           \
+    X(aoticache_cache_pull, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                               \
+      aoticache_cache_pull(NULL, NULL, given, NULL, &error))                                                           \
+    X(aoticache_cache_statistics_since, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,               \
+      aoticache_cache_statistics_since(NULL, given, NULL, &error))                                                     \
+    X(aoticache_cache_list_latency, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                   \
+      aoticache_cache_list_latency(NULL, 0, given, NULL, NULL, &error))                                                \
+    X(aoticache_cache_list_groups, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                    \
+      aoticache_cache_list_groups(NULL, 0, given, NULL, NULL, &error))                                                 \
+    X(aoticache_library_load_fd_with, aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT,                             \
+      aoticache_library_load_fd_with(-1, NULL, given, NULL, &error))                                                   \
+    X(aoticache_runner_create, aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT,                                \
+      aoticache_runner_create(NULL, given, NULL, &error))                                                              \
+    X(aoticache_runner_run_with, aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT,                                    \
+      aoticache_runner_run_with(nothing_runner(), given, NULL, 1, NULL, 0, &error))                                    \
+    X(aoticache_runner_fold_constants, aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT,                              \
+      aoticache_runner_fold_constants(NULL, false, given, &error))                                                     \
+    X(aoticache_runner_update_constants, aoticache_update_options, AOTICACHE_UPDATE_OPTIONS_INIT,                      \
+      aoticache_runner_update_constants(NULL, given, NULL, 0, &error))                                                 \
+    X(aoticache_device_backend_register, aoticache_device_backend, AOTICACHE_DEVICE_BACKEND_INIT,                      \
+      aoticache_device_backend_register(given, &error))                                                                \
+    X(aoticache_hook_create_worker, aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT,                               \
+      aoticache_hook_create_worker(given, NULL, &error))                                                               \
+    X(aoticache_hook_create_command, aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT,                              \
+      aoticache_hook_create_command(given, NULL, &error))                                                              \
+    X(aoticache_hook_create_c, aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT,                                    \
+      aoticache_hook_create_c(given, NULL, &error))                                                                    \
+    X(aoticache_hook_create_callback, aoticache_callback, AOTICACHE_CALLBACK_INIT,                                     \
+      aoticache_hook_create_callback(given, NULL, &error))                                                             \
+    X(aoticache_context_create, aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT,                             \
+      aoticache_context_create(given, NULL, &error))                                                                   \
+    X(aoticache_holder_create, aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT,                                \
+      aoticache_holder_create(NULL, given, NULL, &error))                                                              \
+    X(aoticache_package_load, aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT,                               \
+      aoticache_package_load(NULL, NULL, given, NULL, NULL, &error))                                                   \
+    X(aoticache_package_load_key, aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT,                           \
+      aoticache_package_load_key(NULL, NULL, given, NULL, NULL, &error))                                               \
+    X(aoticache_model_open, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                                     \
+      aoticache_model_open(NULL, NULL, given, (aoticache_runner *[1]){NULL}, NULL, &error))                            \
+    X(aoticache_model_lookup, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                                   \
+      aoticache_model_lookup(NULL, NULL, given, NULL, NULL, &error))                                                   \
+    X(aoticache_model_open_artifact, aoticache_model_options, AOTICACHE_MODEL_OPTIONS_INIT,                            \
+      aoticache_model_open_artifact(NULL, NULL, NULL, given, NULL, NULL, &error))                                      \
+    X(aoticache_binding_create, aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT,                             \
+      aoticache_binding_create(given, NULL, &error))                                                                   \
+    X(aoticache_binding_enable, aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT,           \
+      aoticache_binding_enable(NULL, given, NULL, &error))                                                             \
+    X(aoticache_oplib_def_kernel, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                                 \
+      aoticache_oplib_def_kernel(new_oplib(AOTICACHE_OPLIB_DEF, "options"), "f(Tensor a) -> Tensor", 0, NULL, given,   \
+                                 &error))                                                                              \
+    X(aoticache_oplib_impl, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                                       \
+      aoticache_oplib_impl(new_oplib(AOTICACHE_OPLIB_IMPL, "options"), "f", "CPU", given, &error))                     \
+    X(aoticache_oplib_impl_for_key, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                               \
+      aoticache_oplib_impl_for_key(new_oplib(AOTICACHE_OPLIB_IMPL, "options"), "f", AOTICACHE_DISPATCH_KEY_CPU, given, \
+                                   &error))                                                                            \
+    X(aoticache_oplib_fallback, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                                   \
+      aoticache_oplib_fallback(new_oplib(AOTICACHE_OPLIB_IMPL, "_"), "CPU", given, &error))                            \
+    X(aoticache_oplib_fallback_for_key, aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT,                           \
+      aoticache_oplib_fallback_for_key(new_oplib(AOTICACHE_OPLIB_IMPL, "_"), AOTICACHE_DISPATCH_KEY_CPU, given,        \
+                                       &error))
 
 /* What a function says of one struct: nothing of its size, or both sizes. */
 static void check(const char *function, const char *type, bool is_good, aoticache_status status,
@@ -281,18 +283,19 @@ static void check(const char *function, const char *type, bool is_good, aoticach
     assert_names_both_sizes(error, type, size, known);
 }
 
-#define CALL(function, type, initializer, call)                                          \
-    static void call_##function(char *bytes, bool is_good, size_t size)                  \
-    {                                                                                    \
-        const type *given = (const type *)bytes;                                         \
-        aoticache_error error = {.message = ""};                                         \
-        aoticache_status status = call;                                                  \
-        check(#function, #type, is_good, status, &error, size, sizeof *given);           \
+#define CALL(function, type, initializer, call)                                \
+    static void call_##function(char *bytes, bool is_good, size_t size)        \
+    {                                                                          \
+        const type *given = (const type *)bytes;                               \
+        aoticache_error error = {.message = ""};                               \
+        aoticache_status status = call;                                        \
+        check(#function, #type, is_good, status, &error, size, sizeof *given); \
     }
 FUNCTIONS(CALL)
 #undef CALL
 
-static void call_with_all_sizes(void (*call)(char *bytes, bool is_good, size_t size), const void *defaults, size_t known)
+static void call_with_all_sizes(void (*call)(char *bytes, bool is_good, size_t size), const void *defaults,
+                                size_t known)
 {
     for (size_t size = 0; size <= known + TAIL_BYTES; size++) {
         char *bytes = malloc(known + TAIL_BYTES);
@@ -312,6 +315,7 @@ static void call_with_all_sizes(void (*call)(char *bytes, bool is_good, size_t s
     }
 }
 
+/* clang-format off */ /* it takes a body of macros alone for a list */
 Test(options, every_function_keeps_the_rule)
 {
 #define CALL_WITH_ALL_SIZES(function, type, initializer, call)                   \
@@ -321,7 +325,7 @@ Test(options, every_function_keeps_the_rule)
     } while (0);
     FUNCTIONS(CALL_WITH_ALL_SIZES)
 #undef CALL_WITH_ALL_SIZES
-}
+}/* clang-format on */
 
 /* Fills in the caller's struct, whatever its size; one that cannot be read stays as it is. (function: aoticache_config_apply) */
 Test(options, a_configuration_fills_in_as_much_as_the_struct_has)

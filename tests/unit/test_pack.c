@@ -7,12 +7,19 @@
 
 TestSuite(pack, .timeout = 600);
 
-#define NUMBERS(...) (const int64_t[]){__VA_ARGS__}
+#define NUMBERS(...)  \
+    (const int64_t[]) \
+    {                 \
+        __VA_ARGS__   \
+    }
 
 static aoticache_tensor_view make_view(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
-    return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU,
-                                   .ndim = ndim, .sizes = sizes, .strides = strides};
+    return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                   .device = AOTICACHE_DEVICE_CPU,
+                                   .ndim = ndim,
+                                   .sizes = sizes,
+                                   .strides = strides};
 }
 
 static bool same_words(const aoticache_value *a, size_t a_count, const aoticache_value *b, size_t b_count)
@@ -70,7 +77,8 @@ Test(pack, each_property_of_a_tensor_counts)
 
 Test(pack, strides_are_kept_where_they_do_not_follow_from_sizes)
 {
-    aoticache_tensor_view a = make_view(2, NUMBERS(1, 3), NUMBERS(3, 1)), b = make_view(2, NUMBERS(1, 3), NUMBERS(7, 1));
+    aoticache_tensor_view a = make_view(2, NUMBERS(1, 3), NUMBERS(3, 1)),
+                          b = make_view(2, NUMBERS(1, 3), NUMBERS(7, 1));
     cr_expect_not(same_views(&a, &b), "as in a request: also those of dimensions of size 1");
     a = make_view(2, NUMBERS(0, 3), NUMBERS(3, 1));
     b = make_view(2, NUMBERS(0, 3), NUMBERS(3, 1));
@@ -85,12 +93,12 @@ Test(pack, what_cannot_be_a_kernels)
     aoticache_packed packed;
     aoticache_tensor_view view = make_view(1, NUMBERS(2), NUMBERS(1));
     aoticache_value value = {.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view};
-#define REFUSED(field, other)                                          \
-    do {                                                               \
-        aoticache_tensor_view before = view;                           \
-        view.field = other;                                            \
-        cr_expect_not(aoticache_pack(&value, 1, &packed), #field);     \
-        view = before;                                                 \
+#define REFUSED(field, other)                                      \
+    do {                                                           \
+        aoticache_tensor_view before = view;                       \
+        view.field = other;                                        \
+        cr_expect_not(aoticache_pack(&value, 1, &packed), #field); \
+        view = before;                                             \
     } while (0)
     REFUSED(layout, AOTICACHE_LAYOUT_SPARSE_COO);
     REFUSED(ndim, AOTICACHE_MAX_DIMS + 1);
@@ -207,15 +215,19 @@ Test(pack, the_end_of_the_buffer)
     const aoticache_value scalars[] = {VALUE(INT, int_value, 1), VALUE(DOUBLE, double_value, 1)};
     const char *const texts[] = {"twelve bytes", ""};
     const aoticache_value values[] = {
-        VALUE(TENSOR, tensor, &view), VALUE(INT, int_value, 1), VALUE(STRING, string, "twelve bytes"),
-        {.kind = AOTICACHE_VALUE_NONE}, {.kind = AOTICACHE_VALUE_COMPLEX, .as.complex_value = {1, 2}},
+        VALUE(TENSOR, tensor, &view),
+        VALUE(INT, int_value, 1),
+        VALUE(STRING, string, "twelve bytes"),
+        {.kind = AOTICACHE_VALUE_NONE},
+        {.kind = AOTICACHE_VALUE_COMPLEX, .as.complex_value = {1, 2}},
         {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 2, .as.tensors = views},
         {.kind = AOTICACHE_VALUE_SCALAR_LIST, .count = 2, .as.scalars = scalars},
         {.kind = AOTICACHE_VALUE_STRING_LIST, .count = 2, .as.strings = texts},
         {.kind = AOTICACHE_VALUE_BOOL_LIST, .count = 3, .as.bools = (const bool[]){1, 0, 1}}};
     for (size_t kind = 0; kind < sizeof values / sizeof *values; kind++)
         for (uint32_t count = AOTICACHE_PACK_MAX_WORDS - 20; count <= AOTICACHE_PACK_MAX_WORDS; count++) {
-            aoticache_value both[] = {{.kind = AOTICACHE_VALUE_INT_LIST, .count = count, .as.ints = ints}, values[kind]};
+            aoticache_value both[] = {{.kind = AOTICACHE_VALUE_INT_LIST, .count = count, .as.ints = ints},
+                                      values[kind]};
             memset(space.guard, 0xAB, sizeof space.guard);
             bool fits = aoticache_pack(both, 2, &space.packed);
             cr_expect(!fits || space.packed.count <= AOTICACHE_PACK_MAX_WORDS);
@@ -231,7 +243,8 @@ Test(pack, inputs_are_the_tensors_in_order)
     a.handle = (AtenTensorHandle)(void *)&a;
     b.handle = (AtenTensorHandle)(void *)&b;
     const aoticache_tensor_view *views[] = {&b, NULL, &a};
-    aoticache_value values[] = {VALUE(TENSOR, tensor, &a), VALUE(INT, int_value, 3),
+    aoticache_value values[] = {VALUE(TENSOR, tensor, &a),
+                                VALUE(INT, int_value, 3),
                                 {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 3, .as.tensors = views},
                                 {.kind = AOTICACHE_VALUE_NONE}};
     AtenTensorHandle inputs[8];

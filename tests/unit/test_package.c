@@ -6,8 +6,9 @@
 #include "package_fixture.h"
 
 #define MODEL "top/data/aotinductor/model/"
-#define METADATA "{\"AOTI_DEVICE_KEY\": \"cuda\", \"AOTI_MACHINE\": \"x86_64\", \"AOTI_CPU_ISA\": \"AVX2\"," \
-                 " \"AOTI_COMPUTE_CAPABILITY\": \"90\", \"author\": \"me\", \"number\": 3}"
+#define METADATA                                                                                \
+    "{\"AOTI_DEVICE_KEY\": \"cuda\", \"AOTI_MACHINE\": \"x86_64\", \"AOTI_CPU_ISA\": \"AVX2\"," \
+    " \"AOTI_COMPUTE_CAPABILITY\": \"90\", \"author\": \"me\", \"number\": 3}"
 
 static zip_writer zip;
 static aoticache_error error;
@@ -292,8 +293,9 @@ Test(package, open_metadata_beyond_the_budget_of_bytes_is_refused)
         zip_add(&zip, name, text, sizeof text,
                 &(zip_lie){.method = 8, .size = i == 2 ? AOTICACHE_PACKAGE_METADATA_MAX_BYTES : 0});
     }
-    assert_refused(AOTICACHE_INVALID, "x_metadata.json of the model m2, the metadata of its models is 1128576 bytes; at "
-                                      "most 1048576");
+    assert_refused(AOTICACHE_INVALID,
+                   "x_metadata.json of the model m2, the metadata of its models is 1128576 bytes; at "
+                   "most 1048576");
 }
 
 Test(package, open_metadata_beyond_the_budget_of_values_is_refused)

@@ -126,7 +126,9 @@ static bool join_pair(void *user, const char *name, const char *value)
 Test(package_cache, metadata_is_there_without_the_package)
 {
     char found[256] = "";
-    write_package("{\"AOTI_DEVICE_KEY\": \"cpu\", \"mine\": \"a \\\"b\\\" \u00fc\", \"list\": [1, 2], \"last\": \"\", \"x\": \"\"}", 1);
+    write_package(
+        "{\"AOTI_DEVICE_KEY\": \"cpu\", \"mine\": \"a \\\"b\\\" \u00fc\", \"list\": [1, 2], \"last\": \"\", \"x\": \"\"}",
+        1);
     aoticache_package_report report = add(NULL).items[0];
     cr_assert_eq(unlink(package_path), 0);
     cr_assert_eq(aoticache_package_read_metadata(cache, &report.key, join_pair, found, &error), AOTICACHE_OK, "%s",
@@ -307,12 +309,12 @@ Test(package_cache, missing_cpu_feature_is_named)
 
 Test(package_cache, requirements_follow_the_metadata)
 {
-    static const char *const pairs[][2] = {{"AVX2", "x86-64-v3"},
-                                           {"AVX512 AVX512_VNNI", "x86-64-v4,avx512_vnni"},
-                                           {"AVX512 AVX512_VNNI AMX_TILE",
-                                            "x86-64-v4,avx512_vnni,amx_tile,amx_int8,amx_bf16"},
-                                           {"INVALID_VEC_ISA", ""},
-                                           {"", ""}};
+    static const char *const pairs[][2] = {
+        {"AVX2", "x86-64-v3"},
+        {"AVX512 AVX512_VNNI", "x86-64-v4,avx512_vnni"},
+        {"AVX512 AVX512_VNNI AMX_TILE", "x86-64-v4,avx512_vnni,amx_tile,amx_int8,amx_bf16"},
+        {"INVALID_VEC_ISA", ""},
+        {"", ""}};
     if (strcmp(aoticache_cpu_arch(), "x86_64") != 0) {
         teardown();
         cr_skip_test("the table is of x86-64");

@@ -15,13 +15,14 @@
 
 #include "loader/loader.h"
 
-#define MANY "many(Tensor x, Tensor? y, int[] d, float f, bool b, str s, Tensor[] ts, Scalar k, Tensor?[] ots, " \
-             "int? oi=None, *, ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)"
+#define MANY                                                                                            \
+    "many(Tensor x, Tensor? y, int[] d, float f, bool b, str s, Tensor[] ts, Scalar k, Tensor?[] ots, " \
+    "int? oi=None, *, ScalarType? t=None, SymInt[] sizes=[], int z=7) -> (Tensor, Tensor)"
 #define TENSOR(name) "{\"name\": \"" name "\", \"arg\": {\"as_tensor\": {\"name\": \"buf0\"}}, \"kind\": 1}"
 #define ARGUMENT(name, value) "{\"name\": \"" name "\", \"arg\": " value ", \"kind\": 1}"
-#define NODE(target, inputs, outputs)                                                                     \
-    "{\"name\": \"buf1\", \"node\": {\"target\": \"" target "\", \"inputs\": [" inputs "], \"outputs\": [" \
-    outputs "], \"metadata\": {}, \"is_hop_single_tensor_return\": null, \"name\": null}}"
+#define NODE(target, inputs, outputs)                                                                              \
+    "{\"name\": \"buf1\", \"node\": {\"target\": \"" target "\", \"inputs\": [" inputs "], \"outputs\": [" outputs \
+    "], \"metadata\": {}, \"is_hop_single_tensor_return\": null, \"name\": null}}"
 #define NODES(nodes) "{\"nodes\": [" nodes "]}"
 #define ONE_RESULT "{\"as_tensor\": {\"name\": \"buf2\"}}"
 
@@ -35,12 +36,12 @@ static aoticache_value seen[AOTICACHE_EXECUTOR_MAX_VALUES];
 static size_t seen_count;
 
 #define succeeds(call) cr_assert_eq(call, AOTICACHE_OK, "%s", error.message)
-#define fails(call, status, why)                                                                     \
-    do {                                                                                             \
-        aoticache_status got = call;                                                                 \
-        cr_expect_eq(got, status, "%s: %s", aoticache_status_name(got), error.message);              \
+#define fails(call, status, why)                                                                      \
+    do {                                                                                              \
+        aoticache_status got = call;                                                                  \
+        cr_expect_eq(got, status, "%s: %s", aoticache_status_name(got), error.message);               \
         cr_expect_not_null(strstr(error.message, why), "'%s' does not say '%s'", error.message, why); \
-        cr_expect_null(strchr(error.message, '\n'));                                                 \
+        cr_expect_null(strchr(error.message, '\n'));                                                  \
     } while (0)
 
 /* ---- operators ---- */
@@ -59,8 +60,8 @@ static aoticache_value result(const aoticache_value *arguments, float number)
 }
 
 /* Gives as many tensors as *user says: one for each return; negative: a list of so many. */
-static aoticache_status run_kernel(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *stack,
-                                   aoticache_error *ret_error)
+static aoticache_status run_kernel(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                   aoticache_stack *stack, aoticache_error *ret_error)
 {
     (void)keys;
     int count = *(const int *)user;
@@ -144,10 +145,15 @@ static AOTITorchError assign(AtenTensorHandle source, AtenTensorHandle destinati
     return 0;
 }
 
-static aoticache_status run(int node, int int_count, const int64_t *ints, int tensor_count, const AtenTensorHandle *given)
+static aoticache_status run(int node, int int_count, const int64_t *ints, int tensor_count,
+                            const AtenTensorHandle *given)
 {
-    const aoticache_proxy_call call = {.node = node, .int_count = int_count, .ints = ints, .tensor_count = tensor_count,
-                                       .tensors = given, .assign = assign};
+    const aoticache_proxy_call call = {.node = node,
+                                       .int_count = int_count,
+                                       .ints = ints,
+                                       .tensor_count = tensor_count,
+                                       .tensors = given,
+                                       .assign = assign};
     return executor->handle.run(&executor->handle, &call, &error);
 }
 
@@ -159,16 +165,18 @@ static aoticache_status read_text(const char *text)
 }
 
 /* PyTorch 2.13 wrote these arguments, for a call with a dynamic size. */
-#define MANY_INPUTS                                                                                               \
-    TENSOR("x") ", " ARGUMENT("y", "{\"as_none\": true}") ", " ARGUMENT("d", "{\"as_ints\": [1, 2]}") ", "         \
-    ARGUMENT("f", "{\"as_float\": 0.5}") ", " ARGUMENT("b", "{\"as_bool\": true}") ", "                            \
-    ARGUMENT("s", "{\"as_string\": \"hi\"}") ", "                                                                \
-    ARGUMENT("ts", "{\"as_tensors\": [{\"name\": \"buf2\"}, {\"name\": \"buf4\"}]}") ", "                        \
-    ARGUMENT("k", "{\"as_int\": 3}") ", "                                                                         \
-    ARGUMENT("ots", "{\"as_optional_tensors\": [{\"as_none\": true}, {\"as_tensor\": {\"name\": \"buf4\"}}]}") ", " \
-    ARGUMENT("oi", "{\"as_int\": 4}") ", " ARGUMENT("t", "{\"as_none\": true}") ", "                              \
-    ARGUMENT("sizes", "{\"as_sym_ints\": [{\"as_name\": \"s77\"}, {\"as_int\": 2}]}") ", "                       \
-    ARGUMENT("z", "{\"as_int\": 7}")
+#define MANY_INPUTS                                                                                                                                                                                                                                                                                                                                                                                                                                                             \
+    TENSOR("x")                                                                                                                                                                                                                                                                                                                                                                                                                                                                 \
+    ", " ARGUMENT("y", "{\"as_none\": true}") ", " ARGUMENT("d", "{\"as_ints\": [1, 2]}") ", " ARGUMENT("f", "{\"as_float\": 0.5}") ", " ARGUMENT(                                                                                                                                                                                                                                                                                                                              \
+        "b",                                                                                                                                                                                                                                                                                                                                                                                                                                                                    \
+        "{\"as_bool\": true}") ", " ARGUMENT("s",                                                                                                                                                                                                                                                                                                                                                                                                                               \
+                                             "{\"as_string\": \"hi\"}") ", " ARGUMENT("ts",                                                                                                                                                                                                                                                                                                                                                                                     \
+                                                                                      "{\"as_tensors\": [{\"name\": \"buf2\"}, {\"name\": \"buf4\"}]}") ", " ARGUMENT("k",                                                                                                                                                                                                                                                                                                      \
+                                                                                                                                                                      "{\"as_int\": 3}") ", " ARGUMENT("ots", "{\"as_optional_tensors\": [{\"as_none\": true}, {\"as_tensor\": {\"name\": \"buf4\"}}]}") ", " ARGUMENT("oi",                                                                                                                                                    \
+                                                                                                                                                                                                                                                                                                                       "{\"as_int\": 4}") ", " ARGUMENT("t",                                                                                                                    \
+                                                                                                                                                                                                                                                                                                                                                        "{\"as_none\": true}") ", " ARGUMENT("sizes",                                                                           \
+                                                                                                                                                                                                                                                                                                                                                                                             "{\"as_sym_ints\": [{\"as_name\": \"s77\"}, {\"as_int\": 2}]}") ", " ARGUMENT("z", \
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                           "{\"as_int\": 7}")
 
 static float value_of(const aoticache_tensor_view *view)
 {
@@ -205,10 +213,11 @@ Test(package_executor, nodes_of_pytorch_call_with_all_arguments)
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = run_kernel_of_many;
     kernel.user = &two;
-    succeeds(aoticache_oplib_create(dispatcher, AOTICACHE_OPLIB_IMPL, "mine", "CPU", __FILE__, __LINE__, &instead, &error));
+    succeeds(
+        aoticache_oplib_create(dispatcher, AOTICACHE_OPLIB_IMPL, "mine", "CPU", __FILE__, __LINE__, &instead, &error));
     succeeds(aoticache_oplib_impl(instead, "many", NULL, &kernel, &error));
-    succeeds(read_text(NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT) ", "
-                             NODE("mine::many", MANY_INPUTS, ONE_RESULT ", " ONE_RESULT))));
+    succeeds(read_text(NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT) ", " NODE("mine::many", MANY_INPUTS,
+                                                                                    ONE_RESULT ", " ONE_RESULT))));
     succeeds(run(1, 7, (const int64_t[]){1, 2, 3, 4, 77, 2, 7}, 6,
                  (const AtenTensorHandle[]){tensors[0], tensors[1], tensors[2], tensors[2], TO(0), TO(2)}));
     cr_expect_eq(seen_count, 13);
@@ -227,9 +236,11 @@ Test(package_executor, arguments_that_the_node_leaves_out_are_the_defaults)
 Test(package_executor, floats_that_json_lacks_are_read)
 {
     define("f(Tensor x, float a, float b, float[] c) -> Tensor", "CPU", &one);
-    succeeds(read_text(NODES(NODE("mine::f", TENSOR("x") ", " ARGUMENT("a", "{\"as_float\": \"-Infinity\"}") ", "
-                                  ARGUMENT("b", "{\"as_float\": \"NaN\"}") ", "
-                                  ARGUMENT("c", "{\"as_floats\": [1.5, \"Infinity\"]}"), ONE_RESULT))));
+    succeeds(read_text(
+        NODES(NODE("mine::f",
+                   TENSOR("x") ", " ARGUMENT("a", "{\"as_float\": \"-Infinity\"}") ", " ARGUMENT(
+                       "b", "{\"as_float\": \"NaN\"}") ", " ARGUMENT("c", "{\"as_floats\": [1.5, \"Infinity\"]}"),
+                   ONE_RESULT))));
     succeeds(run(0, 0, NULL, 2, (const AtenTensorHandle[]){tensors[0], TO(0)}));
     cr_expect(isinf(seen[1].as.double_value) && seen[1].as.double_value < 0 && isnan(seen[2].as.double_value));
     cr_expect(seen[3].count == 2 && seen[3].as.doubles[0] == 1.5 && isinf(seen[3].as.doubles[1]));
@@ -237,9 +248,10 @@ Test(package_executor, floats_that_json_lacks_are_read)
 
 Test(package_executor, results_may_be_lists_and_may_be_unused)
 {
-    succeeds(read_text(NODES(NODE("mine::listed", TENSOR("x"), "{\"as_tensors\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}") ", "
-                             NODE("mine::listed", TENSOR("x"), "{\"as_tensors\": [{\"name\": \"a\"}]}") ", "
-                             NODE("mine::twice", TENSOR("x"), "{\"as_none\": true}"))));
+    succeeds(read_text(
+        NODES(NODE("mine::listed", TENSOR("x"), "{\"as_tensors\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}") ", " NODE(
+            "mine::listed", TENSOR("x"), "{\"as_tensors\": [{\"name\": \"a\"}]}") ", " NODE("mine::twice", TENSOR("x"),
+                                                                                            "{\"as_none\": true}"))));
     succeeds(run(0, 0, NULL, 3, (const AtenTensorHandle[]){tensors[0], TO(3), TO(0)}));
     cr_expect(results[3] == 11 && results[0] == 21);
     fails(run(1, 0, NULL, 2, (const AtenTensorHandle[]){tensors[0], TO(0)}), AOTICACHE_MISMATCH,
@@ -249,16 +261,16 @@ Test(package_executor, results_may_be_lists_and_may_be_unused)
 
 Test(package_executor, calls_that_do_not_fit_are_refused)
 {
-    succeeds(read_text(NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT) ", "
-                             NODE("mine::unlucky", TENSOR("x"), ONE_RESULT) ", "
-                             NODE("mine::wrong", TENSOR("x"), ONE_RESULT))));
+    succeeds(read_text(NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT) ", " NODE(
+        "mine::unlucky", TENSOR("x"), ONE_RESULT) ", " NODE("mine::wrong", TENSOR("x"), ONE_RESULT))));
     const AtenTensorHandle given[] = {tensors[0], TO(0)};
     const int64_t number = 5;
     fails(run(3, 0, NULL, 2, given), AOTICACHE_INVALID, "calls node 3 of its operators, and its package has 3");
     fails(run(-1, 0, NULL, 2, given), AOTICACHE_INVALID, "calls node -1");
     fails(run(0, 1, &number, 2, given), AOTICACHE_INVALID, "mine::twice: the model passes 1 integers and 2 tensors");
     fails(run(0, 0, NULL, -2, given), AOTICACHE_INVALID, "and -2 tensors");
-    fails(run(0, 0, NULL, 2, (const AtenTensorHandle[]){NULL, TO(0)}), AOTICACHE_INVALID, "mine::twice: input tensor 0: ");
+    fails(run(0, 0, NULL, 2, (const AtenTensorHandle[]){NULL, TO(0)}), AOTICACHE_INVALID,
+          "mine::twice: input tensor 0: ");
     fails(run(1, 0, NULL, 2, given), AOTICACHE_IO, "the kernel has no luck");
     fails(run(2, 0, NULL, 2, given), AOTICACHE_MISMATCH, "mine::wrong: its kernel left 2 results, the schema has 1");
 }
@@ -267,11 +279,13 @@ Test(package_executor, calls_that_do_not_fit_are_refused)
 
 Test(package_executor, operators_without_a_kernel_are_all_named_once)
 {
-    fails(read_text(NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT) ", " NODE("mine::bare", TENSOR("x"), ONE_RESULT) ", "
-                          NODE("their::op.out", "", "") ", " NODE("mine::bare", TENSOR("x"), ONE_RESULT) ", "
-                          NODE("their::op", "", ""))),
-          AOTICACHE_UNSUPPORTED, "the model calls operators: mine::bare, their::op.out, their::op, which have no kernel for "
-                                 "the CPU in this process: register them (aoticache_oplib_def_kernel)");
+    fails(read_text(NODES(
+              NODE("mine::twice", TENSOR("x"), ONE_RESULT) ", " NODE("mine::bare", TENSOR("x"), ONE_RESULT) ", " NODE(
+                  "their::op.out", "", "") ", " NODE("mine::bare", TENSOR("x"), ONE_RESULT) ", " NODE("their::op", "",
+                                                                                                      ""))),
+          AOTICACHE_UNSUPPORTED,
+          "the model calls operators: mine::bare, their::op.out, their::op, which have no kernel for "
+          "the CPU in this process: register them (aoticache_oplib_def_kernel)");
     fails(read_text(NODES(NODE("mine::bare", TENSOR("x"), ONE_RESULT))), AOTICACHE_UNSUPPORTED,
           "the model calls mine::bare, which has no kernel");
     fails(read_text(NODES(NODE("no\\nname", "", ""))), AOTICACHE_UNSUPPORTED, "calls (unprintable), which");
@@ -339,22 +353,32 @@ Test(package_executor, malformed_nodes_are_refused)
         {"{\"nodes\": {}}", "no JSON object with nodes"},
         {"{\"nodes\": [1]}", "node 0 of the package's operators: it names no operator"},
         {"{\"nodes\": [{\"node\": {\"target\": \"\"}}]}", "node 0 of the package's operators: it names no operator"},
-        {NODES("{\"node\": {\"target\": \"mine::twice\"}}"), "mine::twice of the package's operators: it has no list of inputs"},
-        {NODES("{\"node\": {\"target\": \"mine::twice\", \"inputs\": [" TENSOR("x") "]}}"), "it has no list of results"},
+        {NODES("{\"node\": {\"target\": \"mine::twice\"}}"),
+         "mine::twice of the package's operators: it has no list of inputs"},
+        {NODES("{\"node\": {\"target\": \"mine::twice\", \"inputs\": [" TENSOR("x") "]}}"),
+         "it has no list of results"},
         {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("x"), ONE_RESULT)), "mine::twice: twice the input x"},
         {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("y\\u0007"), ONE_RESULT)), "has no input (unprintable)"},
         {NODES(NODE("mine::twice", "{\"arg\": {\"as_int\": 1}}", ONE_RESULT)), "an input has no name"},
         {NODES(NODE("mine::twice", "", ONE_RESULT)), "argument x is missing, and has no default"},
-        {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("n") ", " TENSOR("m"), ONE_RESULT)), "more than the operator takes"},
+        {NODES(NODE("mine::twice", TENSOR("x") ", " TENSOR("n") ", " TENSOR("m"), ONE_RESULT)),
+         "more than the operator takes"},
         {NODES(NODE("mine::twice", ARGUMENT("x", "{}"), ONE_RESULT)), "argument x: its value is malformed"},
         {NODES(NODE("mine::twice", ARGUMENT("x", "7"), ONE_RESULT)), "argument x: its value is malformed"},
-        {NODES(NODE("mine::twice", ARGUMENT("x", "{\"as_tensor\": {}, \"as_int\": 1}"), ONE_RESULT)), "its value is malformed"},
+        {NODES(NODE("mine::twice", ARGUMENT("x", "{\"as_tensor\": {}, \"as_int\": 1}"), ONE_RESULT)),
+         "its value is malformed"},
         {NODES(NODE("mine::many", TENSOR("x") ", " TENSOR("y") ", " ARGUMENT("d", "{\"as_ints\": 3}"), ONE_RESULT)),
          "d: its as_ints is malformed"},
-        {NODES(NODE("mine::many", TENSOR("x") ", " ARGUMENT("y", "{\"as_optional_tensor\": 1}") ", "
-                    ARGUMENT("d", "{\"as_ints\": []}"), ONE_RESULT)), "y: its as_optional_tensor is malformed"},
-        {NODES(NODE("mine::many", TENSOR("x") ", " ARGUMENT("y", "{\"as_none\": true}") ", " ARGUMENT("d", "{\"as_ints\": []}")
-                    ", " ARGUMENT("f", "{\"as_float\": \"much\"}"), ONE_RESULT)), "f: its as_float is malformed"},
+        {NODES(
+             NODE("mine::many",
+                  TENSOR("x") ", " ARGUMENT("y", "{\"as_optional_tensor\": 1}") ", " ARGUMENT("d", "{\"as_ints\": []}"),
+                  ONE_RESULT)),
+         "y: its as_optional_tensor is malformed"},
+        {NODES(NODE("mine::many",
+                    TENSOR("x") ", " ARGUMENT("y", "{\"as_none\": true}") ", " ARGUMENT(
+                        "d", "{\"as_ints\": []}") ", " ARGUMENT("f", "{\"as_float\": \"much\"}"),
+                    ONE_RESULT)),
+         "f: its as_float is malformed"},
         {NODES(NODE("mine::twice", TENSOR("x"), "1")), "a result is malformed"},
         {NODES(NODE("mine::twice", TENSOR("x"), ONE_RESULT ", " ONE_RESULT)), "more than the operator gives"},
     };
@@ -375,7 +399,8 @@ Test(package_executor, kinds_that_are_not_supported_are_named_with_operator_and_
          "argument n (int) as as_none is not supported"},
         {NODES(NODE("mine::twice", ARGUMENT("x", "{\"as_custom_obj\": {}}"), ONE_RESULT)),
          "argument x (Tensor) as as_custom_obj is not supported"},
-        {NODES(NODE("mine::counts", TENSOR("x"), "{\"as_int\": 3}")), "mine::counts: a result as as_int is not supported"},
+        {NODES(NODE("mine::counts", TENSOR("x"), "{\"as_int\": 3}")),
+         "mine::counts: a result as as_int is not supported"},
         {NODES(NODE("mine::twice", TENSOR("x"), "{\"as_tensors\": []}")), "a result as as_tensors is not supported"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -81,15 +81,14 @@ static struct listing list_marks(aoticache_cache *cache, const char *tag)
 {
     struct listing listing = {.text = ""};
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_cache_list_pins(cache, tag, take_pins, &listing, &error), AOTICACHE_OK, "%s",
-                 error.message);
+    cr_assert_eq(aoticache_cache_list_pins(cache, tag, take_pins, &listing, &error), AOTICACHE_OK, "%s", error.message);
     return listing;
 }
 
-#define assert_marks(cache, expected)                       \
-    do {                                                    \
-        struct listing listed = list_marks(cache, NULL);    \
-        cr_assert_str_eq(listed.text, expected);            \
+#define assert_marks(cache, expected)                    \
+    do {                                                 \
+        struct listing listed = list_marks(cache, NULL); \
+        cr_assert_str_eq(listed.text, expected);         \
     } while (0)
 
 Test(pins, pin_and_unpin_are_idempotent_and_leave_nothing)
@@ -242,12 +241,13 @@ Test(pins, many_keys_are_marked_together)
         cr_assert_eq(aoticache_cache_tag(cache, &keys[200], text, NULL), AOTICACHE_OK);
     }
     cr_assert_eq(aoticache_cache_tag(cache, &keys[200], "last", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_TAG, "more", &done, NULL),
-                 AOTICACHE_INVALID, "one of them can have no more");
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_TAG, "more", &done, NULL), AOTICACHE_INVALID,
+                 "one of them can have no more");
     cr_assert_eq(list_marks(cache, "more").count, done);
     cr_assert(done > 0 && done <= 200);
     cr_assert_eq(aoticache_cache_change_pins(cache, keys, 1, AOTICACHE_TAG, NULL, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_cache_change_pins(cache, keys, 1, (aoticache_pin_action)4, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, 1, (aoticache_pin_action)4, NULL, NULL, NULL),
+                 AOTICACHE_INVALID);
     cr_assert_eq(aoticache_cache_change_pins(cache, NULL, 0, AOTICACHE_PIN, NULL, &done, NULL), AOTICACHE_OK);
     cr_assert_eq(done, 0);
     aoticache_cache_close(cache);
@@ -267,8 +267,7 @@ Test(pins, batch_that_fails_leaves_whole_marks)
     for (int at = 1;; at++) {
         struct fault fault = {.fails_at = at};
         aoticache_syscall_hook_set(fail_at, &fault);
-        aoticache_status status =
-            aoticache_cache_change_pins(cache, keys, 20, AOTICACHE_TAG, "t", NULL, NULL);
+        aoticache_status status = aoticache_cache_change_pins(cache, keys, 20, AOTICACHE_TAG, "t", NULL, NULL);
         aoticache_syscall_hook_set(NULL, NULL);
         if (fault.calls < at)
             break;
@@ -332,8 +331,8 @@ Test(pins, file_of_a_later_program_is_read)
     char hex[AOTICACHE_DIGEST_HEX_BYTES], text[256];
     cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
     aoticache_digest_to_hex(&key, hex);
-    snprintf(text, sizeof text,
-             "{\"note\": [1], \"tags\": [\"b\", \"a\", \"b\"], \"pinned\": false, \"key\": \"%s\"}", hex);
+    snprintf(text, sizeof text, "{\"note\": [1], \"tags\": [\"b\", \"a\", \"b\"], \"pinned\": false, \"key\": \"%s\"}",
+             hex);
     write_mark(&key, text);
     aoticache_cache_close(cache);
     remove_index();

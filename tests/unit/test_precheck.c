@@ -16,8 +16,13 @@ static int64_t one_dim[1], one_stride[1] = {1};
 static aoticache_tensor_view vector(void *data, int32_t dtype, int64_t count)
 {
     one_dim[0] = count;
-    return (aoticache_tensor_view){.data = data, .dtype = dtype, .device = AOTICACHE_DEVICE_CPU, .ndim = 1,
-                                   .numel = count, .sizes = one_dim, .strides = one_stride};
+    return (aoticache_tensor_view){.data = data,
+                                   .dtype = dtype,
+                                   .device = AOTICACHE_DEVICE_CPU,
+                                   .ndim = 1,
+                                   .numel = count,
+                                   .sizes = one_dim,
+                                   .strides = one_stride};
 }
 
 static const aoticache_precheck *find(const char *name, size_t count)
@@ -51,9 +56,13 @@ static bool passes(const char *name, aoticache_value *values, size_t count)
 
 static const int64_t table_sizes[2] = {3, 5}, table_strides[2] = {5, 1};
 static float table_data[15];
-static const aoticache_tensor_view table = {.data = table_data, .dtype = AOTICACHE_DTYPE_FLOAT32,
-                                            .device = {AOTICACHE_DEVICE_TYPE_CPU, -1}, .ndim = 2, .numel = 15,
-                                            .sizes = table_sizes, .strides = table_strides};
+static const aoticache_tensor_view table = {.data = table_data,
+                                            .dtype = AOTICACHE_DTYPE_FLOAT32,
+                                            .device = {AOTICACHE_DEVICE_TYPE_CPU, -1},
+                                            .ndim = 2,
+                                            .numel = 15,
+                                            .sizes = table_sizes,
+                                            .strides = table_strides};
 
 static bool selects(int64_t dim, int64_t index)
 {
@@ -73,18 +82,21 @@ Test(precheck, operators_are_found_by_their_whole_name)
 Test(precheck, forms_that_write_are_looked_at_as_their_operators_are)
 {
     const aoticache_precheck *divides = find("aten::div.Tensor_mode", 3), *selects_rows = find("aten::index_select", 3);
-    cr_expect_eq(find_form("aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"),
-                 divides);
+    cr_expect_eq(
+        find_form("aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"),
+        divides);
     cr_expect_eq(find_form("aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> "
                            "Tensor(a!)"),
                  divides);
     cr_expect_null(find_form("aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"));
     cr_expect_null(find_form("aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"));
     cr_expect_not_null(find_form("aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"));
-    cr_expect_not_null(find_form("aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)"
-                                 " -> Tensor(a!)"));
-    cr_expect_eq(find_form("aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)"),
-                 selects_rows);
+    cr_expect_not_null(
+        find_form("aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)"
+                  " -> Tensor(a!)"));
+    cr_expect_eq(
+        find_form("aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)"),
+        selects_rows);
     cr_expect_null(find_form("aten::index_fill(Tensor(a!) self) -> Tensor(a!)"), "another schema of that name");
     cr_expect_null(find_form("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"));
 }
@@ -106,8 +118,13 @@ Test(precheck, elements_of_an_index_that_is_not_contiguous_are_those_of_the_view
     /* Every second element of the first two rows; what lies between is out of range. */
     int32_t indices[] = {0, 99, 2, 99, 1, 99, 0, 99};
     int64_t sizes[3] = {2, 7, 2}, strides[3] = {4, 0, 2};
-    aoticache_tensor_view view = {.data = indices, .dtype = AOTICACHE_DTYPE_INT32, .device = AOTICACHE_DEVICE_CPU,
-                                  .ndim = 3, .numel = 28, .sizes = sizes, .strides = strides};
+    aoticache_tensor_view view = {.data = indices,
+                                  .dtype = AOTICACHE_DTYPE_INT32,
+                                  .device = AOTICACHE_DEVICE_CPU,
+                                  .ndim = 3,
+                                  .numel = 28,
+                                  .sizes = sizes,
+                                  .strides = strides};
     aoticache_value values[] = {TENSOR(&table), TENSOR(&view), INT(-1), NONE, NONE};
     cr_expect(passes("aten::embedding", values, 5));
     indices[6] = 3;

@@ -171,7 +171,8 @@ Test(process, child_gets_three_descriptors_and_none_of_the_hosts_signals)
     snprintf(name, sizeof name, "\n%d\n", inherited);
     if (inherited < 10)
         cr_assert_null(strstr(open_ones, name), "%s", open_ones);
-    cr_assert_not_null(strstr(process.bytes, "SigBlk:\t0000000000000000"), "%s", process.bytes); /* a shell blocks none */
+    cr_assert_not_null(strstr(process.bytes, "SigBlk:\t0000000000000000"), "%s",
+                       process.bytes); /* a shell blocks none */
     const char *ignored = strstr(process.bytes, "SigIgn:\t");
     cr_assert_not_null(ignored, "%s", process.bytes);
     /* 32 and 33 are glibc's own, which posix_spawn leaves ignored. */
@@ -203,8 +204,7 @@ Test(process, host_without_standard_descriptors_can_start_programs)
             .program = "/bin/sh", .arguments = arguments, .input = "in", .input_size = 2};
         aoticache_process process = AOTICACHE_PROCESS_INIT;
         bool fine = aoticache_process_run(&options, 100, after(300), &process, NULL) == AOTICACHE_OK &&
-                    strcmp(process.bytes, "in") == 0 &&
-                    strcmp(aoticache_process_last_words(&process, 100), "err") == 0;
+                    strcmp(process.bytes, "in") == 0 && strcmp(aoticache_process_last_words(&process, 100), "err") == 0;
         aoticache_process_free(&process);
         _exit(fine ? 0 : 1);
     }
@@ -305,13 +305,12 @@ Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_be
 static void runs_in(const char *directory, uint64_t memory_limit_bytes, const char *expected)
 {
     const char *const arguments[] = {"sh", "-c", "pwd -P", NULL};
-    aoticache_process_options options = {.program = "/bin/sh",
-                                         .arguments = arguments,
-                                         .directory = directory,
-                                         .memory_limit_bytes = memory_limit_bytes};
+    aoticache_process_options options = {
+        .program = "/bin/sh", .arguments = arguments, .directory = directory, .memory_limit_bytes = memory_limit_bytes};
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_process_run(&options, 4096, after(300), &process, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_process_run(&options, 4096, after(300), &process, &error), AOTICACHE_OK, "%s",
+                 error.message);
     process.bytes[strcspn(process.bytes, "\n")] = '\0';
     cr_assert_str_eq(process.bytes, expected);
     aoticache_process_free(&process);

@@ -52,9 +52,10 @@ Test(protocol, request_has_the_documented_fields)
     cr_assert_str_eq(text_of(root, "cpu_features"), "x86-64-v3");
     cr_assert_str_eq(text_of(root, "directory"), "/private");
     cr_assert_str_eq(text_of(json_object_get(root, "environment"), "framework"), "pytorch");
-    cr_assert_str_eq(argument_text(root, 0),
-                     "{\"device\":\"cpu\",\"dtype\":\"float32\",\"kind\":\"tensor\",\"layout\":\"strided\",\"name\":\"\","
-                     "\"requires_grad\":false,\"sizes\":[2,3],\"strides\":[3,1]}");
+    cr_assert_str_eq(
+        argument_text(root, 0),
+        "{\"device\":\"cpu\",\"dtype\":\"float32\",\"kind\":\"tensor\",\"layout\":\"strided\",\"name\":\"\","
+        "\"requires_grad\":false,\"sizes\":[2,3],\"strides\":[3,1]}");
     json_decref(root);
     root = write_and_parse(request, NULL);
     cr_assert(json_is_null(json_object_get(root, "cpu_features")));
@@ -122,10 +123,8 @@ Test(protocol, request_keeps_doubles_exactly)
 Test(protocol, constants_become_files_and_need_their_data)
 {
     static const float data[] = {1, 2, 3, 4};
-    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
-                                          .device = AOTICACHE_DEVICE_CPU,
-                                          .ndim = 1,
-                                          .sizes = (const int64_t[]){4}};
+    aoticache_tensor_metadata metadata = {
+        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 1, .sizes = (const int64_t[]){4}};
     aoticache_request *request = make_abs_request();
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, data, NULL, NULL), AOTICACHE_OK);
     json_t *root = write_and_parse(request, NULL);
@@ -196,7 +195,8 @@ Test(protocol, answer_says_how_the_library_was_built)
         char text[512];
         aoticache_answer answer;
         aoticache_error error;
-        snprintf(text, sizeof text, "{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}],\"built\":%s}",
+        snprintf(text, sizeof text,
+                 "{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}],\"built\":%s}",
                  cases[i].built);
         cr_assert_eq(read_answer(text, &answer, &error), AOTICACHE_OK, "%s", error.message);
         if (cases[i].fallback == NULL)
@@ -212,9 +212,9 @@ Test(protocol, answer_without_requirements_needs_all_of_this_machine)
     write_file("kernel.so", "code", 0600);
     aoticache_answer answer;
     aoticache_error error;
-    cr_assert_eq(read_answer("{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}]}", &answer,
-                             &error),
-                 AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(
+        read_answer("{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}]}", &answer, &error),
+        AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(memcmp(&answer.product.requirements, aoticache_cpu_features_get(), sizeof(aoticache_cpu_features)), 0);
     aoticache_answer_free(&answer);
     cr_assert_eq(read_answer("{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}],"

@@ -122,10 +122,11 @@ Test(record, constant_makes_a_line_that_says_so)
 Test(record, lines_of_an_earlier_run_are_known)
 {
     char before[1000], after[2000];
-    snprintf(before, sizeof before, "# by hand\n\n%saten::abs(float32[1]) on cpu\n aten::abs(float32[2,2])", abs_line("4", "1", ""));
+    snprintf(before, sizeof before, "# by hand\n\n%saten::abs(float32[1]) on cpu\n aten::abs(float32[2,2])",
+             abs_line("4", "1", ""));
     put_content(before);
     aoticache_recorder *recorder = open_list();
-    add(recorder, "aten::abs(float32[1])"); /* an earlier version wrote it */
+    add(recorder, "aten::abs(float32[1])");    /* an earlier version wrote it */
     add(recorder, "aten::abs(float32[2, 2])"); /* somebody wrote it by hand */
     add(recorder, "aten::abs(float32[4])");
     add(recorder, "aten::abs(float32[3])");
@@ -149,7 +150,8 @@ Test(record, file_that_cannot_be_is_refused)
 
 Test(record, full_disk_does_not_fail_the_caller)
 {
-    struct rlimit limit = {.rlim_cur = 40, .rlim_max = RLIM_INFINITY}; /* the file may have 40 bytes: not even the first line */
+    struct rlimit limit = {.rlim_cur = 40,
+                           .rlim_max = RLIM_INFINITY}; /* the file may have 40 bytes: not even the first line */
     signal(SIGXFSZ, SIG_IGN);
     aoticache_recorder *recorder = open_list();
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -245,6 +247,7 @@ Test(record, forked_child_goes_on)
     add(recorder, "aten::abs(float32[3]) on cpu");
     aoticache_recorder_close(recorder);
     char expected[900];
-    snprintf(expected, sizeof expected, "%s%s%s", abs_line("1", "1", ""), abs_line("2", "1", ""), abs_line("3", "1", ""));
+    snprintf(expected, sizeof expected, "%s%s%s", abs_line("1", "1", ""), abs_line("2", "1", ""),
+             abs_line("3", "1", ""));
     expect_content(expected);
 }

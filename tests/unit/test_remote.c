@@ -17,10 +17,12 @@ Test(remote, settings__are_read_in_their_order)
 {
     aoticache_remote_config *configs = NULL;
     size_t count = 0;
-    cr_assert_eq(aoticache_remote_configs_parse("redis://a:1/2 read-only timeout=250ms\thttps://b/c write-only unsigned=allow "
-                                                "max-object=1G namespace=team unix:/run/r.sock s3://x/y?region=z "
-                                                "mine:/there module=/opt/mine.so",
-                                                &configs, &count, NULL), AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_remote_configs_parse("redis://a:1/2 read-only timeout=250ms\thttps://b/c write-only unsigned=allow "
+                                       "max-object=1G namespace=team unix:/run/r.sock s3://x/y?region=z "
+                                       "mine:/there module=/opt/mine.so",
+                                       &configs, &count, NULL),
+        AOTICACHE_OK);
     cr_assert_eq(count, 5);
     cr_assert(configs[0].reads && !configs[0].writes && !configs[0].allow_unsigned);
     cr_assert_eq(configs[0].timeout_ms, 250);

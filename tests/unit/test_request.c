@@ -29,19 +29,19 @@ static aoticache_tensor_metadata float32_matrix(const int64_t sizes[2], const in
 }
 
 /* A call that must be refused with a message that has `part` in it. */
-#define REFUSED(part, call)                                                                                   \
-    do {                                                                                                      \
-        aoticache_error error = {0};                                                                          \
-        cr_expect_eq(call, AOTICACHE_INVALID, "accepted: %s", #call);                                         \
-        cr_expect_eq(error.status, AOTICACHE_INVALID);                                                        \
-        cr_expect_not_null(strstr(error.message, part), "\"%s\" is not in \"%s\"", part, error.message);      \
-        cr_expect_null(strchr(error.message, '\n'));                                                          \
+#define REFUSED(part, call)                                                                              \
+    do {                                                                                                 \
+        aoticache_error error = {0};                                                                     \
+        cr_expect_eq(call, AOTICACHE_INVALID, "accepted: %s", #call);                                    \
+        cr_expect_eq(error.status, AOTICACHE_INVALID);                                                   \
+        cr_expect_not_null(strstr(error.message, part), "\"%s\" is not in \"%s\"", part, error.message); \
+        cr_expect_null(strchr(error.message, '\n'));                                                     \
     } while (0)
 
 Test(request, create_valid_operators_are_kept)
 {
-    static const char *const ops[] = {"aten::abs", "aten::add.Tensor", "_c10d_functional::all_reduce_", "a::b.c_1",
-                                      "quantized::linear_relu", "aten::__and__.Scalar"};
+    static const char *const ops[] = {"aten::abs", "aten::add.Tensor",       "_c10d_functional::all_reduce_",
+                                      "a::b.c_1",  "quantized::linear_relu", "aten::__and__.Scalar"};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         aoticache_request *request = make(ops[i]);
         cr_expect_str_eq(aoticache_request_op(request), ops[i]);
@@ -51,9 +51,22 @@ Test(request, create_valid_operators_are_kept)
 
 Test(request, create_invalid_operators_are_refused)
 {
-    static const char *const ops[] = {"", "abs", "aten:abs", "aten::", "::abs", "aten::abs.", "aten::abs.default",
-                                      "aten::abs.a.b", "aten:::abs", "aten::a::b", "aten::abs ", "at en::abs",
-                                      "aten::abs\n", "aten::abs\xc3\xbc", "aten.x::abs", "aten::add.Ten-sor"};
+    static const char *const ops[] = {"",
+                                      "abs",
+                                      "aten:abs",
+                                      "aten::",
+                                      "::abs",
+                                      "aten::abs.",
+                                      "aten::abs.default",
+                                      "aten::abs.a.b",
+                                      "aten:::abs",
+                                      "aten::a::b",
+                                      "aten::abs ",
+                                      "at en::abs",
+                                      "aten::abs\n",
+                                      "aten::abs\xc3\xbc",
+                                      "aten.x::abs",
+                                      "aten::add.Ten-sor"};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         aoticache_request *request = NULL;
         REFUSED("", aoticache_request_create(ops[i], cpu, &request, &error));
@@ -144,9 +157,12 @@ Test(request, tensor_is_copied_with_contiguous_strides)
 {
     aoticache_request *request = make("aten::abs");
     int64_t sizes[4] = {2, 0, 3, 1};
-    aoticache_tensor_metadata metadata = {
-        .dtype = AOTICACHE_DTYPE_INT64, .device = {0, 0}, .ndim = 4, .sizes = sizes, .dispatch_key_set = UINT64_MAX,
-        .requires_grad = true};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_INT64,
+                                          .device = {0, 0},
+                                          .ndim = 4,
+                                          .sizes = sizes,
+                                          .dispatch_key_set = UINT64_MAX,
+                                          .requires_grad = true};
     cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, NULL), AOTICACHE_OK);
     memset(sizes, 0xff, sizeof sizes);
     const aoticache_argument *argument = aoticache_request_argument(request, 0);
@@ -173,13 +189,13 @@ Test(request, tensor_strides_given_are_kept_exactly)
     aoticache_request_free(request);
 }
 
-#define BAD_TENSOR(part, change)                                                                         \
-    do {                                                                                                 \
-        aoticache_tensor_metadata metadata = float32_matrix(sizes, strides);                             \
-        change;                                                                                          \
-        REFUSED(part, aoticache_request_add_tensor(request, NULL, &metadata, &error));                   \
-        REFUSED("aten::abs, argument 0: ",                                                               \
-                aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, &error));        \
+#define BAD_TENSOR(part, change)                                                                  \
+    do {                                                                                          \
+        aoticache_tensor_metadata metadata = float32_matrix(sizes, strides);                      \
+        change;                                                                                   \
+        REFUSED(part, aoticache_request_add_tensor(request, NULL, &metadata, &error));            \
+        REFUSED("aten::abs, argument 0: ",                                                        \
+                aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, &error)); \
     } while (0)
 
 Test(request, tensor_invalid_metadata_is_refused)
@@ -281,8 +297,16 @@ Test(request, scalars_are_kept)
 Test(request, scalars_invalid_values_are_refused)
 {
     aoticache_request *request = make("test::scalars");
-    static const char *const bad_utf8[] = {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80",
-                                           "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "a\xe2\x82"};
+    static const char *const bad_utf8[] = {"\x80",
+                                           "\xc0\x80",
+                                           "\xc1\xbf",
+                                           "\xc3",
+                                           "\xe0\x80\x80",
+                                           "\xed\xa0\x80",
+                                           "\xf0\x80\x80\x80",
+                                           "\xf4\x90\x80\x80",
+                                           "\xf8\x88\x80\x80\x80",
+                                           "a\xe2\x82"};
     for (size_t i = 0; i < sizeof bad_utf8 / sizeof bad_utf8[0]; i++)
         REFUSED("not UTF-8", aoticache_request_add_string(request, NULL, bad_utf8[i], &error));
     REFUSED("add_none", aoticache_request_add_string(request, NULL, NULL, &error));

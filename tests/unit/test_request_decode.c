@@ -21,9 +21,13 @@ static void add_all_kinds(aoticache_request *request)
 {
     const int64_t sizes[3] = {2, 3, 1}, strides[3] = {1, 2, 40};
     const aoticache_digest digest = {{1, 2, 3}};
-    aoticache_tensor_metadata metadata = {
-        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 3, .sizes = sizes, .strides = strides,
-        .requires_grad = true, .dispatch_key_set = UINT64_C(0x8000000000000001)};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                          .device = cpu,
+                                          .ndim = 3,
+                                          .sizes = sizes,
+                                          .strides = strides,
+                                          .requires_grad = true,
+                                          .dispatch_key_set = UINT64_C(0x8000000000000001)};
     cr_assert_eq(aoticache_request_add_none(request, NULL, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, NULL), AOTICACHE_OK);
@@ -155,14 +159,19 @@ Test(request_decode, mutated_is_refused_or_faithful)
 }
 
 /* The encoding of one tensor argument, and where its fields lie (docs/key.md, the example). */
-enum { AT_VERSION = 14, AT_DEVICE_INDEX = 33, AT_TENSOR = 68, AT_REQUIRES_GRAD = AT_TENSOR + 16,
-       AT_NDIM = AT_TENSOR + 25, AT_SIZE = AT_TENSOR + 29 };
+enum {
+    AT_VERSION = 14,
+    AT_DEVICE_INDEX = 33,
+    AT_TENSOR = 68,
+    AT_REQUIRES_GRAD = AT_TENSOR + 16,
+    AT_NDIM = AT_TENSOR + 25,
+    AT_SIZE = AT_TENSOR + 29
+};
 
 static void refuse_changed(size_t position, uint8_t value, const char *part)
 {
     const int64_t sizes[1] = {2};
-    aoticache_tensor_metadata metadata = {
-        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 1, .sizes = sizes};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 1, .sizes = sizes};
     aoticache_request *request = NULL, *decoded = NULL;
     aoticache_error error = {0};
     uint8_t *bytes = NULL;
@@ -223,9 +232,9 @@ static void expect_pieces(aoticache_status status, aoticache_status expected, co
         cr_expect_not_null(strstr(error->message, part), "\"%s\" is not in \"%s\"", part, error->message);
 }
 
-#define EXPECT(expected, part, environment, arguments)                                         \
-    do {                                                                                       \
-        aoticache_error error = {0};                                                           \
+#define EXPECT(expected, part, environment, arguments)                                             \
+    do {                                                                                           \
+        aoticache_error error = {0};                                                               \
         expect_pieces(DECODE(environment, arguments, &error), AOTICACHE_##expected, &error, part); \
     } while (0)
 
@@ -237,7 +246,10 @@ Test(request_decode, environment_has_one_order)
     EXPECT(INVALID, "differs at byte", "\2\0\0\0\4\0\0\0arch\3\0\0\0x86\4\0\0\0arch\3\0\0\0x86", NO_ARGUMENTS);
     EXPECT(INVALID, "differs at byte", "\0\0\0\0", NO_ARGUMENTS);
     EXPECT(INVALID, "at most 255", "\0\1\0\0", NO_ARGUMENTS);
-    EXPECT(INVALID, "zero byte", "\1\0\0\0\4\0\0\0arch\3\0\0\0x\0" "6", NO_ARGUMENTS);
+    EXPECT(INVALID, "zero byte",
+           "\1\0\0\0\4\0\0\0arch\3\0\0\0x\0"
+           "6",
+           NO_ARGUMENTS);
 }
 
 Test(request_decode, values_have_one_form)

@@ -53,14 +53,21 @@ Test(request_format, tensors_show_what_is_unusual)
     aoticache_request *request = make("test::tensors");
     const int64_t sizes[2] = {2, 3}, transposed[2] = {1, 2}, contiguous[2] = {3, 1};
     const aoticache_digest digest = {{0x1a, 0x2b, 0x3c, 0x4d, 0x5e}};
-    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_BFLOAT16, .device = {AOTICACHE_DEVICE_TYPE_CUDA, 1},
-                                          .ndim = 2, .sizes = sizes, .strides = transposed, .requires_grad = true};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_BFLOAT16,
+                                          .device = {AOTICACHE_DEVICE_TYPE_CUDA, 1},
+                                          .ndim = 2,
+                                          .sizes = sizes,
+                                          .strides = transposed,
+                                          .requires_grad = true};
     add_tensor(request, AOTICACHE_DTYPE_INT64, 0, NULL, NULL);
     add_tensor(request, AOTICACHE_DTYPE_BOOL, 2, sizes, contiguous);
     add_tensor(request, AOTICACHE_DTYPE_FLOAT32, 2, sizes, transposed);
     cr_assert_eq(aoticache_request_add_constant(request, "w", &metadata, NULL, &digest, NULL), AOTICACHE_OK);
-    metadata = (aoticache_tensor_metadata){.dtype = AOTICACHE_DTYPE_FLOAT16, .layout = AOTICACHE_LAYOUT_SPARSE_CSR,
-                                           .device = cpu, .ndim = 1, .sizes = sizes};
+    metadata = (aoticache_tensor_metadata){.dtype = AOTICACHE_DTYPE_FLOAT16,
+                                           .layout = AOTICACHE_LAYOUT_SPARSE_CSR,
+                                           .device = cpu,
+                                           .ndim = 1,
+                                           .sizes = sizes};
     cr_assert_eq(aoticache_request_add_tensor(request, "s", &metadata, NULL), AOTICACHE_OK);
     expect(request, "test::tensors(int64[], bool[2, 3], float32[2, 3]{1, 2}, w=const bfloat16[2, 3]{1, 2}#1a2b3c4d"
                     "@cuda:1 requires_grad, s=float16[2] sparse_csr) on cpu");
@@ -68,8 +75,8 @@ Test(request_format, tensors_show_what_is_unusual)
 
 Test(request_format, doubles_are_short_and_not_ints)
 {
-    static const double values[] = {1, -1, 0.1, 0.1 + 0.2, 1e22, 1e300, 5e-324, -0.0, 100, 1.0 / 3,
-                                    123456789012345678.0};
+    static const double values[] = {1,    -1,  0.1,     0.1 + 0.2,           1e22, 1e300, 5e-324,
+                                    -0.0, 100, 1.0 / 3, 123456789012345678.0};
     aoticache_request *request = make("test::doubles");
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         cr_assert_eq(aoticache_request_add_double(request, NULL, values[i], NULL), AOTICACHE_OK);

@@ -213,14 +213,16 @@ static aoticache_request *parse_json(const char *line)
 
 Test(request_json, what_may_be_left_out_has_its_default)
 {
-    aoticache_request *request = parse_json("{\"operator\":\"a::b\",\"arguments\":[{\"kind\":\"tensor\",\"dtype\":"
-                                            "\"float32\",\"sizes\":[2,3]},{\"kind\":\"int\",\"value\":7,\"name\":\"k\"}]}\n");
+    aoticache_request *request =
+        parse_json("{\"operator\":\"a::b\",\"arguments\":[{\"kind\":\"tensor\",\"dtype\":"
+                   "\"float32\",\"sizes\":[2,3]},{\"kind\":\"int\",\"value\":7,\"name\":\"k\"}]}\n");
     aoticache_request *same = parse("a::b(float32[2, 3], k=7) on cpu");
     cr_expect(equal(request, same));
     aoticache_request_free(request);
     aoticache_request_free(same);
-    request = parse_json(" { \"device\" : \"cuda:1\", \"arguments\" : [ {\"sizes\":[4], \"dtype\":\"int8\",\"kind\":\"tensor\"} ], "
-                         "\"operator\" : \"a::b\" } ");
+    request = parse_json(
+        " { \"device\" : \"cuda:1\", \"arguments\" : [ {\"sizes\":[4], \"dtype\":\"int8\",\"kind\":\"tensor\"} ], "
+        "\"operator\" : \"a::b\" } ");
     same = parse("a::b(int8[4]) on cuda:1");
     cr_expect(equal(request, same), "a tensor is on the device of its request");
     aoticache_request_free(request);
@@ -295,7 +297,8 @@ Test(request_json, what_is_wrong_is_told)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         aoticache_request *request = NULL;
         aoticache_error error = {.message = ""};
-        cr_expect_eq(aoticache_request_parse_json(cases[i].line, &request, &error), AOTICACHE_INVALID, "%s", cases[i].line);
+        cr_expect_eq(aoticache_request_parse_json(cases[i].line, &request, &error), AOTICACHE_INVALID, "%s",
+                     cases[i].line);
         cr_expect_null(request);
         cr_expect_not_null(strstr(error.message, cases[i].reason), "%s: %s", cases[i].line, error.message);
     }
@@ -339,17 +342,33 @@ static double random_double(void)
 
 static void random_string(char ret_text[64])
 {
-    static const char *const pieces[] = {"a", "Z", " ", "\"", "\\", "\n", "\t", "\x01", "\x7f", "\xc2\x80",
-                                         "\xc2\x9f", "\xc3\xa9", "\xe2\x80\xa8", "\xe2\x80\xaa",
-                                         "\xf0\x9f\x98\x80", ")", " on ", "]", ","};
+    static const char *const pieces[] = {"a",
+                                         "Z",
+                                         " ",
+                                         "\"",
+                                         "\\",
+                                         "\n",
+                                         "\t",
+                                         "\x01",
+                                         "\x7f",
+                                         "\xc2\x80",
+                                         "\xc2\x9f",
+                                         "\xc3\xa9",
+                                         "\xe2\x80\xa8",
+                                         "\xe2\x80\xaa",
+                                         "\xf0\x9f\x98\x80",
+                                         ")",
+                                         " on ",
+                                         "]",
+                                         ","};
     size_t count = below(8);
     ret_text[0] = '\0';
     for (size_t i = 0; i < count; i++)
         strcat(ret_text, pieces[below(sizeof pieces / sizeof pieces[0])]);
 }
 
-static const aoticache_device devices[] = {{AOTICACHE_DEVICE_TYPE_CPU, -1}, {AOTICACHE_DEVICE_TYPE_CUDA, -1},
-                                           {AOTICACHE_DEVICE_TYPE_CUDA, 0}, {AOTICACHE_DEVICE_TYPE_CUDA, 9999},
+static const aoticache_device devices[] = {{AOTICACHE_DEVICE_TYPE_CPU, -1},  {AOTICACHE_DEVICE_TYPE_CUDA, -1},
+                                           {AOTICACHE_DEVICE_TYPE_CUDA, 0},  {AOTICACHE_DEVICE_TYPE_CUDA, 9999},
                                            {AOTICACHE_DEVICE_TYPE_META, -1}, {AOTICACHE_DEVICE_TYPE_PRIVATEUSE1, 2}};
 
 static void add_random_tensor(aoticache_request *request, const char *name)

@@ -46,8 +46,8 @@ static const char *make_deadly_library(void)
 /* The first feature of a list that this CPU lacks. */
 static aoticache_cpu_features lacked_feature(const char **ret_name)
 {
-    static const char *const names[] = {"avx512_4fmaps", "avx512er", "tbm", "xop", "fma4", "amx_fp16",
-                                        "amx_complex", "avx10_2", "svei8mm", "svebf16", "sve2"};
+    static const char *const names[] = {"avx512_4fmaps", "avx512er", "tbm",     "xop",     "fma4", "amx_fp16",
+                                        "amx_complex",   "avx10_2",  "svei8mm", "svebf16", "sve2"};
     aoticache_cpu_features features = {{0}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (aoticache_cpu_features_parse(names[i], &features, NULL) == AOTICACHE_OK &&

@@ -198,8 +198,8 @@ Test(runner, old_library_is_created_by_kind_of_device)
 {
     aoticache_library *library = fixture_load(fixture_kernel("kernel.so", "-DOLD"));
     /* One that asks the machine for nothing. */
-    aoticache_device_backend backend = {.size = sizeof backend, .name = "cuda",
-                                        .device_type = AOTICACHE_DEVICE_TYPE_CUDA};
+    aoticache_device_backend backend = {
+        .size = sizeof backend, .name = "cuda", .device_type = AOTICACHE_DEVICE_TYPE_CUDA};
     cr_assert_eq(aoticache_device_backend_register(&backend, NULL), AOTICACHE_OK);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_runner *runner = NULL;
@@ -316,7 +316,8 @@ Test(tensor, view_gives_what_was_made)
     aoticache_error error = {0};
     aoticache_tensor_view view = {0};
     cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_INT16, 2, (int64_t[]){3, 2}, (int64_t[]){1, 4},
-                                            &tensor, &error), AOTICACHE_OK, "%s", error.message);
+                                            &tensor, &error),
+                 AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_tensor_get_view(tensor, &view, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(view.data, data);
     cr_assert_eq(view.dtype, AOTICACHE_DTYPE_INT16);
@@ -333,8 +334,9 @@ Test(tensor, no_strides_means_contiguous)
     float data[24] = {0};
     AtenTensorHandle tensor = NULL;
     aoticache_tensor_view view = {0};
-    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 3, (int64_t[]){2, 3, 4}, NULL, &tensor,
-                                            NULL), AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 3, (int64_t[]){2, 3, 4}, NULL, &tensor, NULL),
+        AOTICACHE_OK);
     cr_assert_eq(aoticache_tensor_get_view(tensor, &view, NULL), AOTICACHE_OK);
     cr_assert(view.strides[0] == 12 && view.strides[1] == 4 && view.strides[2] == 1);
     aoticache_tensor_free(tensor);

@@ -88,29 +88,29 @@ static aoticache_status update(aoticache_runner *runner, const char *name, float
     return status;
 }
 
-#define UPDATE(runner, name, value, ...)                                                                     \
-    do {                                                                                                     \
-        aoticache_error update_error = {0};                                                                  \
-        cr_assert_eq(update(runner, name, value, (aoticache_update_options){__VA_ARGS__}, &update_error),    \
-                     AOTICACHE_OK, "%s", update_error.message);                                              \
+#define UPDATE(runner, name, value, ...)                                                                  \
+    do {                                                                                                  \
+        aoticache_error update_error = {0};                                                               \
+        cr_assert_eq(update(runner, name, value, (aoticache_update_options){__VA_ARGS__}, &update_error), \
+                     AOTICACHE_OK, "%s", update_error.message);                                           \
     } while (0)
-#define REFUSED(runner, name, status, words, ...)                                                            \
-    do {                                                                                                     \
-        aoticache_error update_error = {0};                                                                  \
-        cr_assert_eq(update(runner, name, 9, (aoticache_update_options){__VA_ARGS__}, &update_error),        \
-                     status, "%s", update_error.message);                                                    \
-        cr_assert_not_null(strstr(update_error.message, words), "%s", update_error.message);                 \
+#define REFUSED(runner, name, status, words, ...)                                                                   \
+    do {                                                                                                            \
+        aoticache_error update_error = {0};                                                                         \
+        cr_assert_eq(update(runner, name, 9, (aoticache_update_options){__VA_ARGS__}, &update_error), status, "%s", \
+                     update_error.message);                                                                         \
+        cr_assert_not_null(strstr(update_error.message, words), "%s", update_error.message);                        \
     } while (0)
-#define WORKS(call)                                                             \
-    do {                                                                        \
-        aoticache_error error = {0};                                            \
-        cr_assert_eq((call), AOTICACHE_OK, "%s", error.message);                \
+#define WORKS(call)                                              \
+    do {                                                         \
+        aoticache_error error = {0};                             \
+        cr_assert_eq((call), AOTICACHE_OK, "%s", error.message); \
     } while (0)
-#define FAILS(call, status, words)                                              \
-    do {                                                                        \
-        aoticache_error error = {0};                                            \
-        cr_assert_eq((call), status, "%s", error.message);                      \
-        cr_assert_not_null(strstr(error.message, words), "%s", error.message);  \
+#define FAILS(call, status, words)                                             \
+    do {                                                                       \
+        aoticache_error error = {0};                                           \
+        cr_assert_eq((call), status, "%s", error.message);                     \
+        cr_assert_not_null(strstr(error.message, words), "%s", error.message); \
     } while (0)
 
 /* ---- what there is ---- */
@@ -237,8 +237,9 @@ Test(runner_constants, update_refuses_what_is_wrong_before_anything_changes)
     FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID,
           "\"L__self___weight\" of library kernel has sizes [3]; the tensor for it has [17]");
     aoticache_tensor_free(pairs[0].handle);
-    cr_assert_eq(aoticache_tensor_from_blob(large, AOTICACHE_DTYPE_INT32, 1, (int64_t[]){3}, NULL, &pairs[0].handle,
-                                            NULL), AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_tensor_from_blob(large, AOTICACHE_DTYPE_INT32, 1, (int64_t[]){3}, NULL, &pairs[0].handle, NULL),
+        AOTICACHE_OK);
     FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID,
           "\"L__self___weight\" of library kernel is float32, not int32");
     aoticache_tensor_free(pairs[0].handle);
@@ -291,8 +292,9 @@ Test(runner_constants, several_are_updated_by_the_models_names)
     for (int i = 0; i < 12; i++)
         vector[i] = 10;
     AtenTensorHandle tensors[2] = {NULL, vector_of(vector, 12)}, input = NULL, outputs[2];
-    cr_assert_eq(aoticache_tensor_from_blob(weight, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){12, 4}, NULL, &tensors[0],
-                                            NULL), AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_tensor_from_blob(weight, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){12, 4}, NULL, &tensors[0], NULL),
+        AOTICACHE_OK);
     AOTInductorConstantMapEntry pairs[] = {{"scale", tensors[1]}, {"fc.bias", tensors[1]}, {"fc.weight", tensors[0]}};
     aoticache_update_options options = {.size = sizeof options, .by_fqn = true};
     WORKS(aoticache_runner_update_constants(runner, &options, pairs, 3, &error));
@@ -548,8 +550,9 @@ Test(runner_constants, folding_that_fails_says_why_and_can_be_repeated)
         float y = 0, data[6] = {666};
         aoticache_runner *runner = linear("", num_models);
         AOTInductorConstantMapEntry pair = {"weight", NULL};
-        cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){2, 3}, NULL, &pair.handle,
-                                                NULL), AOTICACHE_OK);
+        cr_assert_eq(
+            aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){2, 3}, NULL, &pair.handle, NULL),
+            AOTICACHE_OK);
         aoticache_update_options options = {.size = sizeof options, .partial = true, .inactive = true};
         WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
         FAILS(aoticache_runner_fold_constants(runner, true, NULL, &error), AOTICACHE_RUN_FAILED, "fails on purpose");
@@ -608,7 +611,8 @@ Test(runner_constants, of_other_sizes_or_strides_are_refused)
     for (size_t i = 0; i < sizeof misfits / sizeof misfits[0]; i++)
         for (int managed = 0; managed < 2; managed++)
             FAILS(update_linear(runner, "weight", misfits[i].sizes, misfits[i].strides, 9,
-                                PART(.user_managed = managed != 0), &error), AOTICACHE_INVALID, misfits[i].words);
+                                PART(.user_managed = managed != 0), &error),
+                  AOTICACHE_INVALID, misfits[i].words);
     /* The step of a dimension with one element says nothing. */
     WORKS(update_linear(runner, "_tensor_constant0", one_element, (int64_t[]){7}, 200, PART(), &error));
     WORKS(run_linear(runner, &y, &error));
@@ -662,7 +666,8 @@ Test(runner_constants, full_update_leaves_missing_what_it_does_not_name)
     float y = 0;
     aoticache_runner *runner = linear("", 1);
     WORKS(aoticache_runner_swap_constants(runner, &error));
-    WORKS(update_linear(runner, "weight", weight_sizes, NULL, 2, (aoticache_update_options){.inactive = false}, &error));
+    WORKS(
+        update_linear(runner, "weight", weight_sizes, NULL, 2, (aoticache_update_options){.inactive = false}, &error));
     FAILS(run_linear(runner, &y, &error), AOTICACHE_RUN_FAILED, "\"bias\" of library kernel has no value");
     /* The other one is whole: there the active buffer has nothing to give, and it keeps what it has. */
     WORKS(update_linear(runner, "weight", weight_sizes, NULL, 3, PART(.inactive = true), &error));
@@ -688,7 +693,8 @@ Test(runner_constants, user_managed_update_shares_nothing_between_buffers)
     aoticache_runner *runner = linear("", 1);
     AOTInductorConstantMapEntry pair = {"weight", NULL};
     WORKS(aoticache_tensor_from_blob(weight, AOTICACHE_DTYPE_FLOAT32, 2, weight_sizes, NULL, &pair.handle, &error));
-    aoticache_update_options options = {.size = sizeof options, .partial = true, .inactive = true, .user_managed = true};
+    aoticache_update_options options = {
+        .size = sizeof options, .partial = true, .inactive = true, .user_managed = true};
     WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
     WORKS(update_linear(runner, "bias", two_elements, NULL, 50, PART(), &error));
     WORKS(aoticache_runner_swap_constants(runner, &error));

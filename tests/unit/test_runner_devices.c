@@ -79,8 +79,8 @@ static void run(aoticache_runner *runner, const aoticache_run_options *options)
 Test(runner_devices, options_reach_the_library)
 {
     aoticache_library *library = recorder("");
-    aoticache_runner *runner = create(library, (aoticache_runner_options){.device = "cpu:0", .num_models = 5,
-                                                                          .directory = "/cubins"});
+    aoticache_runner *runner =
+        create(library, (aoticache_runner_options){.device = "cpu:0", .num_models = 5, .directory = "/cubins"});
     cr_assert_eq(RECORDED(library, size_t, models), 5);
     cr_assert_str_eq(recorded(library, "device"), "cpu:0");
     cr_assert_str_eq(recorded(library, "directory"), "/cubins");
@@ -133,7 +133,8 @@ Test(runner_devices, streams_and_executors_pass_through)
     aoticache_error error = {0};
     AtenTensorHandle input = scalar(), output = NULL;
     cr_assert_eq(aoticache_runner_run_with(runner, &options, &input, 1, &output, 1, &error), AOTICACHE_INVALID);
-    cr_assert_not_null(strstr(error.message, "aoticache_run_options.size is 33, this library's is 32"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "aoticache_run_options.size is 33, this library's is 32"), "%s",
+                       error.message);
     cr_assert_not_null(input); /* it could not be read whether they were to be taken */
     aoticache_tensor_free(input);
     aoticache_runner_unref(runner);
@@ -211,8 +212,12 @@ Test(runner_devices, registered_one_checks_creates_and_gives_streams)
     cr_assert_not_null(strstr(error.message, "there is no device \"npu:2\"; known are \"cpu\", \"cuda\""), "%s",
                        error.message);
     char name[] = "npu";
-    aoticache_device_backend backend = {.size = sizeof backend, .name = name, .user = the_user, .check = check,
-                                        .device_type = AOTICACHE_DEVICE_TYPE_PRIVATEUSE1, .create = create_container,
+    aoticache_device_backend backend = {.size = sizeof backend,
+                                        .name = name,
+                                        .user = the_user,
+                                        .check = check,
+                                        .device_type = AOTICACHE_DEVICE_TYPE_PRIVATEUSE1,
+                                        .create = create_container,
                                         .current_stream = current_stream};
     cr_assert_eq(aoticache_device_backend_register(&backend, &error), AOTICACHE_OK, "%s", error.message);
     memset(name, 'x', 3); /* it was copied */
@@ -252,8 +257,7 @@ Test(runner_devices, newer_registration_hides_the_older_one)
     aoticache_library *library = recorder("");
     aoticache_runner *runner = NULL;
     aoticache_error error = {0};
-    aoticache_device_backend backend = {.size = sizeof backend, .name = "cpu", .check = refuse,
-                                        .user = first_user};
+    aoticache_device_backend backend = {.size = sizeof backend, .name = "cpu", .check = refuse, .user = first_user};
     cr_assert_eq(aoticache_device_backend_register(&backend, NULL), AOTICACHE_OK);
     backend.user = second_user;
     cr_assert_eq(aoticache_device_backend_register(&backend, NULL), AOTICACHE_OK);

@@ -68,7 +68,10 @@ Test(runner_plain, promise_without_constants_is_what_counts)
         const char *flags;
         bool pool_only, plain;
     } cases[] = {
-        {"", false, true}, {"", true, false}, {"-DNOT_PLAIN", false, false}, {"-DCONSTANT", false, false},
+        {"", false, true},
+        {"", true, false},
+        {"-DNOT_PLAIN", false, false},
+        {"-DCONSTANT", false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         aoticache_runner *runner = runner_of(cases[i].flags, cases[i].pool_only);
@@ -136,7 +139,8 @@ static AOTITorchError count_empty_strided(int64_t ndim, const int64_t *sizes, co
     cr_assert_eq(aoticache_torch_get(&torch, NULL), AOTICACHE_OK);
     if (host_refuses)
         return 1;
-    cr_assert_eq(torch->aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1, ret_tensor), 0);
+    cr_assert_eq(
+        torch->aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1, ret_tensor), 0);
     return torch->aoti_torch_get_data_ptr(*ret_tensor, ret_data);
 }
 

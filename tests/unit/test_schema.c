@@ -123,7 +123,8 @@ Test(schema, format_is_pytorchs)
 {
     prints("a::b( Tensor(a! ) x , float e = 1e-05,int[2] s=[1 ,1],*,str? t='a\"')->(int)",
            "a::b(Tensor(a!) x, float e=1.0000000000000001e-05, int[2] s=1, *, str? t=\"a\\\"\") -> int");
-    prints("a::b(Tensor! x, ...) -> ((int, Dict(str, t))[])", "a::b(Tensor($0! -> ) x, ...) -> ((int, Dict(str, t))[])");
+    prints("a::b(Tensor! x, ...) -> ((int, Dict(str, t))[])",
+           "a::b(Tensor($0! -> ) x, ...) -> ((int, Dict(str, t))[])");
     prints("a::b() -> ...", "a::b() -> ...");
     prints("a::b(SymInt[2] x=1) -> ()", "a::b(SymInt[2] x=[1, 1]) -> ()");
     prints("a::b(Tensor(b|a -> c|*) x) -> None", "a::b(Tensor(b|a -> c|*) x) -> NoneType");
@@ -157,11 +158,13 @@ Test(schema, refusals_name_the_column)
     refuses("a::b(Tensor x; int y) -> ()", "schema, column 14: expected ',' or ')', found ';'");
     refuses("a::b(Tensr x) -> ()", "schema, column 6: unknown type 'Tensr'; did you mean Tensor?");
     refuses("a::b(int x) -> int y z", "schema, column 22: expected the end of the schema, found 'z'");
-    refuses("a::b(int x=9223372036854775808) -> ()", "schema, column 12: the number 9223372036854775808 is out of range");
+    refuses("a::b(int x=9223372036854775808) -> ()",
+            "schema, column 12: the number 9223372036854775808 is out of range");
     refuses("a::b(int x=1, int y) -> ()", "schema, column 15: argument 'y' has no default, but 'x' before it has");
     refuses("a::b(int[] x=[1, True]) -> ()", "schema, column 18: this element is not an integer");
-    refuses("a::b.default() -> ()", "schema, column 6: 'default' cannot be the name of an overload: \"default\" stands for "
-                                    "none, and a name must not begin with \"__\"");
+    refuses("a::b.default() -> ()",
+            "schema, column 6: 'default' cannot be the name of an overload: \"default\" stands for "
+            "none, and a name must not begin with \"__\"");
     refuses("a::b(int x) ->\n int", "schema, column 15: expected a type, found a new line");
     refuses("", "schema, column 1: expected the name of an operator, found the end");
     refuses("a::b(\x01) -> ()", "schema, column 6: expected a type, found byte 0x01");
@@ -172,9 +175,9 @@ Test(schema, definition_has_no_type_variables)
 {
     aoticache_error error = {.message = ""};
     aoticache_schema *schema = NULL;
-    static const char *const variables[] = {"a::b(tensor x, floot y) -> tensor", "a::b(t x) -> ()", "a::b() -> t[]",
-                                            "a::b(Future(t) x) -> ()", "a::b(Dict(str, t) x) -> ()",
-                                            "a::b((int, t?) x) -> ()"};
+    static const char *const variables[] = {
+        "a::b(tensor x, floot y) -> tensor", "a::b(t x) -> ()",        "a::b() -> t[]", "a::b(Future(t) x) -> ()",
+        "a::b(Dict(str, t) x) -> ()",        "a::b((int, t?) x) -> ()"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         aoticache_schema_free(parse(variables[i]));
         cr_expect_eq(aoticache_schema_parse_definition(variables[i], NULL, &schema, &error), AOTICACHE_INVALID, "%s",
@@ -184,7 +187,8 @@ Test(schema, definition_has_no_type_variables)
     cr_expect_str_eq(error.message, "schema, column 6: unknown type 'tensor'; did you mean Tensor?");
     aoticache_schema_parse_definition("a::b(Tensor x, floot y) -> ()", NULL, &schema, &error);
     cr_expect_str_eq(error.message, "schema, column 16: unknown type 'floot'; did you mean float?");
-    cr_expect_eq(aoticache_schema_parse_definition("a::b(Future(Tensor) x) -> Any", NULL, &schema, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_schema_parse_definition("a::b(Future(Tensor) x) -> Any", NULL, &schema, &error),
+                 AOTICACHE_OK);
     aoticache_schema_free(schema);
 }
 
@@ -251,12 +255,16 @@ Test(schema, equal_looks_at_everything)
 {
     const char *base = "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> int n";
     cr_expect(equal(base, "a::b.c( Tensor(b|a) x, int[2] y=[1,1], *, float z=15e-1) -> (int n)"));
-    static const char *const others[] = {
-        "a::b.d(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> int n", "a::b.c(Tensor(a) x, int[2] y=1, *, float z=1.5) -> int n",
-        "a::b.c(Tensor(a|b) w, int[2] y=1, *, float z=1.5) -> int n", "a::b.c(Tensor(a|b) x, int[] y=[1,1], *, float z=1.5) -> int n",
-        "a::b.c(Tensor(a|b) x, int[2] y=2, *, float z=1.5) -> int n", "a::b.c(Tensor(a|b) x, int[2] y=1, float z=1.5) -> int n",
-        "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z) -> int n", "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> int",
-        "a::b.c(Tensor(a|b!) x, int[2] y=1, *, float z=1.5) -> int n", "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> ..."};
+    static const char *const others[] = {"a::b.d(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a) x, int[2] y=1, *, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a|b) w, int[2] y=1, *, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a|b) x, int[] y=[1,1], *, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a|b) x, int[2] y=2, *, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a|b) x, int[2] y=1, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z) -> int n",
+                                         "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> int",
+                                         "a::b.c(Tensor(a|b!) x, int[2] y=1, *, float z=1.5) -> int n",
+                                         "a::b.c(Tensor(a|b) x, int[2] y=1, *, float z=1.5) -> ..."};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         cr_expect_not(equal(base, others[i]), "%s", others[i]);
 }
@@ -273,7 +281,8 @@ static aoticache_status check_same(const char *a_text, const char *b_text, aotic
 Test(schema, check_same_says_what_differs)
 {
     aoticache_error error = {.message = ""};
-    cr_expect_eq(check_same("a::b(Tensor(a!) x, int[2] y=1) -> int", "c::d(Tensor p, int[] q) -> int n", &error), AOTICACHE_OK);
+    cr_expect_eq(check_same("a::b(Tensor(a!) x, int[2] y=1) -> int", "c::d(Tensor p, int[] q) -> int n", &error),
+                 AOTICACHE_OK);
     cr_expect_eq(check_same("a::b(int x) -> int", "c::d() -> int", &error), AOTICACHE_MISMATCH);
     cr_expect_str_eq(error.message, "a::b: the number of arguments differs: 1 defined, 0 implemented");
     cr_expect_eq(check_same("a::b(int x) -> int[]", "c::d(int x) -> Tensor?", &error), AOTICACHE_MISMATCH);

@@ -23,7 +23,8 @@ Test(shim_attention, equal_scores_give_the_mean_of_the_values)
     for (int k = 0; k < KEYS; k++)
         for (int i = 0; i < WIDTH; i++)
             values[k * WIDTH + i] = (float)(k % 2 == 0 ? i : -i) + 1;
-    AtenTensorHandle q = floats(query, 4, query_sizes), k = floats(keys, 4, key_sizes), v = floats(values, 4, key_sizes);
+    AtenTensorHandle q = floats(query, 4, query_sizes), k = floats(keys, 4, key_sizes),
+                     v = floats(values, 4, key_sizes);
     AtenTensorHandle out = NULL, logsumexp = NULL;
     cr_assert_eq(ATTEND(q, k, v, 0, 0, NULL, NULL, &out, &logsumexp), 0, "%s", shim_message());
     const float *seen = shim_data(out), *sums = shim_data(logsumexp);
@@ -49,7 +50,8 @@ Test(shim_attention, rows_without_a_key_are_zero_and_leave_no_nan)
     float query[2 * 2] = {1, 2, 3, 4}, keys[3 * 2] = {1, 1, 1, 1, 1, 1}, values[3 * 2] = {1, 2, 3, 4, 5, 6};
     float mask[2 * 3] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, 0, -INFINITY};
     const int64_t query_sizes[] = {1, 1, 2, 2}, key_sizes[] = {1, 1, 3, 2}, mask_sizes[] = {2, 3};
-    AtenTensorHandle q = floats(query, 4, query_sizes), k = floats(keys, 4, key_sizes), v = floats(values, 4, key_sizes);
+    AtenTensorHandle q = floats(query, 4, query_sizes), k = floats(keys, 4, key_sizes),
+                     v = floats(values, 4, key_sizes);
     AtenTensorHandle m = floats(mask, 2, mask_sizes), out = NULL, logsumexp = NULL;
     const float wanted[] = {0, 0, 3, 4};
     cr_assert_eq(ATTEND(q, k, v, 0, 0, &m, NULL, &out, &logsumexp), 0, "%s", shim_message());
@@ -69,17 +71,19 @@ Test(shim_attention, rows_without_a_key_are_zero_and_leave_no_nan)
 
 Test(shim_lstm, without_weights_the_cell_is_halved_at_each_step)
 {
-    float input[2 * 1 * 3] = {1, 2, 3, 4, 5, 6}, weight[4 * 2 * 3] = {0}, state_weight[4 * 2 * 2] = {0}, bias[4 * 2] = {0};
+    float input[2 * 1 * 3] = {1, 2, 3, 4, 5, 6}, weight[4 * 2 * 3] = {0}, state_weight[4 * 2 * 2] = {0},
+                        bias[4 * 2] = {0};
     float state[2] = {5, 5}, cell[2] = {4, -8};
     const int64_t input_sizes[] = {2, 1, 3}, weight_sizes[] = {8, 3}, state_weight_sizes[] = {8, 2}, eight = 8;
     const int64_t state_sizes[] = {1, 2};
-    AtenTensorHandle given[] = {floats(input, 3, input_sizes), floats(weight, 2, weight_sizes),
-                                floats(state_weight, 2, state_weight_sizes), floats(bias, 1, &eight),
-                                floats(state, 2, state_sizes), floats(cell, 2, state_sizes)};
+    AtenTensorHandle given[] = {
+        floats(input, 3, input_sizes), floats(weight, 2, weight_sizes), floats(state_weight, 2, state_weight_sizes),
+        floats(bias, 1, &eight),       floats(state, 2, state_sizes),   floats(cell, 2, state_sizes)};
     AtenTensorHandle out[4] = {NULL};
     cr_assert_eq(SHIM(aoti_torch_cpu_mkldnn_rnn_layer)(given[0], given[1], given[2], given[3], given[3], given[4],
                                                        given[5], 0, NULL, 0, 2, 2, 1, 1, 0, 0, 0, &out[0], &out[1],
-                                                       &out[2], &out[3]), 0, "%s", shim_message());
+                                                       &out[2], &out[3]),
+                 0, "%s", shim_message());
     const float *last_cell = shim_data(out[2]), *output = shim_data(out[0]);
     cr_assert_float_eq(last_cell[0], 1, 1e-6);
     cr_assert_float_eq(last_cell[1], -2, 1e-6);

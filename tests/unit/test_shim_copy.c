@@ -164,8 +164,7 @@ Test(shim_copy, overlap_is_refused_but_the_same_elements_are_not)
     AtenTensorHandle low = shim_wrap(values, 6, 1, six, NULL), high = shim_wrap(values + 2, 6, 1, six, NULL);
     AtenTensorHandle same = shim_wrap(values, 6, 1, six, NULL), repeated = shim_wrap(values, 6, 1, six, zero);
     SHIM_FAILS(SHIM(aoti_torch_copy_)(low, high, 0), "overlap");
-    SHIM_FAILS(SHIM(aoti_torch_tensor_copy_)(low, repeated),
-               "repeats its elements");
+    SHIM_FAILS(SHIM(aoti_torch_tensor_copy_)(low, repeated), "repeats its elements");
     cr_assert_eq(SHIM(aoti_torch_copy_)(low, same, 0), 0);
     for (int i = 0; i < 8; i++)
         cr_assert_eq(values[i], (float)i);

@@ -55,7 +55,7 @@ static void check_mm(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_
 
 Test(shim_matmul, mm_of_all_sorts_of_sizes)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 5, 7},    {4, 16, 8},  {5, 17, 1},    {64, 256, 256},
+    static const int64_t sizes[][3] = {{1, 1, 1},      {3, 5, 7},      {4, 16, 8},   {5, 17, 1},   {64, 256, 256},
                                        {65, 257, 257}, {130, 70, 300}, {1, 300, 40}, {300, 1, 40}, {2, 2, 600}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int transposed = 0; transposed < 4; transposed++)
@@ -66,8 +66,8 @@ Test(shim_matmul, mm_of_all_sorts_of_sizes)
 Test(shim_matmul, large_products_into_results_of_any_strides)
 {
     enum { ROWS = 70, COLUMNS = 90, DEPTH = 80 };
-    static const int64_t sizes[] = {ROWS, COLUMNS}, layouts[][2] = {{COLUMNS, 1}, {1, ROWS}, {COLUMNS + 7, 1},
-                                                                    {2 * COLUMNS, 2}};
+    static const int64_t sizes[] = {ROWS, COLUMNS},
+                         layouts[][2] = {{COLUMNS, 1}, {1, ROWS}, {COLUMNS + 7, 1}, {2 * COLUMNS, 2}};
     float *a = random_floats(ROWS * DEPTH), *b = random_floats(DEPTH * COLUMNS);
     float *out = random_floats(ROWS * 2 * COLUMNS);
     AtenTensorHandle left = matrix(a, 6, ROWS, DEPTH, true), right = matrix(b, 6, DEPTH, COLUMNS, false);

@@ -23,9 +23,9 @@ Test(shim_pooling, max_gives_elements_and_their_positions)
     float values[16];
     AtenTensorHandle x = counted(values), result, indices;
     values[5] = NAN;
-    cr_assert_eq(SHIM(aoti_torch_cpu_max_pool2d_with_indices)(x, two, 2, NULL, 0, zero, 2, one, 2, 0, &result,
-                                                              &indices),
-                 0, "%s", shim_message());
+    cr_assert_eq(
+        SHIM(aoti_torch_cpu_max_pool2d_with_indices)(x, two, 2, NULL, 0, zero, 2, one, 2, 0, &result, &indices), 0,
+        "%s", shim_message());
     const float *largest = shim_data(result);
     const int64_t *positions = shim_data(indices);
     cr_assert(isnan(largest[0]) && largest[1] == 7 && largest[2] == 13 && largest[3] == 15);

@@ -213,8 +213,9 @@ Test(shim_tensor, blob_deleter_runs_once_with_the_last_view)
     SHIM_FAILS(from_blob(values, 2, two_three, bad, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion, values),
                "negative");
     cr_assert_eq(deletions, 0);
-    cr_assert_eq(SHIM(torch_from_blob)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion,
-                                       values), 0);
+    cr_assert_eq(
+        SHIM(torch_from_blob)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion, values),
+        0);
     cr_assert_eq(SHIM(aoti_torch__reinterpret_tensor)(tensor, 2, two_three, three_one, 0, &view), 0);
     shim_delete(tensor);
     cr_assert_eq(deletions, 0);
@@ -227,8 +228,7 @@ Test(shim_tensor, other_layouts_are_refused)
     float values[6] = {0};
     AtenTensorHandle tensor = NULL;
     __typeof__(&aoti_torch_create_tensor_from_blob_v2) from_blob = SHIM(aoti_torch_create_tensor_from_blob_v2);
-    SHIM_FAILS(from_blob(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0),
-               "layout 3 (_mkldnn)");
+    SHIM_FAILS(from_blob(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0), "layout 3 (_mkldnn)");
 }
 
 static void *toggle_gradients(void *argument)

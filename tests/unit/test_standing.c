@@ -178,8 +178,11 @@ Test(standing, judgement_of_another_machine_says_nothing)
 {
     begin_judging(500, 1000);
     kernels_of(1);
-    aoticache_judgement foreign = {.key = holder->residents->key, .machine = "a processor of tomorrow", .threads = 4,
-                                   .is_slower = true, .judged_ns = aoticache_wall_ns()};
+    aoticache_judgement foreign = {.key = holder->residents->key,
+                                   .machine = "a processor of tomorrow",
+                                   .threads = 4,
+                                   .is_slower = true,
+                                   .judged_ns = aoticache_wall_ns()};
     cr_assert_eq(aoticache_cache_put_judgements(cache, &foreign, 1, &error), AOTICACHE_OK, "%s", error.message);
     kernels_of(1);
     cr_expect_eq(counts_now().on_trial, 1);

@@ -87,7 +87,8 @@ Test(table, entries_larger_than_a_chunk)
     aoticache_packed packed;
     for (int i = 0; i < 20; i++) {
         ints[0] = i;
-        aoticache_value value = {.kind = AOTICACHE_VALUE_INT_LIST, .count = sizeof ints / sizeof *ints, .as.ints = ints};
+        aoticache_value value = {
+            .kind = AOTICACHE_VALUE_INT_LIST, .count = sizeof ints / sizeof *ints, .as.ints = ints};
         cr_assert(aoticache_pack(&value, 1, &packed));
         cr_assert_not_null(aoticache_table_insert(&table, &packed, NULL, NULL));
         cr_assert_not_null(aoticache_table_find(&table, &packed));

@@ -193,9 +193,14 @@ Test(transfer_hostile, what_is_sound_comes)
 Test(transfer_hostile, foreign_names_are_refused)
 {
     static const char *const names[] = {
-        "/etc/passwd", "../outside", "objects/../../outside", "objects/ab/../../../outside", "objects/ab/short",
-        "objects/AB/CDEF0123456789012345678901234567890123456789012345678901234567", "index.sqlite3", "lock",
-        "./aoticache.json", "objects/ab", "marks/nothex", "tmp/x", "quarantine/x", "format", "a\nb\033[31mc",
+        "/etc/passwd",           "../outside",
+        "objects/../../outside", "objects/ab/../../../outside",
+        "objects/ab/short",      "objects/AB/CDEF0123456789012345678901234567890123456789012345678901234567",
+        "index.sqlite3",         "lock",
+        "./aoticache.json",      "objects/ab",
+        "marks/nothex",          "tmp/x",
+        "quarantine/x",          "format",
+        "a\nb\033[31mc",
     };
     const size_t count = sizeof names / sizeof names[0];
     begin();

@@ -260,7 +260,8 @@ Test(trust, text_that_is_no_public_key_is_refused_with_the_reason)
         {"ann:" KEY_BASE64 "\n", "32 bytes in base64"},
         {"ann:" KEY_BASE64 "=", "32 bytes in base64"},
         {"ann:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo", "32 bytes in base64"},
-        {"ann:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURp=", "32 bytes in base64"}, /* a second form of the same bytes */
+        {"ann:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURp=",
+         "32 bytes in base64"}, /* a second form of the same bytes */
         {"ann:11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo=", "32 bytes in base64"},
         {"ann: 1qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=", "32 bytes in base64"},
     };
@@ -372,7 +373,10 @@ Test(trust, secret_key_that_others_can_read_is_refused)
 Test(trust, text_that_is_no_secret_key_is_refused_and_not_repeated)
 {
     static const char *const wrong[] = {
-        "", "\n", "rfc8032-1", "rfc8032-1:nWGxne==",
+        "",
+        "\n",
+        "rfc8032-1",
+        "rfc8032-1:nWGxne==",
         /* a public key; the halves of two keys; two lines; characters after it */
         "rfc8032-1:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=",
         "k:nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A9QBfD6EOJWpK3CqdNG368nJgszy7ElozAzVXxKvRmDA==",

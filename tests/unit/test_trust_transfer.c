@@ -226,7 +226,8 @@ Test(trust_transfer, entry_that_is_here_gets_the_trusted_signatures_of_its_copie
     cr_assert_eq(report.entries_present, 1);
     cr_assert_eq(report.entries_signed, 1);
     char *text = signatures_of(other, &artifact);
-    cr_assert(strncmp(text, "ann:", 4) == 0 && strstr(text, "\nbob:") != NULL && strstr(text, "carol") == NULL, "%s", text);
+    cr_assert(strncmp(text, "ann:", 4) == 0 && strstr(text, "\nbob:") != NULL && strstr(text, "carol") == NULL, "%s",
+              text);
     free(text);
     report = import_with(other, second, NULL);
     cr_assert_eq(report.entries_signed, 0); /* it has them */
@@ -375,8 +376,8 @@ Test(trust_transfer, key_that_came_along_is_trusted_only_if_asked_and_only_if_it
 
 /* ---- the decision itself, as a remote asks for it ---- */
 
-static aoticache_trust_verdict decide(aoticache_cache *cache, const aoticache_statement *statement, const char *signatures,
-                                      const aoticache_key *wanted)
+static aoticache_trust_verdict decide(aoticache_cache *cache, const aoticache_statement *statement,
+                                      const char *signatures, const aoticache_key *wanted)
 {
     aoticache_trust_claim claim = AOTICACHE_TRUST_CLAIM_INIT;
     aoticache_trust_verdict verdict;
@@ -421,7 +422,8 @@ Test(trust_transfer, decision_has_a_reason_for_each_refusal)
     cr_assert_eq(decide(cache, &statement, "", NULL).reason, AOTICACHE_TRUST_UNSIGNED);
     cr_assert_eq(decide(cache, &statement, by_bob, NULL).reason, AOTICACHE_TRUST_UNKNOWN_KEY);
     cr_assert_eq(decide(cache, &statement, by_ann, &other_key).reason, AOTICACHE_TRUST_OTHER_KEY);
-    cr_assert_eq(decide(cache, &another, by_ann, &other_key).reason, AOTICACHE_TRUST_WRONG_SIGNATURE); /* a foreign one */
+    cr_assert_eq(decide(cache, &another, by_ann, &other_key).reason,
+                 AOTICACHE_TRUST_WRONG_SIGNATURE); /* a foreign one */
     snprintf(text, sizeof text, "%s\n%s\n", by_ann, by_ann);
     cr_assert_eq(decide(cache, &statement, text, NULL).reason, AOTICACHE_TRUST_REPEATED_SIGNATURE);
     snprintf(text, sizeof text, "%s\n\n", by_ann);
@@ -683,8 +685,9 @@ Test(trust_transfer, what_the_machine_requires_nobody_takes_back)
     aoticache_config *config = NULL;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     const aoticache_config_name name = AOTICACHE_CONFIG_require_signatures;
-    cr_assert_eq(aoticache_config_read_file(fixture_write("config", ""), (aoticache_logger){.log = NULL}, &config, NULL),
-                 AOTICACHE_OK);
+    cr_assert_eq(
+        aoticache_config_read_file(fixture_write("config", ""), (aoticache_logger){.log = NULL}, &config, NULL),
+        AOTICACHE_OK);
     config->logger.log = fixture_log;
     fixture_warnings = 0;
     cr_assert_eq(aoticache_config_take(config, name, "no", "/home/ann/config:1", true), AOTICACHE_OK);
@@ -707,8 +710,8 @@ Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
     if (ann == NULL)
         cr_skip_test("no libcrypto");
     snprintf(text, sizeof text,
-             "trusted_keys = %s nonsense\ntrusted_keys = %s\nrevoked_keys = stolen-1\nrequire_signatures = no\n", ann_text,
-             bob_text);
+             "trusted_keys = %s nonsense\ntrusted_keys = %s\nrevoked_keys = stolen-1\nrequire_signatures = no\n",
+             ann_text, bob_text);
     const char *path = fixture_write("config", text);
     const aoticache_logger logger = {.log = fixture_log};
     fixture_warnings = 0;

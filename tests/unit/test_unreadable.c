@@ -228,7 +228,8 @@ Test(unreadable, folder_does_not_keep_a_collection_from_the_others)
     aoticache_collect_report report;
     aoticache_error error = {.message = ""};
     options.scan = true;
-    cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error), AOTICACHE_OK, "%s",
+                 error.message);
     cr_assert_eq(report.objects_removed, 1);
     cr_assert_eq(access(path, F_OK), -1, "what lies behind the folder is still there");
     cr_assert_not_null(strstr(warnings, "Permission denied"), "%s", warnings);

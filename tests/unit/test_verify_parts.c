@@ -136,14 +136,14 @@ static bool stop_at_once(void *user, uint64_t done, uint64_t all)
 static void write_state(const char *cursor, unsigned folder, int quick, int repair, const char *damaged)
 {
     char text[1024];
-    snprintf(text, sizeof text,
-             "cache/verify.state");
+    snprintf(text, sizeof text, "cache/verify.state");
     FILE *file = fopen(fixture_write(text, ""), "w");
     cr_assert_not_null(file);
     fprintf(file, "aoticache-verify 1\nquick %d\nrepair %d\nindex 1\nphase 0\nfolder %u\ncursor %s\n", quick, repair,
             folder, cursor);
-    fprintf(file, "objects 100\nbytes 1000\ndamaged %s\nmissing 0\nforeign 0\nunindexed 0\nwrong_entries 0\n"
-                  "wrong_links 0\nwrong_marks 0\nwrong_signatures 0\nunreferenced 0\nrepaired 0\nunreadable 0\n",
+    fprintf(file,
+            "objects 100\nbytes 1000\ndamaged %s\nmissing 0\nforeign 0\nunindexed 0\nwrong_entries 0\n"
+            "wrong_links 0\nwrong_marks 0\nwrong_signatures 0\nunreferenced 0\nrepaired 0\nunreadable 0\n",
             damaged);
     fclose(file);
 }
@@ -295,12 +295,15 @@ Test(verify_parts, entries_at_odds_with_their_manifest_are_recorded_again)
 
 Test(verify_parts, rows_that_lack_each_other_are_damage_and_the_index_is_built_anew)
 {
-    static const char *const damage[] = {"DELETE FROM details", "DELETE FROM entries WHERE id > 0",
-                                         "UPDATE objects SET parts = x''", "UPDATE objects SET entry = 0",
-                                         "UPDATE objects SET entry = entry + 1 WHERE entry <> 0",
-                                         "INSERT INTO sharers SELECT digest, 12345 FROM objects WHERE entry <> 0",
-                                         "UPDATE objects SET parts = CAST(parts || zeroblob(32) AS BLOB) WHERE entry <> 0",
-                                         "DELETE FROM objects WHERE digest = (SELECT library FROM entries)"};
+    static const char *const damage[] = {
+        "DELETE FROM details",
+        "DELETE FROM entries WHERE id > 0",
+        "UPDATE objects SET parts = x''",
+        "UPDATE objects SET entry = 0",
+        "UPDATE objects SET entry = entry + 1 WHERE entry <> 0",
+        "INSERT INTO sharers SELECT digest, 12345 FROM objects WHERE entry <> 0",
+        "UPDATE objects SET parts = CAST(parts || zeroblob(32) AS BLOB) WHERE entry <> 0",
+        "DELETE FROM objects WHERE digest = (SELECT library FROM entries)"};
     for (size_t i = 0; i < sizeof damage / sizeof damage[0]; i++) {
         fixture_put(cache, 1, "library one");
         run_sql(damage[i]);

@@ -17,9 +17,9 @@ TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 900);
 #define SHELL "#!/bin/sh\n"
 #define HELLO "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
 /* Reads a request, sets id and directory, makes a library and notes its own number beside it. */
-#define ASK                                                                          \
-    "read -r request || exit 0\n"                                                    \
-    "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"                 \
+#define ASK                                                                              \
+    "read -r request || exit 0\n"                                                        \
+    "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"                   \
     "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n" \
     "echo $$ > \"$directory/pid\"\n" FIXTURE_MAKE_KERNEL
 #define GOOD \
@@ -151,7 +151,7 @@ Test(worker, stays_alive_between_compiles_and_ends_with_the_hook)
 Test(worker, refusal_keeps_it_alive)
 {
     aoticache_hook *hook = make_hook(make_python(SHELL HELLO ASK "echo '{\"id\":'$id',\"ok\":false,\"error\":\"no\"}'\n"
-                                                             "while :; do\n" ASK GOOD "done\n"),
+                                                                 "while :; do\n" ASK GOOD "done\n"),
                                      0);
     struct delivery delivery;
     aoticache_error error;
@@ -189,7 +189,7 @@ Test(worker, death_in_a_compile_fails_it_and_the_next_one_works)
     char script[PATH_MAX + 1024];
     snprintf(script, sizeof script,
              SHELL HELLO "if [ ! -e %s/once ]; then read -r request; echo dying >&2\n"
-             "echo $$ > %s/new; mv %s/new %s/once; sleep 300; fi\n",
+                         "echo $$ > %s/new; mv %s/new %s/once; sleep 300; fi\n",
              test_folder, test_folder, test_folder, test_folder);
     strcat(script, "while :; do\n" ASK GOOD "done\n");
     aoticache_hook *hook = make_hook(make_python(script), 0);
@@ -236,10 +236,12 @@ static const char *const wrong_scripts[][2] = {
     {SHELL HELLO ASK "exit 3\n", "exited with status 3"},
     {SHELL HELLO ASK "echo garbage; sleep 300\n", "no JSON"},
     {SHELL HELLO ASK "id=99\n" GOOD "sleep 300\n", "id 99"},
-    {SHELL HELLO ASK "answer=$(" GOOD ")\nprintf '%s\\n%s\\n' \"$answer\" \"$answer\"\nsleep 300\n", "more than one line"},
+    {SHELL HELLO ASK "answer=$(" GOOD ")\nprintf '%s\\n%s\\n' \"$answer\" \"$answer\"\nsleep 300\n",
+     "more than one line"},
     {SHELL HELLO ASK "while :; do printf 01234567890123456789012345678901234567890123456789; done\n",
      "more than 1048576 bytes"},
-    {SHELL HELLO ASK "rm $directory/kernel.so; ln -s /bin/sh $directory/kernel.so\n" GOOD "sleep 300\n", "symbolic link"},
+    {SHELL HELLO ASK "rm $directory/kernel.so; ln -s /bin/sh $directory/kernel.so\n" GOOD "sleep 300\n",
+     "symbolic link"},
     {SHELL HELLO ASK "printf '{\"id\":'; exit 0\n", "exited with status 0"},
 };
 
@@ -260,9 +262,10 @@ Test(worker, wrong_behaviour_fails_and_names_the_worker)
 
 Test(worker, unasked_words_end_it_before_the_next_compile)
 {
-    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD
-                                                             "(sleep 0.3; echo '{\"id\":2}'; : > $directory/../said) & \ndone\n"),
-                                     0);
+    aoticache_hook *hook =
+        make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD
+                                          "(sleep 0.3; echo '{\"id\":2}'; : > $directory/../said) & \ndone\n"),
+                  0);
     struct delivery delivery;
     aoticache_error error;
     cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
@@ -390,9 +393,8 @@ static aoticache_status take_output(void *user, const aoticache_product *product
 /* What it said at its start or in an earlier compile is not of this one. */
 Test(worker, output_is_of_one_compile)
 {
-    aoticache_hook *hook = make_hook(make_python(SHELL "echo starting >&2\n" HELLO "while :; do\n" ASK
-                                                       "echo compile $id >&2\n" GOOD "done\n"),
-                                     0);
+    aoticache_hook *hook = make_hook(
+        make_python(SHELL "echo starting >&2\n" HELLO "while :; do\n" ASK "echo compile $id >&2\n" GOOD "done\n"), 0);
     aoticache_request *request = make_abs_request();
     aoticache_error error;
     const char *const expected[] = {"compile 1\n", "compile 2\n"};
@@ -415,10 +417,9 @@ static aoticache_status take_guard(void *user, const aoticache_product *product)
 
 Test(worker, guard_of_an_answer_is_in_the_product)
 {
-    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK
-                                                       "echo '{\"id\":'$id',\"ok\":true,"
-                                                       "\"guard\":\"float32[s0,s1]; s0=2..\",\"files\":"
-                                                       "[{\"name\":\"k.so\",\"path\":\"kernel.so\"}]}'\ndone\n"),
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK "echo '{\"id\":'$id',\"ok\":true,"
+                                                             "\"guard\":\"float32[s0,s1]; s0=2..\",\"files\":"
+                                                             "[{\"name\":\"k.so\",\"path\":\"kernel.so\"}]}'\ndone\n"),
                                      0);
     cr_assert(aoticache_hook_is_dynamic(hook));
     aoticache_request *request = make_abs_request();
@@ -575,14 +576,15 @@ static void check_features(const char *macros, const char *arch, const char *exp
 {
     char command[PATH_MAX * 4];
     write_file("macros", macros, 0600);
-    snprintf(command, sizeof command,
-             "python3 -c 'import runpy, sys\n"
-             "worker = runpy.run_path(sys.argv[1], run_name=\"worker\")\n"
-             "macros = {line.split()[1] for line in open(sys.argv[2])}\n"
-             "found = worker[\"features_of\"](macros)\n"
-             "print(\",\".join(dict.fromkeys(row[1] for row in worker[\"FEATURES\"] if row[1] in found and row[0] == sys.argv[3])))' "
-             "%s/share/aoticache/worker.py %s/macros %s > %s/features",
-             getenv("AOTICACHE_HOME"), test_folder, arch, test_folder);
+    snprintf(
+        command, sizeof command,
+        "python3 -c 'import runpy, sys\n"
+        "worker = runpy.run_path(sys.argv[1], run_name=\"worker\")\n"
+        "macros = {line.split()[1] for line in open(sys.argv[2])}\n"
+        "found = worker[\"features_of\"](macros)\n"
+        "print(\",\".join(dict.fromkeys(row[1] for row in worker[\"FEATURES\"] if row[1] in found and row[0] == sys.argv[3])))' "
+        "%s/share/aoticache/worker.py %s/macros %s > %s/features",
+        getenv("AOTICACHE_HOME"), test_folder, arch, test_folder);
     cr_assert_eq(system(command), 0, "%s", command);
     char *found = read_text(in_folder("features"));
     found[strcspn(found, "\n")] = '\0';
@@ -603,10 +605,11 @@ Test(worker, script_knows_options_of_both_architectures)
 {
     if (system("command -v python3 >/dev/null") != 0)
         fixture_skip("there is no python3");
-    static const char *const cases[][3] = {{"x86_64", "x86-64-v3,avx512f", "x86-64-v3 -mavx512f"},
-                                           {"x86_64", "avx2,sve", "x86-64 -mavx2"},
-                                           {"aarch64", "armv8.2-a,fp16,sve, asimddp,asimd", "armv8.2-a+fp16+sve+dotprod"},
-                                           {"aarch64", "fphp,asimdhp,i8mm", "armv8-a+fp16+i8mm"}};
+    static const char *const cases[][3] = {
+        {"x86_64", "x86-64-v3,avx512f", "x86-64-v3 -mavx512f"},
+        {"x86_64", "avx2,sve", "x86-64 -mavx2"},
+        {"aarch64", "armv8.2-a,fp16,sve, asimddp,asimd", "armv8.2-a+fp16+sve+dotprod"},
+        {"aarch64", "fphp,asimdhp,i8mm", "armv8-a+fp16+i8mm"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char command[PATH_MAX * 2];
         snprintf(command, sizeof command,
@@ -682,10 +685,8 @@ Test(worker, pytorch_compiles_what_then_runs_here)
 
     static const float weight[] = {10, 20, 30};
     static const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
-    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
-                                          .device = AOTICACHE_DEVICE_CPU,
-                                          .ndim = 1,
-                                          .sizes = (const int64_t[]){3}};
+    aoticache_tensor_metadata metadata = {
+        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 1, .sizes = (const int64_t[]){3}};
     aoticache_request *request = make_request("aten::add.Tensor");
     add_tensor(request, AOTICACHE_DTYPE_FLOAT32, 2, sizes, strides);
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, weight, NULL, NULL), AOTICACHE_OK);

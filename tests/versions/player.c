@@ -87,7 +87,8 @@ static aoticache_status open_it(void)
 static aoticache_request *request_of(int number)
 {
     aoticache_request *request = NULL;
-    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) != AOTICACHE_OK ||
+    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+            AOTICACHE_OK ||
         aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK) {
         fprintf(stderr, "player: %s\n", error.message);
         exit(1);
@@ -163,8 +164,8 @@ static aoticache_status compare(int number, const aoticache_artifact *artifact)
     return is_right ? AOTICACHE_OK : AOTICACHE_CORRUPT;
 }
 
-static aoticache_status hook(void *user, const aoticache_request *request, const char *place, aoticache_deliver_fn deliver,
-                             void *deliver_user, aoticache_error *ret_error)
+static aoticache_status hook(void *user, const aoticache_request *request, const char *place,
+                             aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     const int number = *(int *)user;
     char line[64];

@@ -9,15 +9,13 @@
 #include <string.h>
 
 static const aoticache_command *const commands[] = {
-    &aoticache_command_run,    &aoticache_command_compile, &aoticache_command_ls,     &aoticache_command_show,
-    &aoticache_command_verify, &aoticache_command_rm,      &aoticache_command_doctor,
-    &aoticache_command_inspect, &aoticache_command_add, &aoticache_command_run_package,
-    &aoticache_command_model,
-    &aoticache_command_warm,   &aoticache_command_record,  &aoticache_command_pin,    &aoticache_command_unpin,
-    &aoticache_command_tag,    &aoticache_command_why,     &aoticache_command_du,     &aoticache_command_export,
-    &aoticache_command_import, &aoticache_command_merge,   &aoticache_command_copy,   &aoticache_command_config,
-    &aoticache_command_key,
-    &aoticache_command_push,   &aoticache_command_pull,    &aoticache_command_prefetch,
+    &aoticache_command_run,    &aoticache_command_compile,     &aoticache_command_ls,       &aoticache_command_show,
+    &aoticache_command_verify, &aoticache_command_rm,          &aoticache_command_doctor,   &aoticache_command_inspect,
+    &aoticache_command_add,    &aoticache_command_run_package, &aoticache_command_model,    &aoticache_command_warm,
+    &aoticache_command_record, &aoticache_command_pin,         &aoticache_command_unpin,    &aoticache_command_tag,
+    &aoticache_command_why,    &aoticache_command_du,          &aoticache_command_export,   &aoticache_command_import,
+    &aoticache_command_merge,  &aoticache_command_copy,        &aoticache_command_config,   &aoticache_command_key,
+    &aoticache_command_push,   &aoticache_command_pull,        &aoticache_command_prefetch,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -43,7 +41,8 @@ static void print_overview(void)
     printf("\nTopics:\n");
     for (size_t i = 0; aoticache_topic_at(i) != NULL; i++)
         aoticache_cli_print_item(aoticache_topic_at(i)->word, 14, aoticache_topic_at(i)->summary);
-    printf("\naoticache --version prints the version.\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
+    printf(
+        "\naoticache --version prints the version.\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
     aoticache_cli_print_exit_codes();
 }
 
@@ -60,7 +59,8 @@ static int unknown_command(const aoticache_cli *cli, const char *word, bool is_h
     const char *words[COMMAND_COUNT + 16] = {NULL};
     size_t count = COMMAND_COUNT;
     if (strcmp(word, "stat") == 0 || strcmp(word, "stats") == 0 || strcmp(word, "gc") == 0)
-        return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean the program aoticache-%.4s?)", word, word);
+        return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean the program aoticache-%.4s?)", word,
+                                         word);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         words[i] = commands[i]->word;
     words[count++] = "help";

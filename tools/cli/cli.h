@@ -19,12 +19,12 @@
 
 /* ---- exit codes: name, number, text. Numbers are part of the interface and never change. ---- */
 
-#define AOTICACHE_CLI_EXIT_LIST(X)                                              \
-    X(OK, 0, "success")                                                         \
-    X(FAILURE, 1, "something failed; the message says what")                    \
-    X(USAGE, 2, "the command line, or a value in it, is wrong")                 \
-    X(NOT_FOUND, 3, "nothing matches, or a miss where nothing may be compiled") \
-    X(DAMAGED, 4, "verify found damage that is still there")                    \
+#define AOTICACHE_CLI_EXIT_LIST(X)                                                                             \
+    X(OK, 0, "success")                                                                                        \
+    X(FAILURE, 1, "something failed; the message says what")                                                   \
+    X(USAGE, 2, "the command line, or a value in it, is wrong")                                                \
+    X(NOT_FOUND, 3, "nothing matches, or a miss where nothing may be compiled")                                \
+    X(DAMAGED, 4, "verify found damage that is still there")                                                   \
     X(COMPILE, 5, "the kernel cannot be had: the compile failed, or this machine or hook does not support it") \
     X(UNREADABLE, 6, "verify found no damage, but could not look at everything")
 
@@ -70,11 +70,11 @@ struct aoticache_cli_option {
                           then only after '=' and else NULL */
     const char *help;  /* may hold newlines */
     aoticache_cli_kind kind;
-    size_t offset;              /* of the member in the struct */
-    size_t size;                /* of the member */
-    int64_t minimum, maximum;   /* of INTEGER; minimum of SIZE, AGE and MOMENT, and maximum of AGE where that is not 0 */
-    const char *wanted;         /* what a wrong value is not: "a number from 1 on" */
-    const char *const *words;   /* of WORD; ends with NULL */
+    size_t offset;            /* of the member in the struct */
+    size_t size;              /* of the member */
+    int64_t minimum, maximum; /* of INTEGER; minimum of SIZE, AGE and MOMENT, and maximum of AGE where that is not 0 */
+    const char *wanted;       /* what a wrong value is not: "a number from 1 on" */
+    const char *const *words; /* of WORD; ends with NULL */
     const aoticache_cli_option *table;
     /* Returns an exit code, and has said what is wrong where that is not OK. member: what `offset` names. */
     int (*read)(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
@@ -84,24 +84,27 @@ struct aoticache_cli_option {
 /* The rest of a row, with the member's type checked. */
 #define AOTICACHE_CLI_MEMBER(kind_, c_type, type, member) \
     .kind = (kind_), .offset = _Generic(((type *)0)->member, c_type: offsetof(type, member))
-#define AOTICACHE_CLI_NUMBER(kind_, type, member)                                                           \
-    .kind = (kind_), .size = sizeof ((type *)0)->member,                                                    \
-    .offset = _Generic(((type *)0)->member, int32_t: offsetof(type, member), uint32_t: offsetof(type, member), \
-                       int64_t: offsetof(type, member), uint64_t: offsetof(type, member))
+#define AOTICACHE_CLI_NUMBER(kind_, type, member)       \
+    .kind = (kind_), .size = sizeof((type *)0)->member, \
+    .offset = _Generic(((type *)0)->member,             \
+        int32_t: offsetof(type, member),                \
+        uint32_t: offsetof(type, member),               \
+        int64_t: offsetof(type, member),                \
+        uint64_t: offsetof(type, member))
 #define AOTICACHE_CLI_SET(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_SET, bool, type, member)
 #define AOTICACHE_CLI_CLEAR(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_CLEAR, bool, type, member)
 #define AOTICACHE_CLI_TEXT(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_TEXT, const char *, type, member)
 #define AOTICACHE_CLI_NAME(type, member, wanted_) \
     AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_NAME, const char *, type, member), .wanted = (wanted_)
 #define AOTICACHE_CLI_LIST(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_LIST, aoticache_cli_list, type, member)
-#define AOTICACHE_CLI_INTEGER(type, member, minimum_, maximum_, wanted_)                                            \
+#define AOTICACHE_CLI_INTEGER(type, member, minimum_, maximum_, wanted_)                                          \
     AOTICACHE_CLI_NUMBER(AOTICACHE_CLI_KIND_INTEGER, type, member), .minimum = (minimum_), .maximum = (maximum_), \
-    .wanted = (wanted_)
-#define AOTICACHE_CLI_SIZE(type, member, minimum_, wanted_)                                                       \
+        .wanted = (wanted_)
+#define AOTICACHE_CLI_SIZE(type, member, minimum_, wanted_) \
     AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_SIZE, uint64_t, type, member), .minimum = (minimum_), .wanted = (wanted_)
-#define AOTICACHE_CLI_AGE(type, member, minimum_, maximum_, wanted_)                                                \
-    AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_AGE, uint64_t, type, member), .minimum = (minimum_), .maximum = (maximum_), \
-    .wanted = (wanted_)
+#define AOTICACHE_CLI_AGE(type, member, minimum_, maximum_, wanted_)                             \
+    AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_AGE, uint64_t, type, member), .minimum = (minimum_), \
+        .maximum = (maximum_), .wanted = (wanted_)
 #define AOTICACHE_CLI_MOMENT(type, member, minimum_, wanted_) \
     AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_MOMENT, int64_t, type, member), .minimum = (minimum_), .wanted = (wanted_)
 #define AOTICACHE_CLI_WORD(type, member, words_) \
@@ -268,8 +271,9 @@ typedef struct aoticache_cli_table aoticache_cli_table;
 
 typedef struct aoticache_cli_column {
     const char *title;
-    bool right;              /* numbers */
-    unsigned char gives_way; /* where the terminal is too narrow: columns of the highest number first; 1 (last) is cut with
+    bool right; /* numbers */
+    unsigned char
+        gives_way; /* where the terminal is too narrow: columns of the highest number first; 1 (last) is cut with
                                 "...", higher ones are cut, too, and left out where that is not enough; 0: stays */
 } aoticache_cli_column;
 
@@ -345,8 +349,9 @@ char *aoticache_cli_exposition_end(aoticache_cli_exposition *exposition);
 #define AOTICACHE_CLI_UNIT_BYTES 32
 const char *aoticache_cli_format_bytes(uint64_t bytes, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "361.2 KiB" */
 const char *aoticache_cli_format_duration(uint64_t ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "3.41 us" */
-const char *aoticache_cli_format_age(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);       /* "5 min" */
-const char *aoticache_cli_format_time(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "2025-01-31 12:00:00 UTC" */
+const char *aoticache_cli_format_age(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);  /* "5 min" */
+const char *aoticache_cli_format_time(int64_t wall_ns,
+                                      char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "2025-01-31 12:00:00 UTC" */
 
 /* ---- memory: these end the program where there is none ---- */
 
@@ -354,7 +359,7 @@ void *aoticache_cli_allocate(size_t count, size_t size); /* zeroed */
 void *aoticache_cli_resize(void *pointer, size_t count, size_t size);
 /* Items of a list that grows by one, with space for one more than `count`; they double, so that most calls do nothing. */
 void *aoticache_cli_grow(void *items, size_t count, size_t size);
-_Noreturn void aoticache_cli_out_of_memory(void); /* for what others have failed to allocate */
+_Noreturn void aoticache_cli_out_of_memory(void);                         /* for what others have failed to allocate */
 char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by free() */
 
 /* ---- the cache ---- */

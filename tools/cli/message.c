@@ -75,8 +75,9 @@ static void print_message(const aoticache_cli *cli, const struct message *messag
             has_hint ? message->hint : "", has_hint ? "'" : "");
 }
 
-__attribute__((format(printf, 3, 0)))
-static void print_formatted(const aoticache_cli *cli, const struct message *message, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void print_formatted(const aoticache_cli *cli,
+                                                                  const struct message *message, const char *format,
+                                                                  va_list arguments)
 {
     cleanup_free char *text = NULL;
     if (vasprintf(&text, format, arguments) >= 0)

@@ -26,10 +26,10 @@ static const aoticache_cli_option common_options[] = {
      AOTICACHE_CLI_NAME(aoticache_cli, directory, "a directory")},
     {"allow-shared", 0, NULL, "accept a directory that others own or may write to",
      AOTICACHE_CLI_SET(aoticache_cli, allow_shared)},
-    {"json", 0, NULL, "print the result as JSON, and messages as a line of JSON each", AOTICACHE_CLI_SET(aoticache_cli, json)},
+    {"json", 0, NULL, "print the result as JSON, and messages as a line of JSON each",
+     AOTICACHE_CLI_SET(aoticache_cli, json)},
     {"color", 0, "auto|always|never", "when to color the output; default auto, which respects NO_COLOR",
-     AOTICACHE_CLI_WORD(aoticache_cli, color, colors),
-     .wanted = "auto, always or never"},
+     AOTICACHE_CLI_WORD(aoticache_cli, color, colors), .wanted = "auto, always or never"},
     {"quiet", 'q', NULL, "print only results and errors", AOTICACHE_CLI_SET(aoticache_cli, quiet)},
     {"verbose", 'v', NULL, "report on standard error what is done", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
     {"help", 'h', NULL, "print this and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_help)},
@@ -90,7 +90,8 @@ static void print_details(const char *text)
     while (*text != '\0') {
         size_t size = strcspn(text, "\n");
         const bool is_prose = size > 0 && text[0] != ' ';
-        while (is_prose && text[size] == '\n' && text[size + 1] != '\n' && text[size + 1] != ' ' && text[size + 1] != '\0')
+        while (is_prose && text[size] == '\n' && text[size + 1] != '\n' && text[size + 1] != ' ' &&
+               text[size + 1] != '\0')
             size += 1 + strcspn(text + size + 1, "\n");
         if (is_prose)
             print_paragraph(text, size, 0, 0);
@@ -131,8 +132,7 @@ static void print_options(const aoticache_cli_option *options)
 void aoticache_cli_print_exit_codes(void)
 {
     printf("\nExit codes:\n");
-#define PRINT_EXIT(name, number, text) \
-    aoticache_cli_print_item(#number, 5, text);
+#define PRINT_EXIT(name, number, text) aoticache_cli_print_item(#number, 5, text);
     AOTICACHE_CLI_EXIT_LIST(PRINT_EXIT)
 #undef PRINT_EXIT
 }
@@ -429,7 +429,8 @@ static int parse_operand(aoticache_cli *cli, void *target, const char *word)
     default:
         break;
     }
-    return aoticache_cli_usage_error(cli, "unexpected argument '%s'%s", word, operand->help != NULL ? operand->help : "");
+    return aoticache_cli_usage_error(cli, "unexpected argument '%s'%s", word,
+                                     operand->help != NULL ? operand->help : "");
 }
 
 /* An operand of any kind is a pointer that is NULL where there is none. */
@@ -491,7 +492,10 @@ bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, cons
             *ret_position = i;
             return true;
         }
-        snprintf(list + length, sizeof list - length, "%s%s", i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ",
+        snprintf(list + length, sizeof list - length, "%s%s",
+                 i == 0                 ? ""
+                 : words[i + 1] == NULL ? " or "
+                                        : ", ",
                  words[i]);
     }
     const char *nearest = aoticache_cli_nearest(value, words);

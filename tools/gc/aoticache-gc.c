@@ -107,7 +107,8 @@ static int read_quarantine_age(const aoticache_cli *cli, const aoticache_cli_opt
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int read_time_limit(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+static int read_time_limit(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                           void *member)
 {
     uint64_t seconds;
     if (!aoticache_cli_parse_age(value, &seconds) || seconds > UINT64_MAX / 1000)
@@ -123,7 +124,8 @@ static const aoticache_cli_option gc_options[] = {
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.max_entries, read_entries), .wanted = "a number of entries"},
     {"max-age", 0, "AGE", "remove entries that have not been used for this long: 30d, 12h,\n2w, 90s; 0: never",
      AOTICACHE_CLI_AGE(aoticache_gc, options.max_age_seconds, 0, 0, "an age such as 30d")},
-    {"min-free", 0, "SIZE|PERCENT", "remove entries until the file system has this much free space:\n5%, 20G; 0: no limit",
+    {"min-free", 0, "SIZE|PERCENT",
+     "remove entries until the file system has this much free space:\n5%, 20G; 0: no limit",
      .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_min_free,
      .wanted = "a size such as 20G or a share such as 5%, less than 100%"},
     {"low", 0, "SIZE|PERCENT",
@@ -138,7 +140,8 @@ static const aoticache_cli_option gc_options[] = {
     {"quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d;\n0: never",
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.quarantine_age_seconds, read_quarantine_age),
      .wanted = "an age such as 30d"},
-    {"scan", 0, NULL, "search the whole store for files that no entry names; without\nit, each run searches a part of the store",
+    {"scan", 0, NULL,
+     "search the whole store for files that no entry names; without\nit, each run searches a part of the store",
      AOTICACHE_CLI_SET(aoticache_gc, options.scan)},
     {"vacuum", 0, NULL, "shrink the index: return its free pages to the file system",
      AOTICACHE_CLI_SET(aoticache_gc, options.vacuum)},
@@ -147,7 +150,8 @@ static const aoticache_cli_option gc_options[] = {
     {"trust-clock", 0, NULL, "apply --max-age even if the clock seems to have jumped",
      AOTICACHE_CLI_SET(aoticache_gc, options.trust_clock)},
     {"nice", 0, NULL, "run with the lowest CPU and disk priority", AOTICACHE_CLI_SET(aoticache_gc, is_nice)},
-    {"dry-run", 'n', NULL, "report what would be removed, and remove nothing", AOTICACHE_CLI_SET(aoticache_gc, options.dry_run)},
+    {"dry-run", 'n', NULL, "report what would be removed, and remove nothing",
+     AOTICACHE_CLI_SET(aoticache_gc, options.dry_run)},
     {"progress", 0, NULL, "show progress on standard error", AOTICACHE_CLI_SET(aoticache_gc, shows_progress)},
     {"prometheus", 0, "FILE", "write metrics for Prometheus' textfile collector",
      AOTICACHE_CLI_NAME(aoticache_gc, prometheus, "the name of a file")},
@@ -203,7 +207,8 @@ static void apply_configuration(aoticache_gc *gc, const aoticache_config *config
     for (const char *const *pattern = aoticache_config_keep(config); *pattern != NULL; pattern++)
         aoticache_cli_list_add(&gc->keep, *pattern);
     gc->has_limit = options->max_bytes != UINT64_MAX || options->max_entries > 0 ||
-                    options->max_age_seconds != UINT64_MAX || options->min_free_bytes > 0 || options->min_free_share > 0;
+                    options->max_age_seconds != UINT64_MAX || options->min_free_bytes > 0 ||
+                    options->min_free_share > 0;
 }
 
 /* 1 at least: 0 would be no low watermark. */
@@ -239,8 +244,7 @@ static int settle_low(aoticache_gc *gc)
 
 static void lower_priority(const aoticache_gc *gc)
 {
-    if (setpriority(PRIO_PROCESS, 0, 19) != 0 ||
-        syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE) != 0)
+    if (setpriority(PRIO_PROCESS, 0, 19) != 0 || syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE) != 0)
         aoticache_cli_note(&gc->cli, "the priority stays as it is: %s", strerror(errno));
 }
 
@@ -266,13 +270,13 @@ static aoticache_gc_state state_of(const aoticache_collect_report *report)
 static int refuse_jumped_clock(const aoticache_gc *gc, const aoticache_collect_report *report)
 {
     char previous[AOTICACHE_CLI_UNIT_BYTES], now[AOTICACHE_CLI_UNIT_BYTES];
-    return aoticache_cli_error(&gc->cli,
-                               "nothing is removed for its age: the clock says %s, the last collection or use was at %s, and "
-                               "the machine has not been running for so long; %llu entries would go for that alone; set the "
-                               "clock right, or give --trust-clock where it is (the machine was off)",
-                               aoticache_cli_format_time(report->clock_ns, now),
-                               aoticache_cli_format_time(report->previous_ns, previous),
-                               (unsigned long long)report->refused);
+    return aoticache_cli_error(
+        &gc->cli,
+        "nothing is removed for its age: the clock says %s, the last collection or use was at %s, and "
+        "the machine has not been running for so long; %llu entries would go for that alone; set the "
+        "clock right, or give --trust-clock where it is (the machine was off)",
+        aoticache_cli_format_time(report->clock_ns, now), aoticache_cli_format_time(report->previous_ns, previous),
+        (unsigned long long)report->refused);
 }
 
 static int collect_and_report(aoticache_gc *gc, aoticache_cache *cache)

@@ -16,17 +16,17 @@ typedef struct aoticache_gc {
     bool has_limit;
     bool has_policy;
     bool has_min_free;
-    bool has_low;           /* --low was given: low_share or options.low_bytes */
-    double low_share;       /* of max_bytes and max_entries; 0: none */
+    bool has_low;     /* --low was given: low_share or options.low_bytes */
+    double low_share; /* of max_bytes and max_entries; 0: none */
     bool shows_progress;
     bool is_nice;
-    const char *prometheus; /* file, or NULL */
-    pid_t writer;           /* the process that writes it, where this one has become somebody else; 0: this one does */
-    int writer_fd;          /* what it is to write goes in here */
+    const char *prometheus;  /* file, or NULL */
+    pid_t writer;            /* the process that writes it, where this one has become somebody else; 0: this one does */
+    int writer_fd;           /* what it is to write goes in here */
     aoticache_cli_list keep; /* patterns */
-    json_t *removed;        /* with --json */
+    json_t *removed;         /* with --json */
     aoticache_cli_progress progress;
-    uint64_t told_ns;       /* when progress was last printed where there is no terminal */
+    uint64_t told_ns; /* when progress was last printed where there is no terminal */
     uint64_t begun_ns;
     const volatile sig_atomic_t *interrupted; /* set by SIGINT and SIGTERM */
 } aoticache_gc;

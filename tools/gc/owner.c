@@ -48,7 +48,8 @@ static char *read_all(int fd)
 static void write_metrics(const aoticache_gc *gc, int fd)
 {
     char *text = read_all(fd);
-    int result = text == NULL ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_write_file(&gc->cli, gc->prometheus, true, text, strlen(text));
+    int result = text == NULL ? AOTICACHE_CLI_EXIT_OK
+                              : aoticache_cli_write_file(&gc->cli, gc->prometheus, true, text, strlen(text));
     fflush(NULL);
     _exit(result);
 }
@@ -118,7 +119,8 @@ static bool become_owner(const struct stat *directory)
     const struct passwd *account = getpwuid(directory->st_uid);
     const gid_t group = account != NULL ? account->pw_gid : directory->st_gid;
     return (account != NULL ? initgroups(account->pw_name, group) : setgroups(1, &group)) == 0 &&
-           setresgid(group, group, group) == 0 && setresuid(directory->st_uid, directory->st_uid, directory->st_uid) == 0;
+           setresgid(group, group, group) == 0 &&
+           setresuid(directory->st_uid, directory->st_uid, directory->st_uid) == 0;
 }
 
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
@@ -128,10 +130,11 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
         return AOTICACHE_CLI_EXIT_OK;
     if (found.st_uid == 0) {
         if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-            aoticache_cli_note(&gc->cli,
-                               "%s belongs to root and others may write it: give it to a user who has nothing else (chown), so"
-                               " that what they write is not root's to read",
-                               directory);
+            aoticache_cli_note(
+                &gc->cli,
+                "%s belongs to root and others may write it: give it to a user who has nothing else (chown), so"
+                " that what they write is not root's to read",
+                directory);
         return AOTICACHE_CLI_EXIT_OK;
     }
     if (!start_writer(gc))

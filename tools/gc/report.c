@@ -128,7 +128,8 @@ static void print_summary(const aoticache_gc *gc, aoticache_gc_state state, cons
     const char *verb = gc->options.dry_run ? "would remove" : "removed";
     printf("%s %" PRIu64 " of %" PRIu64 " %s (%s of %s)", verb, report->entries_removed, report->entries_before,
            choose_plural(report->entries_before, "entry", "entries"),
-           aoticache_cli_format_bytes(report->bytes_removed, removed), aoticache_cli_format_bytes(report->bytes_before, before));
+           aoticache_cli_format_bytes(report->bytes_removed, removed),
+           aoticache_cli_format_bytes(report->bytes_before, before));
     printf(", %" PRIu64 " %s", report->leftovers, choose_plural(report->leftovers, "leftover", "leftovers"));
     print_count(report->failures_removed, "expired failures");
     print_count(report->quarantine_removed, "old files of quarantine/");
@@ -162,17 +163,20 @@ static void expose_limits(aoticache_cli_exposition *to, const aoticache_collect_
     struct statvfs filesystem;
     double least = (double)options->min_free_bytes, share = options->min_free_share;
     if (options->max_bytes != UINT64_MAX)
-        expose_gauge(to, "gc_limit_bytes", "Bytes that the store may have by the run's limit.", (double)options->max_bytes);
+        expose_gauge(to, "gc_limit_bytes", "Bytes that the store may have by the run's limit.",
+                     (double)options->max_bytes);
     if (options->max_entries != 0)
         expose_gauge(to, "gc_limit_entries", "Entries that the store may have by the run's limit.",
                      (double)options->max_entries);
     if (options->max_age_seconds != UINT64_MAX)
-        expose_gauge(to, "gc_limit_age_seconds", "Age at which the run removed entries.", (double)options->max_age_seconds);
+        expose_gauge(to, "gc_limit_age_seconds", "Age at which the run removed entries.",
+                     (double)options->max_age_seconds);
     if (share > 0 && statvfs(to->directory, &filesystem) == 0 &&
         share * (double)filesystem.f_blocks * (double)filesystem.f_frsize > least)
         least = share * (double)filesystem.f_blocks * (double)filesystem.f_frsize;
     if (least > 0)
-        expose_gauge(to, "gc_limit_free_bytes", "Free bytes that the run was to leave in the file system.", floor(least));
+        expose_gauge(to, "gc_limit_free_bytes", "Free bytes that the run was to leave in the file system.",
+                     floor(least));
 }
 
 int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report)

@@ -106,13 +106,15 @@ static int read_form(const aoticache_cli *cli, const aoticache_cli_option *optio
 #define NUMBER "a number from 1 to 1000000"
 
 static const aoticache_cli_option stat_options[] = {
-    {"since", 0, "WHEN", "only what happened since then, from the history: 90m, 1h, 2d,\n2025-01-31, 2025-01-31T12:00 (UTC)",
+    {"since", 0, "WHEN",
+     "only what happened since then, from the history: 90m, 1h, 2d,\n2025-01-31, 2025-01-31T12:00 (UTC)",
      READ(read_since, SINCE)},
     {"day", 0, NULL, "the same as --since 1d", READ(read_since, DAY)},
     {"all", 0, NULL, "count since the cache was made, and ignore --zero", READ(read_since, ALL)},
     {"zero", 0, NULL, "start counting from zero; --all still shows everything", AOTICACHE_CLI_SET(stat_request, zero)},
     {"by", 0, "operator|device|environment", "one row for each of these", READ(read_by, 0)},
-    {"top", 0, "N", "with --by: the number of rows; default 20", AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
+    {"top", 0, "N", "with --by: the number of rows; default 20",
+     AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
     {"sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
      "with --by: sort by this, the largest first; default hits", READ(read_sort, 0)},
     {"entries", 0, "N", "show the N largest entries and the N least recently used",
@@ -123,7 +125,8 @@ static const aoticache_cli_option stat_options[] = {
     {"csv", 0, NULL, "print comma-separated values", READ(read_form, STAT_FORM_CSV)},
     {"prometheus", 0, "[=FILE]", "print Prometheus' text format, or replace FILE with it\natomically",
      READ(read_form, STAT_FORM_PROMETHEUS)},
-    {"html", 0, "FILE", "write a page with plots for a browser; it loads nothing else", READ(read_form, STAT_FORM_HTML)},
+    {"html", 0, "FILE", "write a page with plots for a browser; it loads nothing else",
+     READ(read_form, STAT_FORM_HTML)},
     {"watch", 0, "[=SECONDS]", "refresh on a terminal, every 2 seconds by default, as much as\nfits; q quits",
      READ(read_watch, 0)},
     {0},
@@ -133,7 +136,8 @@ static const aoticache_cli_program stat_program = {
     .name = "aoticache-stat",
     .help_hint = "aoticache-stat --help",
     .usage = "[OPTION]...",
-    .summary = "Prints the statistics of a cache: hits, misses and their reasons, compiles, time spent and saved, bytes.",
+    .summary =
+        "Prints the statistics of a cache: hits, misses and their reasons, compiles, time spent and saved, bytes.",
     .options = stat_options,
     .details = "Counters are the sum of all processes since the cache was made, or since --zero. A process adds its\n"
                "own when it misses, stores or ends, and at lookups every 30 seconds. So the latest hits of a running\n"
@@ -153,9 +157,10 @@ static int check_combination(const aoticache_cli *cli, stat_request *request)
         return aoticache_cli_usage_error(cli, "%s has its own tables: it does not go with --by, --entries, --history",
                                          request->form_option);
     if (request->by_group && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
-        return aoticache_cli_usage_error(cli, "only the totals have a history, sums by %s have none: %s does not go "
-                                              "with --by; --zero counts from now on, and 'aoticache ls --used-since "
-                                              "AGE' lists what was used since then",
+        return aoticache_cli_usage_error(cli,
+                                         "only the totals have a history, sums by %s have none: %s does not go "
+                                         "with --by; --zero counts from now on, and 'aoticache ls --used-since "
+                                         "AGE' lists what was used since then",
                                          stat_kind_names[request->by], request->since_option);
     if (request->sort != NULL && !request->by_group)
         return aoticache_cli_usage_error(cli, "--sort goes with --by");

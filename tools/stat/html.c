@@ -146,5 +146,6 @@ int stat_write_html(stat_view *view)
         write_page(out, json);
     if (out == NULL || fclose(out) != 0)
         return aoticache_cli_error(view->cli, "out of memory");
-    return result == AOTICACHE_CLI_EXIT_OK ? aoticache_cli_write_file(view->cli, view->request->file, false, page, size) : result;
+    return result == AOTICACHE_CLI_EXIT_OK ? aoticache_cli_write_file(view->cli, view->request->file, false, page, size)
+                                           : result;
 }

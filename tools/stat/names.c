@@ -28,7 +28,7 @@ int64_t stat_step_seconds(size_t position)
 
 uint64_t stat_group_value(const stat_group *group, const char *column)
 {
-#define COLUMN_VALUE(name, text)      \
+#define COLUMN_VALUE(name, text)    \
     if (strcmp(column, #name) == 0) \
         return group->sums.name;
     AOTICACHE_GROUP_COLUMN_LIST(COLUMN_VALUE)

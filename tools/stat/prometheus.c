@@ -25,18 +25,24 @@ static double seconds_of(uint64_t ns)
 static void expose_lookups(const metrics *of)
 {
     const aoticache_counters *counters = &of->view->statistics.counters;
-    aoticache_cli_exposition_describe(of->to, "hits_total", "counter", "Lookups and calls that were answered, by what answered them.");
+    aoticache_cli_exposition_describe(of->to, "hits_total", "counter",
+                                      "Lookups and calls that were answered, by what answered them.");
     aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "table", (double)counters->hits_loaded);
-    aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "index", (double)aoticache_counters_hits_index(counters));
+    aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "index",
+                                    (double)aoticache_counters_hits_index(counters));
     aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "remote", (double)counters->hits_remote);
-    aoticache_cli_exposition_single(of->to, "guarded_hits_total", "counter", "Hits of entries for symbolic shapes.", (double)counters->hits_dynamic);
+    aoticache_cli_exposition_single(of->to, "guarded_hits_total", "counter", "Hits of entries for symbolic shapes.",
+                                    (double)counters->hits_dynamic);
     aoticache_cli_exposition_describe(of->to, "misses_total", "counter", "Lookups that found no entry, by reason.");
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "absent", (double)aoticache_counters_misses_absent(counters));
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "requirement", (double)counters->misses_requirement);
+    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "absent",
+                                    (double)aoticache_counters_misses_absent(counters));
+    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "requirement",
+                                    (double)counters->misses_requirement);
     aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "guard", (double)counters->misses_guard);
     aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "damaged", (double)counters->misses_damaged);
     aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "failed", (double)counters->misses_failed);
-    aoticache_cli_exposition_single(of->to, "waits_total", "counter", "Requests that another's compile answered.", (double)counters->waits);
+    aoticache_cli_exposition_single(of->to, "waits_total", "counter", "Requests that another's compile answered.",
+                                    (double)counters->waits);
 }
 
 static void expose_compiles(const metrics *of)
@@ -45,26 +51,44 @@ static void expose_compiles(const metrics *of)
     aoticache_cli_exposition_describe(of->to, "compiles_total", "counter", "Compiles, by result.");
     aoticache_cli_exposition_sample(of->to, "compiles_total", "result", "success", (double)counters->compiles);
     aoticache_cli_exposition_sample(of->to, "compiles_total", "result", "failure", (double)counters->compile_failures);
-    aoticache_cli_exposition_single(of->to, "compiles_fallback_total", "counter", "Compiles built PyTorch's way, as our build could not.",
+    aoticache_cli_exposition_single(of->to, "compiles_fallback_total", "counter",
+                                    "Compiles built PyTorch's way, as our build could not.",
                                     (double)counters->compiles_fallback);
-    aoticache_cli_exposition_single(of->to, "saved_seconds_total", "counter", "Seconds of compiling that hits made unnecessary.",
-           seconds_of(counters->saved_ns));
-    aoticache_cli_exposition_single(of->to, "not_stored_total", "counter", "Artifacts that could not be stored.", (double)counters->not_stored);
-    aoticache_cli_exposition_single(of->to, "stored_bytes_total", "counter", "Bytes written as objects.", (double)counters->stored_bytes);
-    aoticache_cli_exposition_single(of->to, "damaged_objects_total", "counter", "Objects found damaged.", (double)counters->damaged);
+    aoticache_cli_exposition_single(of->to, "saved_seconds_total", "counter",
+                                    "Seconds of compiling that hits made unnecessary.", seconds_of(counters->saved_ns));
+    aoticache_cli_exposition_single(of->to, "not_stored_total", "counter", "Artifacts that could not be stored.",
+                                    (double)counters->not_stored);
+    aoticache_cli_exposition_single(of->to, "stored_bytes_total", "counter", "Bytes written as objects.",
+                                    (double)counters->stored_bytes);
+    aoticache_cli_exposition_single(of->to, "damaged_objects_total", "counter", "Objects found damaged.",
+                                    (double)counters->damaged);
     aoticache_cli_exposition_single(of->to, "refused_untrusted_total", "counter",
                                     "Entries from elsewhere that were refused for want of a trusted signature.",
                                     (double)counters->refused_untrusted);
-    aoticache_cli_exposition_single(of->to, "judged_total", "counter", "Kernels compared with the host's own.", (double)counters->judged);
-    aoticache_cli_exposition_single(of->to, "judged_slower_total", "counter", "Of these: the host's own was faster, or as fast.", (double)counters->judged_slower);
-    aoticache_cli_exposition_single(of->to, "fetched_bytes_total", "counter", "Bytes of objects fetched from remotes.", (double)counters->fetched_bytes);
-    aoticache_cli_exposition_single(of->to, "sent_bytes_total", "counter", "Bytes sent to remotes, compressed.", (double)counters->sent_bytes);
-    aoticache_cli_exposition_single(of->to, "remote_errors_total", "counter", "Misses or compiles for which a remote failed.", (double)counters->remote_errors);
-    aoticache_cli_exposition_single(of->to, "remote_refused_total", "counter", "Objects and entries from remotes that were refused.", (double)counters->remote_refused);
-    aoticache_cli_exposition_single(of->to, "remote_rests_total", "counter", "Times that a remote failed and was left alone from then on.", (double)counters->remote_rests);
-    aoticache_cli_exposition_single(of->to, "calls_lost_total", "counter", "Calls left to the host's own kernel because it is faster.", (double)counters->calls_lost);
-    aoticache_cli_exposition_single(of->to, "evicted_entries_total", "counter", "Entries removed by collections.", (double)counters->evicted);
-    aoticache_cli_exposition_single(of->to, "evicted_bytes_total", "counter", "Bytes removed by collections.", (double)counters->evicted_bytes);
+    aoticache_cli_exposition_single(of->to, "judged_total", "counter", "Kernels compared with the host's own.",
+                                    (double)counters->judged);
+    aoticache_cli_exposition_single(of->to, "judged_slower_total", "counter",
+                                    "Of these: the host's own was faster, or as fast.",
+                                    (double)counters->judged_slower);
+    aoticache_cli_exposition_single(of->to, "fetched_bytes_total", "counter", "Bytes of objects fetched from remotes.",
+                                    (double)counters->fetched_bytes);
+    aoticache_cli_exposition_single(of->to, "sent_bytes_total", "counter", "Bytes sent to remotes, compressed.",
+                                    (double)counters->sent_bytes);
+    aoticache_cli_exposition_single(of->to, "remote_errors_total", "counter",
+                                    "Misses or compiles for which a remote failed.", (double)counters->remote_errors);
+    aoticache_cli_exposition_single(of->to, "remote_refused_total", "counter",
+                                    "Objects and entries from remotes that were refused.",
+                                    (double)counters->remote_refused);
+    aoticache_cli_exposition_single(of->to, "remote_rests_total", "counter",
+                                    "Times that a remote failed and was left alone from then on.",
+                                    (double)counters->remote_rests);
+    aoticache_cli_exposition_single(of->to, "calls_lost_total", "counter",
+                                    "Calls left to the host's own kernel because it is faster.",
+                                    (double)counters->calls_lost);
+    aoticache_cli_exposition_single(of->to, "evicted_entries_total", "counter", "Entries removed by collections.",
+                                    (double)counters->evicted);
+    aoticache_cli_exposition_single(of->to, "evicted_bytes_total", "counter", "Bytes removed by collections.",
+                                    (double)counters->evicted_bytes);
 }
 
 static void expose_contents(const metrics *of)
@@ -72,19 +96,27 @@ static void expose_contents(const metrics *of)
     const aoticache_statistics *statistics = &of->view->statistics;
     const stat_disk *disk = &of->view->disk;
     aoticache_cli_exposition_single(of->to, "entries", "gauge", "Entries in the index.", (double)statistics->entries);
-    aoticache_cli_exposition_single(of->to, "artifacts", "gauge", "Artifacts that entries name.", (double)statistics->artifacts);
-    aoticache_cli_exposition_single(of->to, "objects", "gauge", "Objects that entries name.", (double)statistics->objects);
-    aoticache_cli_exposition_single(of->to, "objects_bytes", "gauge", "Bytes of these objects.", (double)statistics->bytes);
-    aoticache_cli_exposition_single(of->to, "index_bytes", "gauge", "Bytes of the index and its log.", (double)disk->index_bytes);
-    aoticache_cli_exposition_single(of->to, "quarantine_files", "gauge", "Damaged files that were set aside.", (double)disk->quarantine_files);
-    aoticache_cli_exposition_single(of->to, "quarantine_bytes", "gauge", "Bytes of these files.", (double)disk->quarantine_bytes);
-    aoticache_cli_exposition_single(of->to, "remembered_failures", "gauge", "Failed compiles that are remembered.", (double)statistics->failures);
-    aoticache_cli_exposition_single(of->to, "filesystem_size_bytes", "gauge", "Size of the file system that holds the cache.",
-           (double)disk->filesystem_bytes);
+    aoticache_cli_exposition_single(of->to, "artifacts", "gauge", "Artifacts that entries name.",
+                                    (double)statistics->artifacts);
+    aoticache_cli_exposition_single(of->to, "objects", "gauge", "Objects that entries name.",
+                                    (double)statistics->objects);
+    aoticache_cli_exposition_single(of->to, "objects_bytes", "gauge", "Bytes of these objects.",
+                                    (double)statistics->bytes);
+    aoticache_cli_exposition_single(of->to, "index_bytes", "gauge", "Bytes of the index and its log.",
+                                    (double)disk->index_bytes);
+    aoticache_cli_exposition_single(of->to, "quarantine_files", "gauge", "Damaged files that were set aside.",
+                                    (double)disk->quarantine_files);
+    aoticache_cli_exposition_single(of->to, "quarantine_bytes", "gauge", "Bytes of these files.",
+                                    (double)disk->quarantine_bytes);
+    aoticache_cli_exposition_single(of->to, "remembered_failures", "gauge", "Failed compiles that are remembered.",
+                                    (double)statistics->failures);
+    aoticache_cli_exposition_single(of->to, "filesystem_size_bytes", "gauge",
+                                    "Size of the file system that holds the cache.", (double)disk->filesystem_bytes);
     aoticache_cli_exposition_single(of->to, "filesystem_free_bytes", "gauge", "Bytes of it that are free to this user.",
-           (double)disk->filesystem_free_bytes);
-    aoticache_cli_exposition_single(of->to, "created_timestamp_seconds", "gauge", "When the cache's index was made, in seconds since 1970.",
-           (double)statistics->created_ns / 1e9);
+                                    (double)disk->filesystem_free_bytes);
+    aoticache_cli_exposition_single(of->to, "created_timestamp_seconds", "gauge",
+                                    "When the cache's index was made, in seconds since 1970.",
+                                    (double)statistics->created_ns / 1e9);
 }
 
 /* Of the configuration, as programs and aoticache-gc have them where they are told nothing else. No limit: no sample. */
@@ -97,14 +129,18 @@ static void expose_limits(const metrics *of)
     const double share = aoticache_config_min_free_share(config) * (double)of->view->disk.filesystem_bytes;
     const double least = (double)aoticache_config_number(config, AOTICACHE_CONFIG_min_free);
     if (bytes > 0)
-        aoticache_cli_exposition_single(of->to, "limit_bytes", "gauge", "Bytes that the cache keeps itself below.", (double)bytes);
+        aoticache_cli_exposition_single(of->to, "limit_bytes", "gauge", "Bytes that the cache keeps itself below.",
+                                        (double)bytes);
     if (entries > 0)
-        aoticache_cli_exposition_single(of->to, "limit_entries", "gauge", "Entries that the cache keeps itself below.", (double)entries);
+        aoticache_cli_exposition_single(of->to, "limit_entries", "gauge", "Entries that the cache keeps itself below.",
+                                        (double)entries);
     if (age > 0)
-        aoticache_cli_exposition_single(of->to, "limit_age_seconds", "gauge", "Age at which aoticache-gc removes entries.", (double)age);
+        aoticache_cli_exposition_single(of->to, "limit_age_seconds", "gauge",
+                                        "Age at which aoticache-gc removes entries.", (double)age);
     if (share > 0 || least > 0)
-        aoticache_cli_exposition_single(of->to, "limit_free_bytes", "gauge", "Free bytes that aoticache-gc keeps in the file system.",
-               floor(share > least ? share : least));
+        aoticache_cli_exposition_single(of->to, "limit_free_bytes", "gauge",
+                                        "Free bytes that aoticache-gc keeps in the file system.",
+                                        floor(share > least ? share : least));
 }
 
 /* ---- histograms ---- */
@@ -141,8 +177,8 @@ static int expose_latency(const metrics *of, aoticache_latency_kind kind, const 
     const aoticache_latency *latency = stat_latency(&of->view->statistics, kind);
     const char *name = aoticache_latency_name(kind);
     char full[96], bound[32];
-    aoticache_status status = aoticache_cache_list_latency(of->view->cache, kind, &of->view->request->since, add_to_buckets,
-                                                           &counted, &error);
+    aoticache_status status = aoticache_cache_list_latency(of->view->cache, kind, &of->view->request->since,
+                                                           add_to_buckets, &counted, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(of->view->cli, status, &error);
     snprintf(full, sizeof full, "%s_seconds", name);
@@ -162,8 +198,8 @@ static int expose_latency(const metrics *of, aoticache_latency_kind kind, const 
 static int expose_latencies(const metrics *of)
 {
     int result = AOTICACHE_CLI_EXIT_OK;
-#define EXPOSE(name, text)                                                                     \
-    if (result == AOTICACHE_CLI_EXIT_OK)                                                       \
+#define EXPOSE(name, text)               \
+    if (result == AOTICACHE_CLI_EXIT_OK) \
         result = expose_latency(of, AOTICACHE_LATENCY_##name, "Seconds of " #name ": " text ".");
     AOTICACHE_LATENCY_LIST(EXPOSE)
 #undef EXPOSE
@@ -186,7 +222,8 @@ static void expose_group_column(const metrics *of, const char *column, const cha
     aoticache_cli_exposition_describe(of->to, name, is_content ? "gauge" : "counter", text);
     for (size_t i = 0; i < of->view->groups.count && i < request->top; i++) {
         uint64_t value = stat_group_value(&of->view->groups.items[i], column);
-        aoticache_cli_exposition_sample(of->to, name, kind, of->view->groups.items[i].name, is_time ? seconds_of(value) : (double)value);
+        aoticache_cli_exposition_sample(of->to, name, kind, of->view->groups.items[i].name,
+                                        is_time ? seconds_of(value) : (double)value);
     }
 }
 

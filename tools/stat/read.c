@@ -109,8 +109,8 @@ static int read_entries(stat_view *view)
 {
     aoticache_error error = {.message = ""};
     const size_t limit = view->request->entries;
-    aoticache_status status = aoticache_cache_list_extreme(view->cache, AOTICACHE_EXTREME_LARGEST, limit, add_entry,
-                                                           &view->largest, &error);
+    aoticache_status status =
+        aoticache_cache_list_extreme(view->cache, AOTICACHE_EXTREME_LARGEST, limit, add_entry, &view->largest, &error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_list_extreme(view->cache, AOTICACHE_EXTREME_COLDEST, limit, add_entry, &view->coldest,
                                               &error);
@@ -123,7 +123,7 @@ static uint64_t file_bytes(int folder, const char *name)
 {
     struct stat found;
     return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(found.st_mode) ? (uint64_t)found.st_size
-                                                                                            : 0;
+                                                                                             : 0;
 }
 
 static void read_quarantine(int folder, stat_disk *disk)
@@ -165,8 +165,7 @@ int stat_read(stat_view *view)
 {
     const stat_request *request = view->request;
     aoticache_error error = {.message = ""};
-    aoticache_status status =
-        aoticache_cache_statistics_since(view->cache, &request->since, &view->statistics, &error);
+    aoticache_status status = aoticache_cache_statistics_since(view->cache, &request->since, &view->statistics, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(view->cli, status, &error);
     read_disk(view->directory, &view->disk);
@@ -176,10 +175,9 @@ int stat_read(stat_view *view)
     if (result == AOTICACHE_CLI_EXIT_OK && request->with_entries)
         result = read_entries(view);
     if (result == AOTICACHE_CLI_EXIT_OK && request->with_history)
-        result = stat_read_history(view, request->since.since == AOTICACHE_STATISTICS_SINCE_CREATED
-                                             ? 0
-                                             : view->statistics.since_ns,
-                                   request->step_seconds);
+        result = stat_read_history(
+            view, request->since.since == AOTICACHE_STATISTICS_SINCE_CREATED ? 0 : view->statistics.since_ns,
+            request->step_seconds);
     return result;
 }
 

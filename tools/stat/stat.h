@@ -20,8 +20,8 @@ typedef enum stat_form {
 /* What the command line asks for. */
 typedef struct stat_request {
     stat_form form;
-    const char *form_option; /* how the form was asked for; NULL: not at all */
-    const char *file;        /* of Prometheus and HTML; NULL: standard output */
+    const char *form_option;  /* how the form was asked for; NULL: not at all */
+    const char *file;         /* of Prometheus and HTML; NULL: standard output */
     const char *since_option; /* "--since", "--day", "--all"; NULL: since the mark, if there is one */
     aoticache_statistics_options since;
     bool zero;
@@ -109,17 +109,17 @@ const aoticache_latency *stat_latency(const aoticache_statistics *statistics, ao
 
 /* ---- the forms ---- */
 
-void stat_print_text(const stat_view *view);      /* text.c */
-void stat_print_brief(const stat_view *view);     /* the same in less than 24 lines */
-void stat_print_groups(const stat_view *view);    /* tables.c */
+void stat_print_text(const stat_view *view);   /* text.c */
+void stat_print_brief(const stat_view *view);  /* the same in less than 24 lines */
+void stat_print_groups(const stat_view *view); /* tables.c */
 void stat_print_entries(const stat_view *view);
 void stat_print_history(const stat_view *view);
-json_t *stat_json(const stat_view *view);         /* json.c */
+json_t *stat_json(const stat_view *view); /* json.c */
 json_t *stat_json_of_groups(const stat_groups *groups, aoticache_group_kind kind, const char *sort, size_t top);
 json_t *stat_json_of_rest(const stat_groups *groups, size_t top); /* the sums of those that are not among the first */
-void stat_print_csv(const stat_view *view);       /* csv.c */
-int stat_write_prometheus(stat_view *view);       /* prometheus.c */
-int stat_write_html(stat_view *view);             /* html.c */
-int stat_watch(stat_view *view);                  /* watch.c */
+void stat_print_csv(const stat_view *view);                       /* csv.c */
+int stat_write_prometheus(stat_view *view);                       /* prometheus.c */
+int stat_write_html(stat_view *view);                             /* html.c */
+int stat_watch(stat_view *view);                                  /* watch.c */
 
 #endif

@@ -98,7 +98,8 @@ static void print_remotes(const stat_view *view)
     print_bytes("  sent", counters->sent_bytes, "");
     print_count("  refused", counters->remote_refused, "");
     print_count("  failures", counters->remote_errors, "");
-    print_count("  left alone after a failure", counters->remote_rests, counters->remote_rests > 0 ? "aoticache doctor" : "");
+    print_count("  left alone after a failure", counters->remote_rests,
+                counters->remote_rests > 0 ? "aoticache doctor" : "");
 }
 
 static void print_store(const stat_view *view)
@@ -114,14 +115,12 @@ static void print_store(const stat_view *view)
 
 static void print_latencies(const stat_view *view)
 {
-    static const char *const names[] = {"  lookup", "  load", "  compile", "  wait for a lease", "  age at eviction",
-                                        "  fetch from a remote", "  send to a remote"};
-    static const aoticache_cli_column columns[] = {{.title = "Latencies"},
-                                                   {.title = "count", .right = true},
-                                                   {.title = "mean", .right = true},
-                                                   {.title = "p50", .right = true},
-                                                   {.title = "p90", .right = true},
-                                                   {.title = "p99", .right = true},
+    static const char *const names[] = {
+        "  lookup",          "  load", "  compile", "  wait for a lease", "  age at eviction", "  fetch from a remote",
+        "  send to a remote"};
+    static const aoticache_cli_column columns[] = {{.title = "Latencies"},           {.title = "count", .right = true},
+                                                   {.title = "mean", .right = true}, {.title = "p50", .right = true},
+                                                   {.title = "p90", .right = true},  {.title = "p99", .right = true},
                                                    {.title = "max", .right = true}};
     aoticache_cli_table *table = aoticache_cli_table_create(columns, 7);
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
@@ -156,15 +155,16 @@ static void print_brief_lookups(const stat_view *view)
 {
     const aoticache_counters *counters = &view->statistics.counters;
     const uint64_t lookups = counters->hits + counters->misses;
-    aoticache_cli_print_field(view->cli, "lookups", "%" PRIu64 ": %" PRIu64 " hits (%.1f %%), %" PRIu64 " misses", lookups,
-                              counters->hits, 100 * stat_hit_rate(counters), counters->misses);
-    aoticache_cli_print_field(view->cli, "hits", "%" PRIu64 " loaded, %" PRIu64 " indexed, %" PRIu64 " remote; %" PRIu64
-                              " for many shapes", counters->hits_loaded, aoticache_counters_hits_index(counters),
-                              counters->hits_remote, counters->hits_dynamic);
-    aoticache_cli_print_field(view->cli, "misses", "%" PRIu64 " no entry, %" PRIu64 " CPU, %" PRIu64 " guard, %" PRIu64
-                              " damaged, %" PRIu64 " failed before", aoticache_counters_misses_absent(counters),
-                              counters->misses_requirement, counters->misses_guard, counters->misses_damaged,
-                              counters->misses_failed);
+    aoticache_cli_print_field(view->cli, "lookups", "%" PRIu64 ": %" PRIu64 " hits (%.1f %%), %" PRIu64 " misses",
+                              lookups, counters->hits, 100 * stat_hit_rate(counters), counters->misses);
+    aoticache_cli_print_field(
+        view->cli, "hits", "%" PRIu64 " loaded, %" PRIu64 " indexed, %" PRIu64 " remote; %" PRIu64 " for many shapes",
+        counters->hits_loaded, aoticache_counters_hits_index(counters), counters->hits_remote, counters->hits_dynamic);
+    aoticache_cli_print_field(view->cli, "misses",
+                              "%" PRIu64 " no entry, %" PRIu64 " CPU, %" PRIu64 " guard, %" PRIu64 " damaged, %" PRIu64
+                              " failed before",
+                              aoticache_counters_misses_absent(counters), counters->misses_requirement,
+                              counters->misses_guard, counters->misses_damaged, counters->misses_failed);
 }
 
 static void print_brief_store(const stat_view *view)
@@ -186,8 +186,9 @@ void stat_print_brief(const stat_view *view)
     const aoticache_statistics *statistics = &view->statistics;
     char bytes[AOTICACHE_CLI_UNIT_BYTES], room[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
     aoticache_cli_print_field(view->cli, "cache", "%s", view->directory);
-    aoticache_cli_print_field(view->cli, "holds", "%" PRIu64 " entries, %" PRIu64 " objects, %s; %s free", statistics->entries,
-                              statistics->objects, aoticache_cli_format_bytes(statistics->bytes, bytes),
+    aoticache_cli_print_field(view->cli, "holds", "%" PRIu64 " entries, %" PRIu64 " objects, %s; %s free",
+                              statistics->entries, statistics->objects,
+                              aoticache_cli_format_bytes(statistics->bytes, bytes),
                               aoticache_cli_format_bytes(view->disk.filesystem_free_bytes, room));
     aoticache_cli_print_field(view->cli, "counted for", "%s; %" PRIu64 " failures remembered",
                               aoticache_cli_format_age(statistics->since_ns, age), statistics->failures);

@@ -33,8 +33,8 @@ enum event { NOTHING, REDRAW, QUIT };
 static void begin_raw_keyboard(struct listener *listener)
 {
     struct termios raw;
-    listener->has_keyboard = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp() &&
-                             tcgetattr(STDIN_FILENO, &listener->before) == 0;
+    listener->has_keyboard =
+        isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp() && tcgetattr(STDIN_FILENO, &listener->before) == 0;
     if (!listener->has_keyboard)
         return;
     raw = listener->before;

@@ -23,11 +23,11 @@
 
 typedef struct http_connection {
     CURL *curl;
-    char *base;      /* the URL before "/name" */
-    char *userpwd;   /* "user:secret", or NULL */
-    char *bearer;    /* or NULL */
-    char *sigv4;     /* for S3, or NULL */
-    char *session;   /* "x-amz-security-token: ...", or NULL */
+    char *base;    /* the URL before "/name" */
+    char *userpwd; /* "user:secret", or NULL */
+    char *bearer;  /* or NULL */
+    char *sigv4;   /* for S3, or NULL */
+    char *session; /* "x-amz-security-token: ...", or NULL */
     char *ca_file;
     char *client_certificate, *client_key; /* or NULL */
     uint32_t connect_timeout_ms;
@@ -41,7 +41,7 @@ struct answer {
     CURL *curl;
     uint64_t left; /* bytes that may still come */
     bool is_too_large, is_stopped;
-    char *version; /* NULL: not wanted */
+    char *version;         /* NULL: not wanted */
     time_t date, modified; /* by the server's clock; -1: it does not say */
 };
 
@@ -102,7 +102,8 @@ static aoticache_status read_s3_url(http_connection *connection, const char *url
     if (region == NULL)
         region = strdup("us-east-1");
     if (region != NULL && endpoint != NULL)
-        length = asprintf(&connection->base, "%s/%.*s%.*s", endpoint, (int)bucket_length, bucket, (int)prefix_length, rest);
+        length =
+            asprintf(&connection->base, "%s/%.*s%.*s", endpoint, (int)bucket_length, bucket, (int)prefix_length, rest);
     else if (region != NULL)
         length = asprintf(&connection->base, "https://%.*s.s3.%s.amazonaws.com%.*s", (int)bucket_length, bucket, region,
                           (int)prefix_length, rest);
@@ -147,8 +148,7 @@ static bool read_secrets(http_connection *connection, const aoticache_remote_set
         const char *session = secure_getenv("AWS_SESSION_TOKEN");
         user = secure_getenv("AWS_ACCESS_KEY_ID");
         secret = secure_getenv("AWS_SECRET_ACCESS_KEY");
-        if (session != NULL && session[0] != '\0' &&
-            !join(&connection->session, "x-amz-security-token", ": ", session))
+        if (session != NULL && session[0] != '\0' && !join(&connection->session, "x-amz-security-token", ": ", session))
             return false;
     }
     if (secret == NULL)
@@ -191,9 +191,10 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     if (status == AOTICACHE_OK && (!read_secrets(connection, settings) || !copy_files(connection, settings)))
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     if (status == AOTICACHE_OK && connection->sigv4 != NULL && connection->userpwd == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                     "no key for S3: set user= and secret-file= or secret-env=, or AWS_ACCESS_KEY_ID and "
-                                     "AWS_SECRET_ACCESS_KEY");
+        status =
+            aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                "no key for S3: set user= and secret-file= or secret-env=, or AWS_ACCESS_KEY_ID and "
+                                "AWS_SECRET_ACCESS_KEY");
     if (status == AOTICACHE_OK)
         *ret_connection = connection;
     else
@@ -270,7 +271,8 @@ static struct curl_slist *make_headers(const http_connection *connection, const 
     char line[AOTICACHE_REMOTE_VERSION_BYTES + 32];
     struct curl_slist *headers = NULL, *more = NULL;
     bool is_ok = true;
-#define ADD(text) (more = curl_slist_append(headers, text), is_ok = is_ok && more != NULL, headers = more != NULL ? more : headers)
+#define ADD(text) \
+    (more = curl_slist_append(headers, text), is_ok = is_ok && more != NULL, headers = more != NULL ? more : headers)
     ADD("Expect:");
     ADD("Content-Type: application/octet-stream");
     if (connection->session != NULL)
@@ -364,7 +366,8 @@ static bool wait_for_next_try(unsigned tries, int64_t deadline)
 }
 
 static CURLcode perform(http_connection *connection, struct answer *answer, const char *url, uint32_t timeout_ms,
-                        void (*set_method)(CURL *curl, const struct body *body), const struct body *body, long *ret_code)
+                        void (*set_method)(CURL *curl, const struct body *body), const struct body *body,
+                        long *ret_code)
 {
     const int64_t deadline = now_ms() + timeout_ms;
     CURLcode result = CURLE_OK;
@@ -449,7 +452,8 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
 }
 
 /* Any answer has the time, a refusal too. */
-static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms, aoticache_error *ret_error)
+static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms,
+                                  aoticache_error *ret_error)
 {
     struct answer answer = {.left = SMALL_ANSWER, .date = -1};
     aoticache_status status =
@@ -457,8 +461,9 @@ static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t
     *ret_unix_ms = (int64_t)answer.date * 1000;
     if (answer.date != -1)
         return AOTICACHE_OK;
-    return status == AOTICACHE_IO ? status
-                                  : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
+    return status == AOTICACHE_IO
+               ? status
+               : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
 }
 
 /* ---- leases ---- */
@@ -521,12 +526,13 @@ static aoticache_status read_lease(http_connection *connection, const char *name
     *ret_lease = (struct lease){.size = 0};
     struct answer answer = {.sink = take_lease, .user = ret_lease, .left = SMALL_ANSWER, .version = ret_lease->version};
     answer.date = answer.modified = -1;
-    aoticache_status status = request(connection, set_get, name, (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
+    aoticache_status status =
+        request(connection, set_get, name, (struct body){.size = 0}, NULL, timeout_ms, &answer, ret_error);
     const char *space = strchr(ret_lease->text, ' ');
     const unsigned long ms = space != NULL ? strtoul(space, NULL, 10) : 0;
     /* These clocks have whole seconds. Without them a lease ends only when its owner says so, or with the others' patience. */
-    ret_lease->has_expired = answer.date >= 0 && answer.modified >= 0 &&
-                             difftime(answer.date, answer.modified) > (double)ms / 1000 + 1;
+    ret_lease->has_expired =
+        answer.date >= 0 && answer.modified >= 0 && difftime(answer.date, answer.modified) > (double)ms / 1000 + 1;
     if (answer.is_stopped) /* what lies there is no lease: it may be replaced */
         status = AOTICACHE_OK;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
@@ -572,7 +578,8 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
 {
     static const aoticache_remote_module module = {.bytes = sizeof module,
                                                    .abi = AOTICACHE_REMOTE_MODULE_ABI,
-                                                   .is_conditional = false, /* many servers ignore conditions of a PUT */
+                                                   .is_conditional =
+                                                       false, /* many servers ignore conditions of a PUT */
                                                    .open = open_connection,
                                                    .close = close_connection,
                                                    .get = get,

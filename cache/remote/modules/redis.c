@@ -110,7 +110,8 @@ static aoticache_status read_url(redis_connection *connection, const char *url, 
 
 /* ---- bytes ---- */
 
-static aoticache_status wait_for(redis_connection *connection, short events, int64_t deadline, aoticache_error *ret_error)
+static aoticache_status wait_for(redis_connection *connection, short events, int64_t deadline,
+                                 aoticache_error *ret_error)
 {
     for (;;) {
         struct pollfd one = {.fd = connection->context->fd, .events = events};
@@ -142,7 +143,8 @@ static aoticache_status send_plain(void *user, const char *bytes, size_t size, a
     return AOTICACHE_OK;
 }
 
-static aoticache_status receive_plain(void *user, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error)
+static aoticache_status receive_plain(void *user, char *bytes, size_t size, size_t *ret_size,
+                                      aoticache_error *ret_error)
 {
     redis_connection *connection = user;
     for (;;) {
@@ -178,8 +180,8 @@ static aoticache_status receive_some(redis_connection *connection, char *bytes, 
 }
 
 /* An answer is one text, number or error: an array would let a server make hiredis take memory that no byte came for. */
-static aoticache_status receive(redis_connection *connection, uint64_t max_bytes, int64_t deadline, redisReply **ret_reply,
-                                aoticache_error *ret_error)
+static aoticache_status receive(redis_connection *connection, uint64_t max_bytes, int64_t deadline,
+                                redisReply **ret_reply, aoticache_error *ret_error)
 {
     char piece[PIECE_BYTES];
     uint64_t have = 0;
@@ -215,7 +217,8 @@ static void disconnect(redis_connection *connection)
 
 static aoticache_status judge_error(const redisReply *reply, aoticache_error *ret_error)
 {
-    static const char *const denials[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR Client sent AUTH"};
+    static const char *const denials[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password",
+                                          "ERR Client sent AUTH"};
     for (size_t i = 0; i < sizeof denials / sizeof denials[0]; i++)
         if (strncmp(reply->str, denials[i], strlen(denials[i])) == 0)
             return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server refuses: %s", denials[i]);
@@ -343,10 +346,11 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     connection->connect_timeout_ms = settings->connect_timeout_ms;
     aoticache_status status = read_url(connection, settings->url, ret_error);
-    if (status == AOTICACHE_OK && !(copy(&connection->user, settings->user) && copy(&connection->secret, settings->secret) &&
-                                    copy(&connection->files.authorities, settings->ca_file) &&
-                                    copy(&connection->files.certificate, settings->client_certificate) &&
-                                    copy(&connection->files.key, settings->client_key)))
+    if (status == AOTICACHE_OK &&
+        !(copy(&connection->user, settings->user) && copy(&connection->secret, settings->secret) &&
+          copy(&connection->files.authorities, settings->ca_file) &&
+          copy(&connection->files.certificate, settings->client_certificate) &&
+          copy(&connection->files.key, settings->client_key)))
         status = AOTICACHE_NO_MEMORY;
     if (status == AOTICACHE_NO_MEMORY)
         aoticache_error_set(ret_error, status, "out of memory");
@@ -377,9 +381,9 @@ static aoticache_status ask(redis_connection *connection, int count, const char 
 }
 
 /* Runs a script with one key and two arguments. */
-static aoticache_status run_script(redis_connection *connection, const char *script, const char *name, const void *first,
-                                   size_t first_size, const char *second, uint64_t max_bytes, uint32_t timeout_ms,
-                                   redisReply **ret_reply, aoticache_error *ret_error)
+static aoticache_status run_script(redis_connection *connection, const char *script, const char *name,
+                                   const void *first, size_t first_size, const char *second, uint64_t max_bytes,
+                                   uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
 {
     char key[512];
     const int length = snprintf(key, sizeof key, PREFIX "%s", name);
@@ -406,18 +410,20 @@ static aoticache_status pass_on(const redisReply *reply, aoticache_remote_sink_f
         bytes += DIGITS;
         size -= DIGITS;
     }
-    return sink(user, bytes, size) ? AOTICACHE_OK
-                                   : aoticache_error_set(ret_error, AOTICACHE_IO, "the answer was not wanted to its end");
+    return sink(user, bytes, size)
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_IO, "the answer was not wanted to its end");
 }
 
 static aoticache_status get(void *connection, const char *name, uint64_t max_bytes, uint32_t timeout_ms,
                             aoticache_remote_sink_fn sink, void *user, char *ret_version, aoticache_error *ret_error)
 {
     static const char plain[] = "return redis.call('GET', KEYS[1])";
-    static const char versioned[] = "local v = redis.call('GET', KEYS[1]) if v then return redis.sha1hex(v) .. v end return v";
+    static const char versioned[] =
+        "local v = redis.call('GET', KEYS[1]) if v then return redis.sha1hex(v) .. v end return v";
     redisReply *reply = NULL;
-    aoticache_status status = run_script(connection, ret_version != NULL ? versioned : plain, name, "", 0, "", max_bytes,
-                                         timeout_ms, &reply, ret_error);
+    aoticache_status status = run_script(connection, ret_version != NULL ? versioned : plain, name, "", 0, "",
+                                         max_bytes, timeout_ms, &reply, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = pass_on(reply, sink, user, ret_version, ret_error);
@@ -449,11 +455,12 @@ static aoticache_status put(void *connection, const char *name, const void *byte
 {
     static const char always[] = "redis.call('SET', KEYS[1], ARGV[1]) return 1";
     static const char absent[] = "if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end return 0";
-    static const char same[] = "local v = redis.call('GET', KEYS[1]) if not v or redis.sha1hex(v) ~= ARGV[2] then return 0 end "
-                               "redis.call('SET', KEYS[1], ARGV[1]) return 1";
+    static const char same[] =
+        "local v = redis.call('GET', KEYS[1]) if not v or redis.sha1hex(v) ~= ARGV[2] then return 0 end "
+        "redis.call('SET', KEYS[1], ARGV[1]) return 1";
     const char *script = condition == NULL ? always : condition[0] == '\0' ? absent : same;
-    return yes_or(AOTICACHE_LOCKED, connection, script, name, bytes, size, condition != NULL ? condition : "", timeout_ms,
-                  ret_error);
+    return yes_or(AOTICACHE_LOCKED, connection, script, name, bytes, size, condition != NULL ? condition : "",
+                  timeout_ms, ret_error);
 }
 
 static aoticache_status exists(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
@@ -465,9 +472,8 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
 static aoticache_status acquire(void *connection, const char *name, const char *token, uint32_t ttl_ms,
                                 uint32_t timeout_ms, aoticache_error *ret_error)
 {
-    static const char script[] =
-        "local v = redis.call('GET', KEYS[1]) if v and v ~= ARGV[1] then return 0 end "
-        "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
+    static const char script[] = "local v = redis.call('GET', KEYS[1]) if v and v ~= ARGV[1] then return 0 end "
+                                 "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
     char ttl[16];
     snprintf(ttl, sizeof ttl, "%u", ttl_ms);
     return yes_or(AOTICACHE_LOCKED, connection, script, name, token, strlen(token), ttl, timeout_ms, ret_error);
@@ -482,7 +488,8 @@ static aoticache_status release(void *connection, const char *name, const char *
     return yes_or(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
 }
 
-static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms, aoticache_error *ret_error)
+static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms,
+                                  aoticache_error *ret_error)
 {
     redisReply *reply = NULL;
     const char *word = "TIME";
@@ -491,7 +498,8 @@ static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t
         return status;
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && reply->element[0]->type == REDIS_REPLY_STRING &&
         reply->element[1]->type == REDIS_REPLY_STRING)
-        *ret_unix_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+        *ret_unix_ms =
+            strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
     else
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the server does not say its time");
     freeReplyObject(reply);
@@ -533,7 +541,8 @@ static aoticache_status subscribe(redis_connection *connection, const char *name
 }
 
 /* Whatever comes is a message of the channel. What it says does not matter: the library looks. */
-static aoticache_status wait_for_release(void *opaque, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
+static aoticache_status wait_for_release(void *opaque, const char *name, uint32_t timeout_ms,
+                                         aoticache_error *ret_error)
 {
     redis_connection *connection = opaque;
     char message[PIECE_BYTES];

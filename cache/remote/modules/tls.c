@@ -46,7 +46,8 @@ static aoticache_status receive_some(tls_session *session, aoticache_error *ret_
 {
     char piece[PIECE_BYTES];
     size_t size = 0;
-    aoticache_status status = session->transport.receive(session->transport.user, piece, sizeof piece, &size, ret_error);
+    aoticache_status status =
+        session->transport.receive(session->transport.user, piece, sizeof piece, &size, ret_error);
     if (status == AOTICACHE_OK && size == 0)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "the server closed the connection");
     if (status == AOTICACHE_OK && BIO_write(session->in, piece, (int)size) != (int)size)
@@ -69,7 +70,8 @@ static aoticache_status go_on(tls_session *session, int result, const char *doin
     if (verdict == X509_V_OK)
         return fail(doing, ret_error);
     ERR_clear_error();
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "TLS: the server's certificate is not believed: %s (ca-file=PATH)",
+    return aoticache_error_set(ret_error, AOTICACHE_IO,
+                               "TLS: the server's certificate is not believed: %s (ca-file=PATH)",
                                X509_verify_cert_error_string(verdict));
 }
 
@@ -88,7 +90,8 @@ static bool show_certificate(SSL_CTX *context, const tls_files *files)
     if (files->certificate == NULL)
         return true;
     return SSL_CTX_use_certificate_chain_file(context, files->certificate) == 1 &&
-           SSL_CTX_use_PrivateKey_file(context, files->key != NULL ? files->key : files->certificate, SSL_FILETYPE_PEM) == 1;
+           SSL_CTX_use_PrivateKey_file(context, files->key != NULL ? files->key : files->certificate,
+                                       SSL_FILETYPE_PEM) == 1;
 }
 
 static SSL_CTX *make_context(const tls_files *files, aoticache_error *ret_error)
@@ -111,7 +114,9 @@ static SSL_CTX *make_context(const tls_files *files, aoticache_error *ret_error)
     aoticache_error_set(ret_error, AOTICACHE_IO,
                         has_own ? "TLS: no certificates can be read in %s"
                                 : "TLS: the client's certificate in %s, and its key, cannot be used",
-                        !has_own ? files->certificate : ca_file != NULL ? ca_file : "the system's folder");
+                        !has_own          ? files->certificate
+                        : ca_file != NULL ? ca_file
+                                          : "the system's folder");
     SSL_CTX_free(context);
     return NULL;
 }
@@ -173,8 +178,8 @@ aoticache_status tls_send(tls_session *session, const char *bytes, size_t size, 
     while (size > 0) {
         const int most = size < PIECE_BYTES ? (int)size : PIECE_BYTES;
         const int written = SSL_write(session->ssl, bytes, most);
-        aoticache_status status = written > 0 ? send_pending(session, ret_error)
-                                              : go_on(session, written, "cannot send", ret_error);
+        aoticache_status status =
+            written > 0 ? send_pending(session, ret_error) : go_on(session, written, "cannot send", ret_error);
         if (status != AOTICACHE_OK)
             return status;
         bytes += written > 0 ? written : 0;
@@ -183,7 +188,8 @@ aoticache_status tls_send(tls_session *session, const char *bytes, size_t size, 
     return AOTICACHE_OK;
 }
 
-aoticache_status tls_receive(tls_session *session, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error)
+aoticache_status tls_receive(tls_session *session, char *bytes, size_t size, size_t *ret_size,
+                             aoticache_error *ret_error)
 {
     for (;;) {
         const int got = SSL_read(session->ssl, bytes, size < INT_MAX ? (int)size : INT_MAX);

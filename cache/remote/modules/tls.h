@@ -32,6 +32,7 @@ aoticache_status tls_connect(const char *host, const tls_files *files, const tls
 void tls_free(tls_session *session);
 aoticache_status tls_send(tls_session *session, const char *bytes, size_t size, aoticache_error *ret_error);
 /* Waits, and gives some bytes, never none. */
-aoticache_status tls_receive(tls_session *session, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error);
+aoticache_status tls_receive(tls_session *session, char *bytes, size_t size, size_t *ret_size,
+                             aoticache_error *ret_error);
 
 #endif

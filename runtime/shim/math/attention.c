@@ -98,8 +98,8 @@ static const void *mask_row(const struct attention *a, const struct block *block
     int last = mask->ndim - 1;
     const ptrdiff_t item = (ptrdiff_t)mask->item_bytes;
     const ptrdiff_t stride = mask->sizes[last] != 1 ? (ptrdiff_t)mask->strides[last] * item : 0;
-    aoticache_shim_dtype_access(mask->dtype)->load((size_t)keys, block->mask, (const char *)mask->data + offset * item,
-                                                   stride);
+    aoticache_shim_dtype_access(mask->dtype)
+        ->load((size_t)keys, block->mask, (const char *)mask->data + offset * item, stride);
     return block->mask;
 }
 
@@ -123,8 +123,8 @@ static bool is_direct(const struct attention *a, const struct block *block, cons
                       int64_t keys)
 {
     return matrix->column_stride == (ptrdiff_t)a->value_bytes &&
-           (block->rows < FEW_QUERIES || (a->width >= SMALL_WIDTH && a->width < SMALL_PRODUCTS &&
-             block->rows * keys * a->width < SMALL_PRODUCTS));
+           (block->rows < FEW_QUERIES ||
+            (a->width >= SMALL_WIDTH && a->width < SMALL_PRODUCTS && block->rows * keys * a->width < SMALL_PRODUCTS));
 }
 
 /* Computes scores = query keyᵀ. False: out of memory. */
@@ -137,10 +137,16 @@ static bool score_tile(const struct attention *a, const struct block *block, con
                           scores->data + i * scores->row_stride);
         return true;
     }
-    const struct matmul_problem problem = {
-        .arithmetic = a->arithmetic, .access = a->value_access, .item_bytes = (uint32_t)a->value_bytes,
-        .rows = block->rows, .columns = keys, .depth = a->width, .alpha = 1, .a = *query, .out = *scores,
-        .b = {key->data, key->column_stride, key->row_stride}};
+    const struct matmul_problem problem = {.arithmetic = a->arithmetic,
+                                           .access = a->value_access,
+                                           .item_bytes = (uint32_t)a->value_bytes,
+                                           .rows = block->rows,
+                                           .columns = keys,
+                                           .depth = a->width,
+                                           .alpha = 1,
+                                           .a = *query,
+                                           .out = *scores,
+                                           .b = {key->data, key->column_stride, key->row_stride}};
     return aoticache_shim_matmul(&problem);
 }
 
@@ -159,10 +165,17 @@ static bool add_values(const struct attention *a, const struct block *block, con
         }
         return true;
     }
-    struct matmul_problem problem = {
-        .arithmetic = a->arithmetic, .access = a->value_access, .item_bytes = (uint32_t)a->value_bytes,
-        .rows = block->rows, .columns = a->width, .depth = keys, .alpha = 1, .beta = 1, .a = *weights, .b = *value,
-        .out = sums};
+    struct matmul_problem problem = {.arithmetic = a->arithmetic,
+                                     .access = a->value_access,
+                                     .item_bytes = (uint32_t)a->value_bytes,
+                                     .rows = block->rows,
+                                     .columns = a->width,
+                                     .depth = keys,
+                                     .alpha = 1,
+                                     .beta = 1,
+                                     .a = *weights,
+                                     .b = *value,
+                                     .out = sums};
     if (!is_first)
         problem.addend = sums;
     return aoticache_shim_matmul(&problem);
@@ -180,8 +193,10 @@ static bool add_tile(const struct attention *a, struct block *block, const struc
         return false;
     for (int64_t i = 0; i < block->rows; i++) {
         int64_t live = a->causal ? smaller(keys, block->first + i + 1 - first_key) : keys;
-        const struct attention_row row = {.count = (size_t)padded(keys), .live = (size_t)(live > 0 ? live : 0),
-                                          .scale = a->scale, .mask = mask_row(a, block, i, first_key, keys)};
+        const struct attention_row row = {.count = (size_t)padded(keys),
+                                          .live = (size_t)(live > 0 ? live : 0),
+                                          .scale = a->scale,
+                                          .mask = mask_row(a, block, i, first_key, keys)};
         double factor = a->rows.soften(&row, scores.data + i * scores.row_stride, &block->max[i], &block->sum[i]);
         if (first_key > 0)
             scale_values(a, block->sums_of_values + i * line, factor);
@@ -202,8 +217,8 @@ static void write_block(const struct attention *a, struct block *block)
             memset(values, 0, (size_t)line);
         else
             scale_values(a, values, 1 / block->sum[i]);
-        char *out = (char *)a->out->data +
-                    (block->batch * strides[0] + block->head * strides[1] + row * strides[2]) * item;
+        char *out =
+            (char *)a->out->data + (block->batch * strides[0] + block->head * strides[1] + row * strides[2]) * item;
         a->access->store((size_t)a->width, out, (ptrdiff_t)strides[3] * item, values);
         int64_t at = block->batch * lse_strides[0] + block->head * lse_strides[1] + row * lse_strides[2];
         double logsumexp = is_empty ? 0 : block->max[i] + log(block->sum[i]);
@@ -235,10 +250,14 @@ static size_t lay_out(const struct attention *a, char *memory, struct block *blo
 {
     const size_t rows = (size_t)smaller(a->queries, BLOCK_QUERIES), keys = (size_t)smaller(a->keys, TILE_KEYS);
     const size_t width = (size_t)a->width, columns = (size_t)padded((int64_t)keys);
-    const size_t counts[] = {rows * columns, columns, rows * width, a->is_converted ? rows * width : 0,
-                             a->is_converted ? keys * width : 0, a->is_converted ? keys * width : 0};
-    char **const places[] = {&block->scores, &block->mask, &block->sums_of_values, &block->query, &block->key,
-                             &block->value};
+    const size_t counts[] = {rows * columns,
+                             columns,
+                             rows * width,
+                             a->is_converted ? rows * width : 0,
+                             a->is_converted ? keys * width : 0,
+                             a->is_converted ? keys * width : 0};
+    char **const places[] = {&block->scores, &block->mask, &block->sums_of_values,
+                             &block->query,  &block->key,  &block->value};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         *places[i] = memory != NULL ? memory + bytes : NULL;
@@ -322,8 +341,8 @@ static AOTITorchError check_mask(const char *function, const struct shim_tensor 
     char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
     const int64_t wanted[4] = {a->batches, a->heads, a->queries, a->keys};
     if (mask->dtype != a->query->dtype && !(a->is_converted && mask->dtype == AOTICACHE_DTYPE_FLOAT32))
-        return aoticache_shim_fail("%s: a mask of %s for a query of %s; a mask of the query's dtype is needed", function,
-                                   aoticache_shim_dtype_text(mask->dtype, first),
+        return aoticache_shim_fail("%s: a mask of %s for a query of %s; a mask of the query's dtype is needed",
+                                   function, aoticache_shim_dtype_text(mask->dtype, first),
                                    aoticache_shim_dtype_text(a->query->dtype, second));
     if (mask->ndim != 2 && mask->ndim != 4)
         return aoticache_shim_fail("%s: a mask of 2 or 4 dimensions is needed, this has %d", function, (int)mask->ndim);
@@ -363,9 +382,9 @@ static AOTITorchError make_logsumexp(const char *function, const struct attentio
     const int64_t sizes[] = {a->batches, a->heads, a->queries};
     const int64_t heads = a->heads > 0 ? a->heads : 1, queries = a->queries > 0 ? a->queries : 1;
     const int64_t strides[] = {heads * queries, 1, heads};
-    return aoticache_shim_tensor_empty(function, 3, sizes, strides,
-                                       a->value_bytes == sizeof(float) ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64,
-                                       ret_tensor);
+    return aoticache_shim_tensor_empty(
+        function, 3, sizes, strides,
+        a->value_bytes == sizeof(float) ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64, ret_tensor);
 }
 
 AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(

@@ -23,98 +23,99 @@ doubles_2 Sleef_expd2_u10(doubles_2 x);
  * Scores behind `live` get no weight. A row in which every score is -inf has the largest score -inf and the sum 0; a NaN
  * among the scores makes the sum NaN.
  */
-#define DEFINE_SOFTEN(name, type, vector, integers, exponential, scalar_exponential, attribute)                      \
-    static attribute double name(const struct attention_row *row, void *scores, double *max, double *sum)           \
-    {                                                                                                                \
-        enum { LANES = sizeof(vector) / sizeof(type) };                                                              \
-        type *values = scores;                                                                                       \
-        const type *mask = row->mask, scale = (type)row->scale;                                                      \
-        size_t count = (row->live + LANES - 1) / LANES * LANES;                                                      \
-        vector largest, total = {0}, x, m;                                                                           \
-        for (size_t i = 0; i < count; i += LANES) {                                                                  \
-            memcpy(&x, values + i, sizeof x);                                                                        \
-            x *= scale;                                                                                              \
-            if (mask != NULL) {                                                                                      \
-                memcpy(&m, mask + i, sizeof m);                                                                      \
-                x += m;                                                                                              \
-            }                                                                                                        \
-            memcpy(values + i, &x, sizeof x);                                                                        \
-        }                                                                                                            \
-        for (size_t i = row->live; i < count; i++)                                                                   \
-            values[i] = -(type)INFINITY;                                                                             \
-        for (int lane = 0; lane < LANES; lane++)                                                                     \
-            largest[lane] = (type)*max;                                                                              \
-        for (size_t i = 0; i < count; i += LANES) {                                                                  \
-            memcpy(&x, values + i, sizeof x);                                                                        \
-            integers above = x > largest;                                                                            \
-            largest = (vector)((above & (integers)x) | (~above & (integers)largest));                                \
-        }                                                                                                            \
-        type new_max = largest[0];                                                                                   \
-        for (int lane = 1; lane < LANES; lane++)                                                                     \
-            new_max = largest[lane] > new_max ? largest[lane] : new_max;                                             \
-        type shift = new_max == -(type)INFINITY ? 0 : new_max; /* -inf - -inf is NaN */                              \
-        for (size_t i = 0; i < count; i += LANES) {                                                                  \
-            memcpy(&x, values + i, sizeof x);                                                                        \
-            x = exponential(x - shift);                                                                              \
-            total += x;                                                                                              \
-            memcpy(values + i, &x, sizeof x);                                                                        \
-        }                                                                                                            \
-        memset(values + count, 0, (row->count - count) * sizeof *values);                                            \
-        type factor = scalar_exponential((type)*max - shift);                                                        \
-        double tile_sum = 0;                                                                                         \
-        for (int lane = 0; lane < LANES; lane++)                                                                     \
-            tile_sum += (double)total[lane];                                                                         \
-        *max = (double)new_max;                                                                                      \
-        *sum = *sum * (double)factor + tile_sum;                                                                     \
-        return (double)factor;                                                                                       \
+#define DEFINE_SOFTEN(name, type, vector, integers, exponential, scalar_exponential, attribute)           \
+    static attribute double name(const struct attention_row *row, void *scores, double *max, double *sum) \
+    {                                                                                                     \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                                   \
+        type *values = scores;                                                                            \
+        const type *mask = row->mask, scale = (type)row->scale;                                           \
+        size_t count = (row->live + LANES - 1) / LANES * LANES;                                           \
+        vector largest, total = {0}, x, m;                                                                \
+        for (size_t i = 0; i < count; i += LANES) {                                                       \
+            memcpy(&x, values + i, sizeof x);                                                             \
+            x *= scale;                                                                                   \
+            if (mask != NULL) {                                                                           \
+                memcpy(&m, mask + i, sizeof m);                                                           \
+                x += m;                                                                                   \
+            }                                                                                             \
+            memcpy(values + i, &x, sizeof x);                                                             \
+        }                                                                                                 \
+        for (size_t i = row->live; i < count; i++)                                                        \
+            values[i] = -(type)INFINITY;                                                                  \
+        for (int lane = 0; lane < LANES; lane++)                                                          \
+            largest[lane] = (type) * max;                                                                 \
+        for (size_t i = 0; i < count; i += LANES) {                                                       \
+            memcpy(&x, values + i, sizeof x);                                                             \
+            integers above = x > largest;                                                                 \
+            largest = (vector)((above & (integers)x) | (~above & (integers)largest));                     \
+        }                                                                                                 \
+        type new_max = largest[0];                                                                        \
+        for (int lane = 1; lane < LANES; lane++)                                                          \
+            new_max = largest[lane] > new_max ? largest[lane] : new_max;                                  \
+        type shift = new_max == -(type)INFINITY ? 0 : new_max; /* -inf - -inf is NaN */                   \
+        for (size_t i = 0; i < count; i += LANES) {                                                       \
+            memcpy(&x, values + i, sizeof x);                                                             \
+            x = exponential(x - shift);                                                                   \
+            total += x;                                                                                   \
+            memcpy(values + i, &x, sizeof x);                                                             \
+        }                                                                                                 \
+        memset(values + count, 0, (row->count - count) * sizeof *values);                                 \
+        type factor = scalar_exponential((type) * max - shift);                                           \
+        double tile_sum = 0;                                                                              \
+        for (int lane = 0; lane < LANES; lane++)                                                          \
+            tile_sum += (double)total[lane];                                                              \
+        *max = (double)new_max;                                                                           \
+        *sum = *sum * (double)factor + tile_sum;                                                          \
+        return (double)factor;                                                                            \
     }
 
 /* Two sums at once, since each addition waits for the one before. */
-#define DEFINE_PRODUCTS(name, type, vector, attribute)                                                               \
-    static attribute void score_##name(int64_t count, int64_t width, const void *query, const char *keys,            \
-                                       ptrdiff_t stride, void *scores)                                               \
-    {                                                                                                                \
-        enum { LANES = sizeof(vector) / sizeof(type) };                                                              \
-        const type *q = query;                                                                                       \
-        for (int64_t k = 0; k < count; k++) {                                                                        \
-            const type *key = (const type *)(const void *)(keys + k * stride);                                       \
-            vector sum_0 = {0}, sum_1 = {0}, x_0, x_1, y_0, y_1;                                                     \
-            int64_t i = 0;                                                                                           \
-            for (; i + 2 * LANES <= width; i += 2 * LANES) {                                                         \
-                memcpy(&x_0, q + i, sizeof x_0);                                                                     \
-                memcpy(&x_1, q + i + LANES, sizeof x_1);                                                             \
-                memcpy(&y_0, key + i, sizeof y_0);                                                                   \
-                memcpy(&y_1, key + i + LANES, sizeof y_1);                                                           \
-                sum_0 += x_0 * y_0;                                                                                  \
-                sum_1 += x_1 * y_1;                                                                                  \
-            }                                                                                                        \
-            type sum = 0;                                                                                            \
-            sum_0 += sum_1;                                                                                          \
-            for (int lane = 0; lane < LANES; lane++)                                                                 \
-                sum += sum_0[lane];                                                                                   \
-            for (; i < width; i++)                                                                                   \
-                sum += q[i] * key[i];                                                                                \
-            ((type *)scores)[k] = sum;                                                                               \
-        }                                                                                                            \
-    }                                                                                                                \
-    static attribute void add_##name(int64_t count, int64_t width, const void *weights, const char *values,          \
-                                     ptrdiff_t stride, void *sums)                                                   \
-    {                                                                                                                \
-        enum { LANES = sizeof(vector) / sizeof(type) };                                                              \
-        type *to = sums;                                                                                             \
-        for (int64_t k = 0; k < count; k++) {                                                                        \
-            const type *value = (const type *)(const void *)(values + k * stride), weight = ((const type *)weights)[k]; \
-            vector x, y;                                                                                             \
-            int64_t i = 0;                                                                                           \
-            for (; i + LANES <= width; i += LANES) {                                                                 \
-                memcpy(&x, to + i, sizeof x);                                                                        \
-                memcpy(&y, value + i, sizeof y);                                                                     \
-                x += weight * y;                                                                                     \
-                memcpy(to + i, &x, sizeof x);                                                                        \
-            }                                                                                                        \
-            for (; i < width; i++)                                                                                   \
-                to[i] += weight * value[i];                                                                          \
-        }                                                                                                            \
+#define DEFINE_PRODUCTS(name, type, vector, attribute)                                                      \
+    static attribute void score_##name(int64_t count, int64_t width, const void *query, const char *keys,   \
+                                       ptrdiff_t stride, void *scores)                                      \
+    {                                                                                                       \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                                     \
+        const type *q = query;                                                                              \
+        for (int64_t k = 0; k < count; k++) {                                                               \
+            const type *key = (const type *)(const void *)(keys + k * stride);                              \
+            vector sum_0 = {0}, sum_1 = {0}, x_0, x_1, y_0, y_1;                                            \
+            int64_t i = 0;                                                                                  \
+            for (; i + 2 * LANES <= width; i += 2 * LANES) {                                                \
+                memcpy(&x_0, q + i, sizeof x_0);                                                            \
+                memcpy(&x_1, q + i + LANES, sizeof x_1);                                                    \
+                memcpy(&y_0, key + i, sizeof y_0);                                                          \
+                memcpy(&y_1, key + i + LANES, sizeof y_1);                                                  \
+                sum_0 += x_0 * y_0;                                                                         \
+                sum_1 += x_1 * y_1;                                                                         \
+            }                                                                                               \
+            type sum = 0;                                                                                   \
+            sum_0 += sum_1;                                                                                 \
+            for (int lane = 0; lane < LANES; lane++)                                                        \
+                sum += sum_0[lane];                                                                         \
+            for (; i < width; i++)                                                                          \
+                sum += q[i] * key[i];                                                                       \
+            ((type *)scores)[k] = sum;                                                                      \
+        }                                                                                                   \
+    }                                                                                                       \
+    static attribute void add_##name(int64_t count, int64_t width, const void *weights, const char *values, \
+                                     ptrdiff_t stride, void *sums)                                          \
+    {                                                                                                       \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                                     \
+        type *to = sums;                                                                                    \
+        for (int64_t k = 0; k < count; k++) {                                                               \
+            const type *value = (const type *)(const void *)(values + k * stride),                          \
+                       weight = ((const type *)weights)[k];                                                 \
+            vector x, y;                                                                                    \
+            int64_t i = 0;                                                                                  \
+            for (; i + LANES <= width; i += LANES) {                                                        \
+                memcpy(&x, to + i, sizeof x);                                                               \
+                memcpy(&y, value + i, sizeof y);                                                            \
+                x += weight * y;                                                                            \
+                memcpy(to + i, &x, sizeof x);                                                               \
+            }                                                                                               \
+            for (; i < width; i++)                                                                          \
+                to[i] += weight * value[i];                                                                 \
+        }                                                                                                   \
     }
 
 DEFINE_PRODUCTS(floats, float, floats_4, )

@@ -49,8 +49,8 @@ struct blas_product {
     double alpha, beta;
 };
 
-typedef void (*gemm_float)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
-                           const void *a, int lda, const void *b, int ldb, float beta, void *c, int ldc);
+typedef void (*gemm_float)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const void *a,
+                           int lda, const void *b, int ldb, float beta, void *c, int ldc);
 typedef void (*gemm_double)(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha,
                             const void *a, int lda, const void *b, int ldb, double beta, void *c, int ldc);
 typedef void (*gemm_complex)(int order, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha,
@@ -135,8 +135,8 @@ static void multiply(enum shim_class kind, const struct blas_product *product)
         blas.floats(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, alpha_floats[0], a->data, a->leading, b->data,
                     b->leading, beta_floats[0], out->data, out->leading);
     else if (kind == SHIM_CLASS_DOUBLE)
-        blas.doubles(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, product->alpha, a->data, a->leading,
-                     b->data, b->leading, product->beta, out->data, out->leading);
+        blas.doubles(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, product->alpha, a->data, a->leading, b->data,
+                     b->leading, product->beta, out->data, out->leading);
     else if (kind == SHIM_CLASS_COMPLEX64)
         blas.complexes64(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, alpha_floats, a->data, a->leading,
                          b->data, b->leading, beta_floats, out->data, out->leading);

@@ -95,11 +95,10 @@ static void gather_line(const struct convolution *c, const char *channel, const 
         if (run.count < length)
             memset(line, 0, (size_t)(length * c->item_bytes));
         if (run.count > 0)
-            aoticache_shim_convert_row(&same, (size_t)run.count, line + run.first * c->item_bytes,
-                                       run.step * c->item_bytes,
-                                       channel + depth * input->strides[0] + row * input->strides[1] +
-                                           run.element * input->strides[2],
-                                       run.element_step * input->strides[2]);
+            aoticache_shim_convert_row(
+                &same, (size_t)run.count, line + run.first * c->item_bytes, run.step * c->item_bytes,
+                channel + depth * input->strides[0] + row * input->strides[1] + run.element * input->strides[2],
+                run.element_step * input->strides[2]);
         line += length * c->item_bytes;
         count -= length;
         at[2] = 0;
@@ -110,8 +109,7 @@ static void gather_line(const struct convolution *c, const char *channel, const 
     }
 }
 
-static void gather_planar(const struct convolution *c, const char *input, int64_t first, int64_t count,
-                          char *columns)
+static void gather_planar(const struct convolution *c, const char *input, int64_t first, int64_t count, char *columns)
 {
     for (int64_t channel = 0; channel < c->group_inputs; channel++) {
         for (int64_t position = 0; position < c->kernel_positions; position++) {
@@ -219,8 +217,8 @@ static bool multiply_piece(const struct convolution *c, const char *weights, int
     const struct shim_dtype_access *access = aoticache_shim_dtype_access(c->dtype);
     int64_t depth = c->group_inputs * c->kernel_positions;
     char *input = c->input.data + batch * c->input.batch_stride + group * c->group_inputs * c->input.channel_stride;
-    char *output = c->output.data + batch * c->output.batch_stride +
-                   group * c->group_outputs * c->output.channel_stride;
+    char *output =
+        c->output.data + batch * c->output.batch_stride + group * c->group_outputs * c->output.channel_stride;
     struct matmul_problem problem = {
         .arithmetic = aoticache_shim_matmul_arithmetic((enum shim_class)access->load_class),
         .access = access,
@@ -238,8 +236,8 @@ static bool multiply_piece(const struct convolution *c, const char *weights, int
         problem.addend = (struct matmul_matrix){(char *)c->bias->data + group * c->group_outputs * stride, stride, 0};
     }
     if (columns == NULL) {
-        problem.b = (struct matmul_matrix){input + first * c->input.strides[2], c->input.channel_stride,
-                                           c->input.strides[2]};
+        problem.b =
+            (struct matmul_matrix){input + first * c->input.strides[2], c->input.channel_stride, c->input.strides[2]};
     } else if (c->channels_last) {
         gather_channels_last(c, input, first, count, columns);
         problem.b = (struct matmul_matrix){columns, c->item_bytes, depth * c->item_bytes};
@@ -412,7 +410,8 @@ static bool onednn_serves(int32_t dtype)
     unsigned a, b, c, d;
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (d & 0x30) == 0x30) /* AVX-VNNI-INT8 and AVX-NE-CONVERT */
         return true;
-    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512dq"))
         return false;
     if (dtype == AOTICACHE_DTYPE_BFLOAT16)
         return true;

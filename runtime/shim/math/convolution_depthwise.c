@@ -22,46 +22,46 @@ struct planes {
 };
 
 /* sums[i] += weight * row[i * step]; sums[i] += weights[i] * row[i]; in lanes that the compiler makes vectors of. */
-#define DEFINE_ADD(name, type)                                                                                \
-    static void add_##name(int64_t count, void *sums, const void *row, int64_t step, const void *weight)      \
-    {                                                                                                         \
-        enum { LANES = 32 / sizeof(type) };                                                                   \
-        typedef type lanes __attribute__((vector_size(32)));                                                  \
-        type *to = sums;                                                                                      \
-        const type *from = row, factor = *(const type *)weight;                                               \
-        int64_t i = 0;                                                                                        \
-        for (; step == 1 && i + LANES <= count; i += LANES) {                                                 \
-            lanes sum, some;                                                                                  \
-            memcpy(&sum, to + i, sizeof sum);                                                                 \
-            memcpy(&some, from + i, sizeof some);                                                             \
-            sum += factor * some;                                                                             \
-            memcpy(to + i, &sum, sizeof sum);                                                                 \
-        }                                                                                                     \
-        for (; i < count; i++)                                                                                \
-            to[i] += factor * from[i * step];                                                                 \
-    }                                                                                                         \
-    static void add_products_##name(int64_t count, void *sums, const void *row, const void *weights)         \
-    {                                                                                                         \
-        enum { LANES = 32 / sizeof(type) };                                                                   \
-        typedef type lanes __attribute__((vector_size(32)));                                                  \
-        type *to = sums;                                                                                      \
-        const type *from = row, *factors = weights;                                                           \
-        int64_t i = 0;                                                                                        \
-        for (; i + LANES <= count; i += LANES) {                                                              \
-            lanes sum, some, factor;                                                                          \
-            memcpy(&sum, to + i, sizeof sum);                                                                 \
-            memcpy(&some, from + i, sizeof some);                                                             \
-            memcpy(&factor, factors + i, sizeof factor);                                                      \
-            sum += factor * some;                                                                             \
-            memcpy(to + i, &sum, sizeof sum);                                                                 \
-        }                                                                                                     \
-        for (; i < count; i++)                                                                                \
-            to[i] += factors[i] * from[i];                                                                    \
-    }                                                                                                         \
-    static void add_to_all_##name(int64_t count, void *sums, const void *addend)                              \
-    {                                                                                                         \
-        for (int64_t i = 0; i < count; i++)                                                                   \
-            ((type *)sums)[i] += *(const type *)addend;                                                       \
+#define DEFINE_ADD(name, type)                                                                           \
+    static void add_##name(int64_t count, void *sums, const void *row, int64_t step, const void *weight) \
+    {                                                                                                    \
+        enum { LANES = 32 / sizeof(type) };                                                              \
+        typedef type lanes __attribute__((vector_size(32)));                                             \
+        type *to = sums;                                                                                 \
+        const type *from = row, factor = *(const type *)weight;                                          \
+        int64_t i = 0;                                                                                   \
+        for (; step == 1 && i + LANES <= count; i += LANES) {                                            \
+            lanes sum, some;                                                                             \
+            memcpy(&sum, to + i, sizeof sum);                                                            \
+            memcpy(&some, from + i, sizeof some);                                                        \
+            sum += factor * some;                                                                        \
+            memcpy(to + i, &sum, sizeof sum);                                                            \
+        }                                                                                                \
+        for (; i < count; i++)                                                                           \
+            to[i] += factor * from[i * step];                                                            \
+    }                                                                                                    \
+    static void add_products_##name(int64_t count, void *sums, const void *row, const void *weights)     \
+    {                                                                                                    \
+        enum { LANES = 32 / sizeof(type) };                                                              \
+        typedef type lanes __attribute__((vector_size(32)));                                             \
+        type *to = sums;                                                                                 \
+        const type *from = row, *factors = weights;                                                      \
+        int64_t i = 0;                                                                                   \
+        for (; i + LANES <= count; i += LANES) {                                                         \
+            lanes sum, some, factor;                                                                     \
+            memcpy(&sum, to + i, sizeof sum);                                                            \
+            memcpy(&some, from + i, sizeof some);                                                        \
+            memcpy(&factor, factors + i, sizeof factor);                                                 \
+            sum += factor * some;                                                                        \
+            memcpy(to + i, &sum, sizeof sum);                                                            \
+        }                                                                                                \
+        for (; i < count; i++)                                                                           \
+            to[i] += factors[i] * from[i];                                                               \
+    }                                                                                                    \
+    static void add_to_all_##name(int64_t count, void *sums, const void *addend)                         \
+    {                                                                                                    \
+        for (int64_t i = 0; i < count; i++)                                                              \
+            ((type *)sums)[i] += *(const type *)addend;                                                  \
     }
 
 DEFINE_ADD(floats, float)
@@ -150,8 +150,8 @@ static void make_plane(const struct planes *planes, int64_t plane, char *kernel,
         int64_t z = i / c->output.sizes[1], y = i % c->output.sizes[1];
         make_row(planes, input, z, y, row, sums, kernel);
         add_bias(planes, channel, sums);
-        planes->access->store((size_t)c->output.sizes[2],
-                              output + z * c->output.strides[0] + y * c->output.strides[1], c->output.strides[2], sums);
+        planes->access->store((size_t)c->output.sizes[2], output + z * c->output.strides[0] + y * c->output.strides[1],
+                              c->output.strides[2], sums);
     }
 }
 
@@ -253,8 +253,8 @@ static void make_rows(void *user, int worker)
     for (int64_t next; (next = atomic_fetch_add(&planes->next, 1)) < output->batch * rows;) {
         const char *input = c->input.data + next / rows * c->input.batch_stride;
         int64_t at[IMAGE_AXES] = {next % rows / output->sizes[1], next % rows % output->sizes[1], 0};
-        char *to = output->data + next / rows * output->batch_stride + at[0] * output->strides[0] +
-                   at[1] * output->strides[1];
+        char *to =
+            output->data + next / rows * output->batch_stride + at[0] * output->strides[0] + at[1] * output->strides[1];
         for (; at[2] < output->sizes[2]; at[2]++) {
             make_position(planes, input, at, row, sums);
             planes->access->store((size_t)c->groups, to + at[2] * output->strides[2], output->channel_stride, sums);

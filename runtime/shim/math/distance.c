@@ -116,9 +116,9 @@ AOTITorchError aoti_torch_cpu__cdist_forward(AtenTensorHandle x1, AtenTensorHand
     double *to = numbers->tensor->data;
     for (int64_t i = 0; i < numbers->tensor->numel; i++) {
         int64_t batch = i / (rows * others), row = i / others % rows, other = i % others;
-        to[i] = width == 0 ? 0
-                           : distance(from + (batch * rows + row) * width, with + (batch * others + other) * width,
-                                      width, p);
+        to[i] = width == 0
+                    ? 0
+                    : distance(from + (batch * rows + row) * width, with + (batch * others + other) * width, width, p);
     }
     SHIM_TRY(aoticache_shim_read(__func__, numbers, first->dtype, &result));
     *ret_0 = shim_steal(&result);

@@ -16,7 +16,7 @@ struct bags {
     const double *table, *weights; /* weights: one for each index, or NULL */
     const int64_t *indices;
     double *out;
-    int64_t *sizes, *largest;      /* of each bag; where each element of it came from */
+    int64_t *sizes, *largest; /* of each bag; where each element of it came from */
 };
 
 static void add_row(const struct bags *bags, int64_t bag, int64_t i)
@@ -141,16 +141,23 @@ static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenT
     SHIM_TRY(make_zeros(function, 1, &count, AOTICACHE_DTYPE_INT64, &sizes));
     SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_INT64, &largest));
     const struct bags bags = {
-        .mode = mode, .padding = padding, .width = shape[1], .count = count, .rows = rows->sizes[0],
-        .table = table->tensor->data, .weights = factors != NULL ? factors->tensor->data : NULL,
-        .indices = places->tensor->data, .out = sums->tensor->data, .sizes = sizes->tensor->data,
+        .mode = mode,
+        .padding = padding,
+        .width = shape[1],
+        .count = count,
+        .rows = rows->sizes[0],
+        .table = table->tensor->data,
+        .weights = factors != NULL ? factors->tensor->data : NULL,
+        .indices = places->tensor->data,
+        .out = sums->tensor->data,
+        .sizes = sizes->tensor->data,
         .largest = largest->tensor->data,
     };
     SHIM_TRY(check_bags(function, &bags, starts->tensor->data, num_offsets, num_indices));
     fill_bags(&bags, starts->tensor->data, num_indices, bag_of->tensor->data);
     SHIM_TRY(aoticache_shim_read(function, sums, rows->dtype, &result));
-    SHIM_TRY(replace_side_results(function, mode, is_quick(rows, padding, weights), num_offsets, &bag_of, &sizes,
-                                  &largest));
+    SHIM_TRY(
+        replace_side_results(function, mode, is_quick(rows, padding, weights), num_offsets, &bag_of, &sizes, &largest));
     ret_results[0] = shim_steal(&result);
     ret_results[1] = shim_steal(&bag_of);
     ret_results[2] = shim_steal(&sizes);
@@ -158,11 +165,13 @@ static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenT
     return SHIM_SUCCESS;
 }
 
-AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(
-    AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t scale_grad_by_freq,
-    int64_t mode, int32_t sparse, AtenTensorHandle *per_sample_weights, int32_t include_last_offset,
-    int64_t padding_idx, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1, AtenTensorHandle *ret_2,
-    AtenTensorHandle *ret_3)
+AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weight, AtenTensorHandle indices,
+                                                          AtenTensorHandle offsets, int32_t scale_grad_by_freq,
+                                                          int64_t mode, int32_t sparse,
+                                                          AtenTensorHandle *per_sample_weights,
+                                                          int32_t include_last_offset, int64_t padding_idx,
+                                                          AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
+                                                          AtenTensorHandle *ret_2, AtenTensorHandle *ret_3)
 {
     AtenTensorHandle results[4] = {NULL};
     (void)scale_grad_by_freq, (void)sparse; /* of gradients, which there are none of */

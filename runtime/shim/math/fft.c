@@ -30,10 +30,10 @@ struct fft_plan {
     struct fft_number *roots;   /* exp(-2 pi i k / length) */
     struct fft_number *scratch; /* of `length` */
     /* Bluestein: */
-    struct fft_plan *inner;     /* NULL: the length has small factors */
-    struct fft_number *chirp;   /* exp(-pi i k^2 / length) */
-    struct fft_number *filter;  /* the transform of the chirp's conjugate, of inner's length */
-    struct fft_number *padded;  /* of inner's length */
+    struct fft_plan *inner;    /* NULL: the length has small factors */
+    struct fft_number *chirp;  /* exp(-pi i k^2 / length) */
+    struct fft_number *filter; /* the transform of the chirp's conjugate, of inner's length */
+    struct fft_number *padded; /* of inner's length */
 };
 
 /* A plan by Bluestein's identity has another plan inside. */
@@ -466,7 +466,7 @@ AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const int64_t *dim
     SHIM_TRY(scale(__func__, whole, signal_count(&transform, whole->tensor->sizes), normalization));
     /* The result has the part's dtype. Its strides follow from the transform of the last dimension alone. */
     struct transform only_last = {1, {last}};
-    int32_t dtype = tensor->dtype == AOTICACHE_DTYPE_COMPLEX128 ? AOTICACHE_DTYPE_FLOAT64
+    int32_t dtype = tensor->dtype == AOTICACHE_DTYPE_COMPLEX128  ? AOTICACHE_DTYPE_FLOAT64
                     : tensor->dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32
                                                                  : AOTICACHE_DTYPE_FLOAT16;
     SHIM_TRY(make_result(__func__, transform.count > 1 ? values->tensor : tensor, &only_last, 1, whole->tensor->sizes,

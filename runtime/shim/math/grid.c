@@ -40,8 +40,8 @@ static double place_of(const struct grid *grid, double at, int64_t size)
     if (grid->padding == PAD_BORDER)
         return clip(place, size);
     if (grid->padding == PAD_REFLECTION) {
-        place = grid->align_corners ? reflect(place, 0, 2 * (double)(size - 1))
-                                    : reflect(place, -1, 2 * (double)size - 1);
+        place =
+            grid->align_corners ? reflect(place, 0, 2 * (double)(size - 1)) : reflect(place, -1, 2 * (double)size - 1);
         return clip(place, size);
     }
     return place;

@@ -97,7 +97,7 @@ enum { MATMUL_BLOCK_ROWS = 64, MATMUL_BLOCK_COLUMNS = 256, MATMUL_BLOCK_DEPTH = 
  */
 struct matmul_arithmetic {
     size_t value_bytes;
-    int rows;    /* of the result, that `accumulate` makes at once */
+    int rows; /* of the result, that `accumulate` makes at once */
     int columns;
     /* tile[rows][columns] += a * b over `depth` steps; tile_stride in values. */
     void (*accumulate)(int64_t depth, const void *a, const void *b, void *tile, ptrdiff_t tile_stride);

@@ -35,7 +35,12 @@ static bool multiply(const struct lstm *l, int64_t rows, const float *a, const f
     struct matmul_problem problem = {
         .arithmetic = aoticache_shim_matmul_arithmetic(SHIM_CLASS_FLOAT),
         .access = aoticache_shim_dtype_access(AOTICACHE_DTYPE_FLOAT32),
-        .item_bytes = sizeof(float), .rows = rows, .columns = columns, .depth = depth, .alpha = 1, .beta = 1,
+        .item_bytes = sizeof(float),
+        .rows = rows,
+        .columns = columns,
+        .depth = depth,
+        .alpha = 1,
+        .beta = 1,
         .a = {(char *)(uintptr_t)a, (ptrdiff_t)depth * item, item},
         .b = {(char *)(uintptr_t)weight, item, (ptrdiff_t)depth * item},
         .addend = {(char *)(uintptr_t)addend, (ptrdiff_t)addend_stride * item, item},
@@ -87,20 +92,19 @@ static AOTITorchError check_matrix(const char *function, const char *what, AtenT
 {
     const struct shim_tensor *t = tensor->tensor;
     if (t->ndim != 2 || t->sizes[0] != rows || t->sizes[1] != columns)
-        return aoticache_shim_fail("%s: %s must be %lld x %lld, and has %d dimensions and %lld elements", function, what,
-                                   (long long)rows, (long long)columns, (int)t->ndim, (long long)t->numel);
+        return aoticache_shim_fail("%s: %s must be %lld x %lld, and has %d dimensions and %lld elements", function,
+                                   what, (long long)rows, (long long)columns, (int)t->ndim, (long long)t->numel);
     return SHIM_SUCCESS;
 }
 
 /* Checks a state of one layer: batch x units, with or without a dimension of size 1 in front. */
-static AOTITorchError check_state(const char *function, const char *what, AtenTensorHandle tensor,
-                                  const struct lstm *l)
+static AOTITorchError check_state(const char *function, const char *what, AtenTensorHandle tensor, const struct lstm *l)
 {
     const struct shim_tensor *t = tensor->tensor;
     if (t->ndim < 2 || t->ndim > 3 || (t->ndim == 3 && t->sizes[0] != 1) || t->sizes[t->ndim - 2] != l->batch ||
         t->sizes[t->ndim - 1] != l->units)
-        return aoticache_shim_fail("%s: %s must be %lld x %lld, and has %d dimensions and %lld elements", function, what,
-                                   (long long)l->batch, (long long)l->units, (int)t->ndim, (long long)t->numel);
+        return aoticache_shim_fail("%s: %s must be %lld x %lld, and has %d dimensions and %lld elements", function,
+                                   what, (long long)l->batch, (long long)l->units, (int)t->ndim, (long long)t->numel);
     return SHIM_SUCCESS;
 }
 
@@ -122,8 +126,8 @@ struct operands {
 
 static AOTITorchError describe(const char *function, const struct operands *o, int64_t units, struct lstm *l)
 {
-    const AtenTensorHandle all[] = {o->input,     o->input_weight, o->state_weight, o->state,
-                                    o->cell,      o->biases[0],    o->biases[1]};
+    const AtenTensorHandle all[] = {o->input, o->input_weight, o->state_weight, o->state,
+                                    o->cell,  o->biases[0],    o->biases[1]};
     for (size_t i = 0; i < (o->has_biases ? 7 : 5); i++) {
         if (!shim_is_defined(all[i]))
             return aoticache_shim_fail_undefined(function, all[i]);
@@ -135,7 +139,8 @@ static AOTITorchError describe(const char *function, const struct operands *o, i
     const struct shim_tensor *input = o->input->tensor;
     if (input->ndim != 3 || units < 0 || units > INT32_MAX)
         return aoticache_shim_fail("%s: an input of 3 dimensions (steps, batch, inputs) is needed, this has %d; %lld "
-                                   "units", function, (int)input->ndim, (long long)units);
+                                   "units",
+                                   function, (int)input->ndim, (long long)units);
     l->steps = input->sizes[0];
     l->batch = input->sizes[1];
     l->inputs = input->sizes[2];
@@ -201,12 +206,14 @@ static AOTITorchError layer(const char *function, const struct operands *o, stru
     return SHIM_SUCCESS;
 }
 
-AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(
-    AtenTensorHandle input, AtenTensorHandle weight0, AtenTensorHandle weight1, AtenTensorHandle weight2,
-    AtenTensorHandle weight3, AtenTensorHandle hx_, AtenTensorHandle cx_, int32_t reverse, const int64_t *batch_sizes,
-    int64_t batch_sizes_len_, int64_t mode, int64_t hidden_size, int64_t num_layers, int32_t has_biases,
-    int32_t bidirectional, int32_t batch_first, int32_t train, AtenTensorHandle *ret0, AtenTensorHandle *ret1,
-    AtenTensorHandle *ret2, AtenTensorHandle *ret3)
+AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(AtenTensorHandle input, AtenTensorHandle weight0,
+                                               AtenTensorHandle weight1, AtenTensorHandle weight2,
+                                               AtenTensorHandle weight3, AtenTensorHandle hx_, AtenTensorHandle cx_,
+                                               int32_t reverse, const int64_t *batch_sizes, int64_t batch_sizes_len_,
+                                               int64_t mode, int64_t hidden_size, int64_t num_layers,
+                                               int32_t has_biases, int32_t bidirectional, int32_t batch_first,
+                                               int32_t train, AtenTensorHandle *ret0, AtenTensorHandle *ret1,
+                                               AtenTensorHandle *ret2, AtenTensorHandle *ret3)
 {
     AtenTensorHandle results[3] = {NULL};
     cleanup_tensor AtenTensorHandle workspace = NULL;
@@ -220,10 +227,10 @@ AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(
     SHIM_CHECK_RESULT(ret2);
     SHIM_CHECK_RESULT(ret3);
     if (mode != MODE_LSTM || num_layers != 1 || bidirectional != 0 || batch_sizes_len_ != 0)
-        return aoticache_shim_fail("%s: one layer of an LSTM (mode 2) in one direction, not packed, is supported; this is "
-                                   "mode %lld with %lld layers, bidirectional %d, %lld batch sizes", __func__,
-                                   (long long)mode, (long long)num_layers, (int)bidirectional,
-                                   (long long)batch_sizes_len_);
+        return aoticache_shim_fail(
+            "%s: one layer of an LSTM (mode 2) in one direction, not packed, is supported; this is "
+            "mode %lld with %lld layers, bidirectional %d, %lld batch sizes",
+            __func__, (long long)mode, (long long)num_layers, (int)bidirectional, (long long)batch_sizes_len_);
     SHIM_TRY(describe(__func__, &operands, hidden_size, &l));
     SHIM_TRY(aoticache_shim_make(__func__, 1, (const int64_t[]){0}, AOTICACHE_DTYPE_UINT8, &workspace));
     SHIM_TRY(layer(__func__, &operands, &l, results));

@@ -63,9 +63,9 @@ static AOTITorchError check_sizes(const char *function, const struct product *pr
                                    (long long)a->sizes[0], (long long)b->sizes[0], (long long)out->sizes[0]);
     const int64_t *a_size = a->sizes + ndim - 2, *b_size = b->sizes + ndim - 2, *out_size = out->sizes + ndim - 2;
     if (a_size[1] != b_size[0] || a_size[0] != out_size[0] || b_size[1] != out_size[1])
-        return aoticache_shim_fail("%s: %lld x %lld times %lld x %lld into %lld x %lld", function,
-                                   (long long)a_size[0], (long long)a_size[1], (long long)b_size[0],
-                                   (long long)b_size[1], (long long)out_size[0], (long long)out_size[1]);
+        return aoticache_shim_fail("%s: %lld x %lld times %lld x %lld into %lld x %lld", function, (long long)a_size[0],
+                                   (long long)a_size[1], (long long)b_size[0], (long long)b_size[1],
+                                   (long long)out_size[0], (long long)out_size[1]);
     return SHIM_SUCCESS;
 }
 
@@ -223,8 +223,8 @@ AOTITorchError aoti_torch_addmm_out(AtenTensorHandle out, AtenTensorHandle self,
 static void view_matrix(struct shim_tensor *view, const struct shim_tensor *tensor, ptrdiff_t offset, int64_t rows,
                         int64_t row_stride, int64_t columns, int64_t column_stride)
 {
-    *view = (struct shim_tensor){.dtype = tensor->dtype, .ndim = 2, .item_bytes = tensor->item_bytes,
-                                 .numel = rows * columns};
+    *view = (struct shim_tensor){
+        .dtype = tensor->dtype, .ndim = 2, .item_bytes = tensor->item_bytes, .numel = rows * columns};
     view->data = (char *)tensor->data + offset * (ptrdiff_t)tensor->item_bytes;
     view->sizes = view->inline_dims;
     view->strides = view->inline_dims + SHIM_INLINE_NDIM;

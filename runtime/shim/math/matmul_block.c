@@ -34,8 +34,8 @@ static size_t lay_out(const struct matmul_problem *problem, char *memory, struct
     size_t a_bytes = (rows * depth * value_bytes + 63) & ~(size_t)63;
     size_t b_bytes = (columns * depth * value_bytes + 63) & ~(size_t)63;
     if (ret_workspace != NULL)
-        *ret_workspace = (struct matmul_workspace){memory, memory + a_bytes, memory + a_bytes + b_bytes,
-                                                   (ptrdiff_t)columns};
+        *ret_workspace =
+            (struct matmul_workspace){memory, memory + a_bytes, memory + a_bytes + b_bytes, (ptrdiff_t)columns};
     return a_bytes + b_bytes + rows * columns * value_bytes;
 }
 
@@ -97,8 +97,7 @@ void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *til
                                   addend->column_stride);
         problem->arithmetic->finish((size_t)columns, values, addend->data != NULL ? addends : NULL, problem->alpha,
                                     problem->beta);
-        problem->access->store((size_t)columns,
-                               out->data + (row + i) * out->row_stride + column * out->column_stride,
+        problem->access->store((size_t)columns, out->data + (row + i) * out->row_stride + column * out->column_stride,
                                out->column_stride, values);
     }
 }
@@ -108,8 +107,7 @@ static void run_block(const struct matmul_problem *problem, const struct matmul_
 {
     const struct matmul_arithmetic *arithmetic = problem->arithmetic;
     ptrdiff_t value_bytes = (ptrdiff_t)arithmetic->value_bytes;
-    memset(workspace->tile, 0,
-           (size_t)(round_up(rows, arithmetic->rows) * workspace->tile_stride * value_bytes));
+    memset(workspace->tile, 0, (size_t)(round_up(rows, arithmetic->rows) * workspace->tile_stride * value_bytes));
     for (int64_t k = 0; k < problem->depth; k += MATMUL_BLOCK_DEPTH) {
         int64_t depth = at_most(problem->depth - k, MATMUL_BLOCK_DEPTH);
         const struct matmul_matrix *a = &problem->a, *b = &problem->b;
@@ -119,10 +117,9 @@ static void run_block(const struct matmul_problem *problem, const struct matmul_
              b->column_stride, b->row_stride, workspace->b);
         for (int64_t j = 0; j < columns; j += arithmetic->columns)
             for (int64_t i = 0; i < rows; i += arithmetic->rows)
-                arithmetic->accumulate(depth, workspace->a + i * depth * value_bytes,
-                                       workspace->b + j * depth * value_bytes,
-                                       workspace->tile + (i * workspace->tile_stride + j) * value_bytes,
-                                       workspace->tile_stride);
+                arithmetic->accumulate(
+                    depth, workspace->a + i * depth * value_bytes, workspace->b + j * depth * value_bytes,
+                    workspace->tile + (i * workspace->tile_stride + j) * value_bytes, workspace->tile_stride);
     }
     aoticache_shim_matmul_write(problem, workspace->tile, workspace->tile_stride, row, rows, column, columns);
 }

@@ -26,8 +26,8 @@ struct pooling {
     int axes;
     struct image input, output;
     int32_t dtype;
-    char *indices;             /* int64_t, strides as the output's in elements; NULL: the mean is asked for */
-    int64_t divisor;           /* of the mean; 0: the number of elements */
+    char *indices;   /* int64_t, strides as the output's in elements; NULL: the mean is asked for */
+    int64_t divisor; /* of the mean; 0: the number of elements */
     bool count_padding;
     struct range *ranges[IMAGE_AXES];
     double *plane;
@@ -193,8 +193,8 @@ static void pool_plane(const struct pooling *p, int64_t batch, int64_t channel)
                 ptrdiff_t at = batch * output->batch_stride + channel * output->channel_stride +
                                d * output->strides[0] + h * output->strides[1] + w * output->strides[2];
                 const struct range *depths = &p->ranges[0][d], *rows = &p->ranges[1][h], *columns = &p->ranges[2][w];
-                struct pooled pooled = p->indices != NULL ? largest(p, depths, rows, columns)
-                                                          : mean(p, depths, rows, columns);
+                struct pooled pooled =
+                    p->indices != NULL ? largest(p, depths, rows, columns) : mean(p, depths, rows, columns);
                 store_value(p, output->data + at, pooled.value);
                 if (p->indices != NULL)
                     memcpy(p->indices + at / item_bytes * (ptrdiff_t)sizeof pooled.index, &pooled.index,
@@ -354,10 +354,9 @@ static bool prefers_channels_last(const struct shim_tensor *input, int axes)
 }
 
 static AOTITorchError max_pool(const char *function, int axes, AtenTensorHandle self, struct window *window,
-                               const int64_t *kernel, int64_t kernel_count, const int64_t *stride,
-                               int64_t stride_count, const int64_t *padding, int64_t padding_count,
-                               const int64_t *dilation, int64_t dilation_count, AtenTensorHandle *ret_output,
-                               AtenTensorHandle *ret_indices)
+                               const int64_t *kernel, int64_t kernel_count, const int64_t *stride, int64_t stride_count,
+                               const int64_t *padding, int64_t padding_count, const int64_t *dilation,
+                               int64_t dilation_count, AtenTensorHandle *ret_output, AtenTensorHandle *ret_indices)
 {
     struct pooling p = {0};
     int64_t spatial[IMAGE_AXES];
@@ -524,14 +523,12 @@ static AOTITorchError fractional_pool(const char *function, int axes, AtenTensor
                             padding, padding_count, divisor_override, ret_output);                                     \
     }                                                                                                                  \
     AOTITorchError aoti_torch_cpu__adaptive_avg_pool##axes##d(AtenTensorHandle self, const int64_t *output_size,       \
-                                                              int64_t output_size_count,                               \
-                                                              AtenTensorHandle *ret_output)                            \
+                                                              int64_t output_size_count, AtenTensorHandle *ret_output) \
     {                                                                                                                  \
         return adaptive_pool(__func__, axes, self, output_size, output_size_count, false, ret_output, NULL);           \
     }                                                                                                                  \
     AOTITorchError aoti_torch_cpu_adaptive_max_pool##axes##d(AtenTensorHandle self, const int64_t *output_size,        \
-                                                             int64_t output_size_count,                                \
-                                                             AtenTensorHandle *ret_output,                             \
+                                                             int64_t output_size_count, AtenTensorHandle *ret_output,  \
                                                              AtenTensorHandle *ret_indices)                            \
     {                                                                                                                  \
         return adaptive_pool(__func__, axes, self, output_size, output_size_count, true, ret_output, ret_indices);     \

@@ -41,10 +41,10 @@ static double log_gamma(double x)
 }
 
 /* The C library's functions of float are off by more than a unit here; its functions of double, rounded, are not. */
-#define DEFINE_ROUNDED(function)                  \
-    static float function##_rounded(float x)      \
-    {                                             \
-        return (float)function((double)x);        \
+#define DEFINE_ROUNDED(function)             \
+    static float function##_rounded(float x) \
+    {                                        \
+        return (float)function((double)x);   \
     }
 DEFINE_ROUNDED(acosh)
 DEFINE_ROUNDED(asinh)
@@ -88,100 +88,100 @@ static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *ch
  * they are. A pointer to a function becomes one to void and back; C does not define that, but POSIX allows it where dlsym()
  * exists.
  */
-#define DEFINE_EXPORT(symbol, result, parameters, arguments, attribute)                                  \
-    MATH_EXPORT attribute result symbol parameters;                                                      \
-    MATH_EXPORT attribute result symbol parameters                                                       \
-    {                                                                                                    \
-        static _Atomic(void *) chosen;                                                                   \
-        union {                                                                                          \
-            void *pointer;                                                                               \
-            result (*function) parameters;                                                               \
+#define DEFINE_EXPORT(symbol, result, parameters, arguments, attribute)                                      \
+    MATH_EXPORT attribute result symbol parameters;                                                          \
+    MATH_EXPORT attribute result symbol parameters                                                           \
+    {                                                                                                        \
+        static _Atomic(void *) chosen;                                                                       \
+        union {                                                                                              \
+            void *pointer;                                                                                   \
+            result(*function) parameters;                                                                    \
         } way = {atomic_load_explicit(&chosen, memory_order_acquire)}, plain = {.function = symbol##_plain}; \
-        if (__builtin_expect(way.pointer == NULL, 0))                                                    \
-            way.pointer = choose_function(&chosen, #symbol, plain.pointer);                                       \
-        return way.function arguments;                                                                   \
+        if (__builtin_expect(way.pointer == NULL, 0))                                                        \
+            way.pointer = choose_function(&chosen, #symbol, plain.pointer);                                  \
+        return way.function arguments;                                                                       \
     }
 
-#define DEFINE_UNARY(symbol, vector, lanes, function, attribute)    \
-    static attribute vector symbol##_plain(vector x)                \
-    {                                                               \
-        for (int i = 0; i < (lanes); i++)                           \
-            x[i] = function(x[i]);                                  \
-        return x;                                                   \
-    }                                                               \
+#define DEFINE_UNARY(symbol, vector, lanes, function, attribute) \
+    static attribute vector symbol##_plain(vector x)             \
+    {                                                            \
+        for (int i = 0; i < (lanes); i++)                        \
+            x[i] = function(x[i]);                               \
+        return x;                                                \
+    }                                                            \
     DEFINE_EXPORT(symbol, vector, (vector x), (x), attribute)
 
-#define DEFINE_BINARY(symbol, vector, lanes, function, attribute)   \
-    static attribute vector symbol##_plain(vector x, vector y)      \
-    {                                                               \
-        for (int i = 0; i < (lanes); i++)                           \
-            x[i] = function(x[i], y[i]);                            \
-        return x;                                                   \
-    }                                                               \
+#define DEFINE_BINARY(symbol, vector, lanes, function, attribute) \
+    static attribute vector symbol##_plain(vector x, vector y)    \
+    {                                                             \
+        for (int i = 0; i < (lanes); i++)                         \
+            x[i] = function(x[i], y[i]);                          \
+        return x;                                                 \
+    }                                                             \
     DEFINE_EXPORT(symbol, vector, (vector x, vector y), (x, y), attribute)
 
 /*
  * There are two results, the sines and then the cosines. Vectors of 128 bits are in two registers where the ABI allows it,
  * others in memory.
  */
-#define DEFINE_SINCOS(symbol, vector, lanes, sine, cosine, attribute)    \
-    struct symbol##_result {                                             \
-        vector sines, cosines;                                           \
-    };                                                                   \
-    static attribute struct symbol##_result symbol##_plain(vector x)     \
-    {                                                                    \
-        struct symbol##_result result;                                   \
-        for (int i = 0; i < (lanes); i++) {                              \
-            result.sines[i] = sine(x[i]);                                \
-            result.cosines[i] = cosine(x[i]);                            \
-        }                                                                \
-        return result;                                                   \
-    }                                                                    \
+#define DEFINE_SINCOS(symbol, vector, lanes, sine, cosine, attribute) \
+    struct symbol##_result {                                          \
+        vector sines, cosines;                                        \
+    };                                                                \
+    static attribute struct symbol##_result symbol##_plain(vector x)  \
+    {                                                                 \
+        struct symbol##_result result;                                \
+        for (int i = 0; i < (lanes); i++) {                           \
+            result.sines[i] = sine(x[i]);                             \
+            result.cosines[i] = cosine(x[i]);                         \
+        }                                                             \
+        return result;                                                \
+    }                                                                 \
     DEFINE_EXPORT(symbol, struct symbol##_result, (vector x), (x), attribute)
 
 /* name, suffix, function of float, function of double */
-#define UNARY_LIST(X, ...)                                            \
-    X(acos, _u10, acosf, acos, __VA_ARGS__)                           \
-    X(acosh, _u10, acosh_rounded, acosh, __VA_ARGS__)                 \
-    X(asin, _u10, asinf, asin, __VA_ARGS__)                           \
-    X(asinh, _u10, asinh_rounded, asinh, __VA_ARGS__)                 \
-    X(atan, _u10, atanf, atan, __VA_ARGS__)                           \
-    X(atanh, _u10, atanh_rounded, atanh, __VA_ARGS__)                 \
-    X(cos, _u10, cosf, cos, __VA_ARGS__)                              \
-    X(cos, _u35, cosf, cos, __VA_ARGS__)                              \
-    X(cosh, _u10, cosh_rounded, cosh, __VA_ARGS__)                    \
-    X(erf, _u10, erff, erf, __VA_ARGS__)                              \
-    X(erfc, _u15, erfc_rounded, erfc, __VA_ARGS__)                    \
-    X(exp, _u10, expf, exp, __VA_ARGS__)                              \
-    X(exp2, _u10, exp2f, exp2, __VA_ARGS__)                           \
-    X(expm1, _u10, expm1f, expm1, __VA_ARGS__)                        \
-    X(lgamma, _u10, log_gamma_rounded, log_gamma, __VA_ARGS__)        \
-    X(log, _u10, logf, log, __VA_ARGS__)                              \
-    X(log10, _u10, log10_rounded, log10, __VA_ARGS__)                 \
-    X(log1p, _u10, log1pf, log1p, __VA_ARGS__)                        \
-    X(log2, _u10, log2f, log2, __VA_ARGS__)                           \
-    X(sin, _u10, sinf, sin, __VA_ARGS__)                              \
-    X(sin, _u35, sinf, sin, __VA_ARGS__)                              \
-    X(sinh, _u10, sinh_rounded, sinh, __VA_ARGS__)                    \
-    X(tan, _u10, tanf, tan, __VA_ARGS__)                              \
+#define UNARY_LIST(X, ...)                                     \
+    X(acos, _u10, acosf, acos, __VA_ARGS__)                    \
+    X(acosh, _u10, acosh_rounded, acosh, __VA_ARGS__)          \
+    X(asin, _u10, asinf, asin, __VA_ARGS__)                    \
+    X(asinh, _u10, asinh_rounded, asinh, __VA_ARGS__)          \
+    X(atan, _u10, atanf, atan, __VA_ARGS__)                    \
+    X(atanh, _u10, atanh_rounded, atanh, __VA_ARGS__)          \
+    X(cos, _u10, cosf, cos, __VA_ARGS__)                       \
+    X(cos, _u35, cosf, cos, __VA_ARGS__)                       \
+    X(cosh, _u10, cosh_rounded, cosh, __VA_ARGS__)             \
+    X(erf, _u10, erff, erf, __VA_ARGS__)                       \
+    X(erfc, _u15, erfc_rounded, erfc, __VA_ARGS__)             \
+    X(exp, _u10, expf, exp, __VA_ARGS__)                       \
+    X(exp2, _u10, exp2f, exp2, __VA_ARGS__)                    \
+    X(expm1, _u10, expm1f, expm1, __VA_ARGS__)                 \
+    X(lgamma, _u10, log_gamma_rounded, log_gamma, __VA_ARGS__) \
+    X(log, _u10, logf, log, __VA_ARGS__)                       \
+    X(log10, _u10, log10_rounded, log10, __VA_ARGS__)          \
+    X(log1p, _u10, log1pf, log1p, __VA_ARGS__)                 \
+    X(log2, _u10, log2f, log2, __VA_ARGS__)                    \
+    X(sin, _u10, sinf, sin, __VA_ARGS__)                       \
+    X(sin, _u35, sinf, sin, __VA_ARGS__)                       \
+    X(sinh, _u10, sinh_rounded, sinh, __VA_ARGS__)             \
+    X(tan, _u10, tanf, tan, __VA_ARGS__)                       \
     X(tanh, _u10, tanh_rounded, tanh, __VA_ARGS__)
-#define BINARY_LIST(X, ...)                                           \
-    X(atan2, _u10, atan2f, atan2, __VA_ARGS__)                        \
-    X(copysign, , copysignf, copysign, __VA_ARGS__)                   \
-    X(fmod, , fmodf, fmod, __VA_ARGS__)                               \
-    X(hypot, _u05, hypotf, hypot, __VA_ARGS__)                        \
-    X(nextafter, , nextafterf, nextafter, __VA_ARGS__)                \
+#define BINARY_LIST(X, ...)                            \
+    X(atan2, _u10, atan2f, atan2, __VA_ARGS__)         \
+    X(copysign, , copysignf, copysign, __VA_ARGS__)    \
+    X(fmod, , fmodf, fmod, __VA_ARGS__)                \
+    X(hypot, _u05, hypotf, hypot, __VA_ARGS__)         \
+    X(nextafter, , nextafterf, nextafter, __VA_ARGS__) \
     X(pow, _u10, powf, pow, __VA_ARGS__)
 
 /* Both precisions of one width, as Sleef_expf16_u10 and Sleef_expd8_u10. */
-#define UNARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                      \
-    DEFINE_UNARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute)       \
+#define UNARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                \
+    DEFINE_UNARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute) \
     DEFINE_UNARY(Sleef_##name##d##double_lanes##suffix, doubles_##double_lanes, double_lanes, of_double, attribute)
-#define BINARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                     \
-    DEFINE_BINARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute)      \
+#define BINARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                \
+    DEFINE_BINARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute) \
     DEFINE_BINARY(Sleef_##name##d##double_lanes##suffix, doubles_##double_lanes, double_lanes, of_double, attribute)
-#define SINCOS_OF_WIDTH(float_lanes, double_lanes, attribute)                                                        \
-    DEFINE_SINCOS(Sleef_sincosf##float_lanes##_u10, floats_##float_lanes, float_lanes, sinf, cosf, attribute)        \
+#define SINCOS_OF_WIDTH(float_lanes, double_lanes, attribute)                                                 \
+    DEFINE_SINCOS(Sleef_sincosf##float_lanes##_u10, floats_##float_lanes, float_lanes, sinf, cosf, attribute) \
     DEFINE_SINCOS(Sleef_sincosd##double_lanes##_u10, doubles_##double_lanes, double_lanes, sin, cos, attribute)
 
 UNARY_LIST(UNARY_OF_WIDTH, 4, 2, )

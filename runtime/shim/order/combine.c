@@ -13,9 +13,9 @@ AOTITorchError aoticache_shim_reduce_parse(const char *function, const char *tex
         const char *name;
         enum shim_reduce reduce;
     } names[] = {
-        {"sum", SHIM_REDUCE_SUM},   {"add", SHIM_REDUCE_SUM},  {"prod", SHIM_REDUCE_PROD},
+        {"sum", SHIM_REDUCE_SUM},       {"add", SHIM_REDUCE_SUM},   {"prod", SHIM_REDUCE_PROD},
         {"multiply", SHIM_REDUCE_PROD}, {"mean", SHIM_REDUCE_MEAN}, {"amax", SHIM_REDUCE_AMAX},
-        {"max", SHIM_REDUCE_AMAX},  {"amin", SHIM_REDUCE_AMIN}, {"min", SHIM_REDUCE_AMIN},
+        {"max", SHIM_REDUCE_AMAX},      {"amin", SHIM_REDUCE_AMIN}, {"min", SHIM_REDUCE_AMIN},
     };
     for (size_t i = 0; text != NULL && i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].name, text) == 0) {

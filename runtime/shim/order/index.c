@@ -12,14 +12,14 @@
 #include <string.h>
 
 struct indexing {
-    int count;                              /* dimensions of self that have an index */
+    int count; /* dimensions of self that have an index */
     int dims[SHIM_MAX_NDIM];
     AtenTensorHandle places[SHIM_MAX_NDIM]; /* int64, expanded to `sizes`, contiguous */
     int ndim;                               /* of the indices, broadcast */
     int64_t sizes[SHIM_MAX_NDIM];
-    int result_ndim, first;                 /* `first`: where the indices' dimensions begin in the result */
+    int result_ndim, first; /* `first`: where the indices' dimensions begin in the result */
     int64_t result_sizes[SHIM_MAX_NDIM];
-    int rest[SHIM_MAX_NDIM];                /* the result's other dimensions: those of self; -1: of the indices */
+    int rest[SHIM_MAX_NDIM]; /* the result's other dimensions: those of self; -1: of the indices */
 };
 
 static void indexing_close(struct indexing *indexing)
@@ -207,8 +207,7 @@ AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTens
 
 /* Makes a contiguous copy of self, in self's work dtype, with the values put in. */
 static AOTITorchError put_values(const char *function, AtenTensorHandle self, const AtenTensorHandle *indices,
-                                 int64_t count, AtenTensorHandle values, bool accumulate,
-                                 AtenTensorHandle *ret_values)
+                                 int64_t count, AtenTensorHandle values, bool accumulate, AtenTensorHandle *ret_values)
 {
     cleanup_indexing struct indexing indexing = {0};
     cleanup_tensor AtenTensorHandle work = NULL, source = NULL;

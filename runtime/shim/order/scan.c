@@ -13,22 +13,22 @@
 typedef double _Complex complex_double;
 
 /* One lane: `length` numbers that lie `step` apart. */
-#define DEFINE_ACCUMULATE(name, type, first, operation)                        \
-    static void name(void *lane, int64_t length, int64_t step)                 \
-    {                                                                          \
-        type *values = lane, total = first;                                    \
-        for (int64_t i = 0; i < length; i++, values += step)                   \
-            *values = total = total operation *values;                         \
+#define DEFINE_ACCUMULATE(name, type, first, operation)        \
+    static void name(void *lane, int64_t length, int64_t step) \
+    {                                                          \
+        type *values = lane, total = first;                    \
+        for (int64_t i = 0; i < length; i++, values += step)   \
+            *values = total = total operation * values;        \
     }
-#define DEFINE_ACCUMULATE_WRAPPING(name, first, operation)                              \
-    static void name(void *lane, int64_t length, int64_t step)                          \
-    {                                                                                   \
-        int64_t *values = lane;                                                         \
-        uint64_t total = first;                                                         \
-        for (int64_t i = 0; i < length; i++, values += step) {                          \
-            total = total operation (uint64_t)*values;                                  \
-            *values = (int64_t)total;                                                   \
-        }                                                                               \
+#define DEFINE_ACCUMULATE_WRAPPING(name, first, operation)     \
+    static void name(void *lane, int64_t length, int64_t step) \
+    {                                                          \
+        int64_t *values = lane;                                \
+        uint64_t total = first;                                \
+        for (int64_t i = 0; i < length; i++, values += step) { \
+            total = total operation(uint64_t) * values;        \
+            *values = (int64_t)total;                          \
+        }                                                      \
     }
 DEFINE_ACCUMULATE_WRAPPING(sum_int, 0, +)
 DEFINE_ACCUMULATE_WRAPPING(multiply_int, 1, *)
@@ -123,19 +123,19 @@ AOTITorchError aoti_torch_cpu_logcumsumexp(AtenTensorHandle self, int64_t dim, A
 
 /* ---- the largest or smallest so far, and where it is: of equal ones the last; NaN is beyond all ---- */
 
-#define DEFINE_EXTREME(name, type, is_nan)                                                                  \
-    static void name(type *values, int64_t *places, int64_t length, int64_t step, bool largest)             \
-    {                                                                                                       \
-        type best = *values;                                                                                \
-        int64_t place = 0;                                                                                  \
-        for (int64_t i = 0; i < length; i++, values += step, places += step) {                              \
-            if (is_nan(*values) || (!is_nan(best) && (largest ? *values >= best : *values <= best))) {      \
-                best = *values;                                                                             \
-                place = i;                                                                                  \
-            }                                                                                               \
-            *values = best;                                                                                 \
-            *places = place;                                                                                \
-        }                                                                                                   \
+#define DEFINE_EXTREME(name, type, is_nan)                                                             \
+    static void name(type *values, int64_t *places, int64_t length, int64_t step, bool largest)        \
+    {                                                                                                  \
+        type best = *values;                                                                           \
+        int64_t place = 0;                                                                             \
+        for (int64_t i = 0; i < length; i++, values += step, places += step) {                         \
+            if (is_nan(*values) || (!is_nan(best) && (largest ? *values >= best : *values <= best))) { \
+                best = *values;                                                                        \
+                place = i;                                                                             \
+            }                                                                                          \
+            *values = best;                                                                            \
+            *places = place;                                                                           \
+        }                                                                                              \
     }
 #define NEVER(value) ((void)(value), false)
 DEFINE_EXTREME(extreme_int, int64_t, NEVER)

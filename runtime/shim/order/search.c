@@ -72,8 +72,8 @@ static AOTITorchError search(const char *function, AtenTensorHandle boundaries, 
 {
     cleanup_tensor AtenTensorHandle sorted = NULL, values = NULL, order = NULL, places = NULL, result = NULL;
     SHIM_TRY(check_rows(function, boundaries->tensor, self->tensor));
-    bool whole = aoticache_shim_is_integral(boundaries->tensor->dtype) &&
-                 aoticache_shim_is_integral(self->tensor->dtype);
+    bool whole =
+        aoticache_shim_is_integral(boundaries->tensor->dtype) && aoticache_shim_is_integral(self->tensor->dtype);
     int32_t work = whole ? AOTICACHE_DTYPE_INT64 : AOTICACHE_DTYPE_FLOAT64;
     SHIM_TRY(aoticache_shim_read(function, boundaries, work, &sorted));
     SHIM_TRY(aoticache_shim_read(function, self, work, &values));

@@ -38,8 +38,8 @@ static void merge_sort(struct sort_item *items, struct sort_item *spare, int64_t
             int64_t end = middle + width < count ? middle + width : count;
             int64_t left = begin, right = middle;
             for (int64_t i = begin; i < end; i++)
-                to[i] = left < middle && (right >= end || from[left].key <= from[right].key) ? from[left++]
-                                                                                           : from[right++];
+                to[i] =
+                    left < middle && (right >= end || from[left].key <= from[right].key) ? from[left++] : from[right++];
         }
         struct sort_item *held = from;
         from = to;

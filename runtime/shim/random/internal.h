@@ -15,8 +15,8 @@ enum { ENGINE_WORDS = 624 };
 
 struct random_engine {
     uint32_t words[ENGINE_WORDS];
-    uint32_t used;      /* words already given */
-    bool has_normal;    /* normal numbers come in pairs; the second is kept */
+    uint32_t used;   /* words already given */
+    bool has_normal; /* normal numbers come in pairs; the second is kept */
     double next_normal;
 };
 

@@ -143,10 +143,9 @@ static AOTITorchError fill_tensor(const char *function, AtenTensorHandle tensor,
     if (drawing->kind != DRAW_BERNOULLI && !aoticache_shim_is_floating(tensor->tensor->dtype))
         return aoticache_shim_fail_dtype(function, tensor->tensor->dtype);
     SHIM_TRY(flatten(function, tensor, &flat));
-    SHIM_TRY(aoticache_shim_make(function, flat->tensor->ndim, flat->tensor->sizes,
-                                 tensor->tensor->dtype == AOTICACHE_DTYPE_FLOAT64 ? AOTICACHE_DTYPE_FLOAT64
-                                                                                  : AOTICACHE_DTYPE_FLOAT32,
-                                 &row));
+    SHIM_TRY(aoticache_shim_make(
+        function, flat->tensor->ndim, flat->tensor->sizes,
+        tensor->tensor->dtype == AOTICACHE_DTYPE_FLOAT64 ? AOTICACHE_DTYPE_FLOAT64 : AOTICACHE_DTYPE_FLOAT32, &row));
     fill_row(drawing, tensor->tensor, row->tensor);
     return aoti_torch_copy_(flat, row, 0);
 }
@@ -187,42 +186,40 @@ static AOTITorchError draw_like(const char *function, const struct drawing *draw
 static const struct drawing unit_uniform = {DRAW_UNIFORM, 0, 1}, unit_normal = {DRAW_NORMAL, 0, 1};
 
 /* Layout and pinned memory mean nothing here: all is strided memory of the CPU. */
-#define DEFINE_DRAWN(name, drawing)                                                                                   \
-    AOTITorchError aoti_torch_cpu_##name(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout,      \
-                                         int32_t *device, int32_t device_index_, int32_t *pin_memory,                 \
-                                         AtenTensorHandle *ret_0)                                                     \
-    {                                                                                                                 \
-        (void)layout, (void)device_index_, (void)pin_memory;                                                          \
-        SHIM_CHECK_RESULT(ret_0);                                                                                     \
-        return draw_new(__func__, drawing, size, num_size, dtype, device, ret_0);                                     \
-    }                                                                                                                 \
-    AOTITorchError aoti_torch_cpu_##name##_generator(const int64_t *size, int64_t num_size,                           \
-                                                     AtenGeneratorHandle *generator, int32_t *dtype, int32_t *layout, \
-                                                     int32_t *device, int32_t device_index_, int32_t *pin_memory,     \
-                                                     AtenTensorHandle *ret_0)                                         \
-    {                                                                                                                 \
-        (void)layout, (void)device_index_, (void)pin_memory;                                                          \
-        SHIM_CHECK_RESULT(ret_0);                                                                                     \
-        SHIM_TRY(check_generator(__func__, generator));                                                               \
-        return draw_new(__func__, drawing, size, num_size, dtype, device, ret_0);                                     \
-    }                                                                                                                 \
-    AOTITorchError aoti_torch_cpu_##name##_like(AtenTensorHandle self, int32_t *dtype, int32_t *layout,               \
-                                                int32_t *device, int32_t device_index_, int32_t *pin_memory,          \
-                                                int32_t *memory_format, AtenTensorHandle *ret_0)                      \
-    {                                                                                                                 \
-        (void)layout, (void)device, (void)device_index_, (void)pin_memory, (void)memory_format;                       \
-        SHIM_CHECK_RESULT(ret_0);                                                                                     \
-        return draw_like(__func__, drawing, self, dtype, ret_0);                                                      \
-    }                                                                                                                 \
-    AOTITorchError aoti_torch_cpu_##name##_like_generator(AtenTensorHandle self, AtenGeneratorHandle *generator,      \
-                                                          int32_t *dtype, int32_t *layout, int32_t *device,           \
-                                                          int32_t device_index_, int32_t *pin_memory,                 \
-                                                          int32_t *memory_format, AtenTensorHandle *ret_0)            \
-    {                                                                                                                 \
-        (void)layout, (void)device, (void)device_index_, (void)pin_memory, (void)memory_format;                       \
-        SHIM_CHECK_RESULT(ret_0);                                                                                     \
-        SHIM_TRY(check_generator(__func__, generator));                                                               \
-        return draw_like(__func__, drawing, self, dtype, ret_0);                                                      \
+#define DEFINE_DRAWN(name, drawing)                                                                              \
+    AOTITorchError aoti_torch_cpu_##name(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout, \
+                                         int32_t *device, int32_t device_index_, int32_t *pin_memory,            \
+                                         AtenTensorHandle *ret_0)                                                \
+    {                                                                                                            \
+        (void)layout, (void)device_index_, (void)pin_memory;                                                     \
+        SHIM_CHECK_RESULT(ret_0);                                                                                \
+        return draw_new(__func__, drawing, size, num_size, dtype, device, ret_0);                                \
+    }                                                                                                            \
+    AOTITorchError aoti_torch_cpu_##name##_generator(                                                            \
+        const int64_t *size, int64_t num_size, AtenGeneratorHandle *generator, int32_t *dtype, int32_t *layout,  \
+        int32_t *device, int32_t device_index_, int32_t *pin_memory, AtenTensorHandle *ret_0)                    \
+    {                                                                                                            \
+        (void)layout, (void)device_index_, (void)pin_memory;                                                     \
+        SHIM_CHECK_RESULT(ret_0);                                                                                \
+        SHIM_TRY(check_generator(__func__, generator));                                                          \
+        return draw_new(__func__, drawing, size, num_size, dtype, device, ret_0);                                \
+    }                                                                                                            \
+    AOTITorchError aoti_torch_cpu_##name##_like(AtenTensorHandle self, int32_t *dtype, int32_t *layout,          \
+                                                int32_t *device, int32_t device_index_, int32_t *pin_memory,     \
+                                                int32_t *memory_format, AtenTensorHandle *ret_0)                 \
+    {                                                                                                            \
+        (void)layout, (void)device, (void)device_index_, (void)pin_memory, (void)memory_format;                  \
+        SHIM_CHECK_RESULT(ret_0);                                                                                \
+        return draw_like(__func__, drawing, self, dtype, ret_0);                                                 \
+    }                                                                                                            \
+    AOTITorchError aoti_torch_cpu_##name##_like_generator(                                                       \
+        AtenTensorHandle self, AtenGeneratorHandle *generator, int32_t *dtype, int32_t *layout, int32_t *device, \
+        int32_t device_index_, int32_t *pin_memory, int32_t *memory_format, AtenTensorHandle *ret_0)             \
+    {                                                                                                            \
+        (void)layout, (void)device, (void)device_index_, (void)pin_memory, (void)memory_format;                  \
+        SHIM_CHECK_RESULT(ret_0);                                                                                \
+        SHIM_TRY(check_generator(__func__, generator));                                                          \
+        return draw_like(__func__, drawing, self, dtype, ret_0);                                                 \
     }
 DEFINE_DRAWN(rand, &unit_uniform)
 DEFINE_DRAWN(randn, &unit_normal)
@@ -291,8 +288,8 @@ AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTenso
     bool is_double = p->tensor->dtype == AOTICACHE_DTYPE_FLOAT64;
     struct random_engine *engine = aoticache_shim_engine_take();
     for (int64_t i = 0; i < chances->tensor->numel; i++)
-        chance[i] = (is_double ? aoticache_shim_random_double(engine) : aoticache_shim_random_float(engine, 24)) <
-                    chance[i];
+        chance[i] =
+            (is_double ? aoticache_shim_random_double(engine) : aoticache_shim_random_float(engine, 24)) < chance[i];
     aoticache_shim_engine_give(engine);
     return aoti_torch_copy_(self, chances, 0);
 }

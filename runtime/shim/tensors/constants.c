@@ -44,18 +44,18 @@ AOTICACHE_DEVICE_TYPE_LIST(DEFINE_DEVICE_TYPE)
 #undef DEFINE_DEVICE_TYPE
 
 /* aoti_torch_layout_strided() ... aoti_torch_layout__mkldnn(). */
-#define DEFINE_LAYOUT(upper, lower, number)  \
-    int32_t aoti_torch_layout_##lower(void)  \
-    {                                        \
-        return number;                       \
+#define DEFINE_LAYOUT(upper, lower, number) \
+    int32_t aoti_torch_layout_##lower(void) \
+    {                                       \
+        return number;                      \
     }
 AOTICACHE_LAYOUT_LIST(DEFINE_LAYOUT)
 #undef DEFINE_LAYOUT
 
-#define DEFINE_MEMORY_FORMAT(upper, lower, number)  \
-    int32_t aoti_torch_memory_format_##lower(void)  \
-    {                                               \
-        return number;                              \
+#define DEFINE_MEMORY_FORMAT(upper, lower, number) \
+    int32_t aoti_torch_memory_format_##lower(void) \
+    {                                              \
+        return number;                             \
     }
 AOTICACHE_MEMORY_FORMAT_LIST(DEFINE_MEMORY_FORMAT)
 #undef DEFINE_MEMORY_FORMAT

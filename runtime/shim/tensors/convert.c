@@ -13,23 +13,23 @@
 /* ---- readers and writers ---- */
 
 /* Elements may lie at any address: blobs come from outside. */
-#define DEFINE_ACCESS(name, type, class_type, to_class, from_class)                                        \
-    static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)              \
-    {                                                                                                      \
-        class_type *to = values;                                                                           \
-        for (size_t i = 0; i < count; i++, source += stride) {                                             \
-            type element;                                                                                  \
-            memcpy(&element, source, sizeof element);                                                      \
-            to[i] = to_class(element);                                                                     \
-        }                                                                                                  \
-    }                                                                                                      \
-    static void store_##name(size_t count, char *destination, ptrdiff_t stride, const void *values)        \
-    {                                                                                                      \
-        const class_type *from = values;                                                                   \
-        for (size_t i = 0; i < count; i++, destination += stride) {                                        \
-            type element = (type)from_class(from[i]);                                                      \
-            memcpy(destination, &element, sizeof element);                                                 \
-        }                                                                                                  \
+#define DEFINE_ACCESS(name, type, class_type, to_class, from_class)                                 \
+    static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)       \
+    {                                                                                               \
+        class_type *to = values;                                                                    \
+        for (size_t i = 0; i < count; i++, source += stride) {                                      \
+            type element;                                                                           \
+            memcpy(&element, source, sizeof element);                                               \
+            to[i] = to_class(element);                                                              \
+        }                                                                                           \
+    }                                                                                               \
+    static void store_##name(size_t count, char *destination, ptrdiff_t stride, const void *values) \
+    {                                                                                               \
+        const class_type *from = values;                                                            \
+        for (size_t i = 0; i < count; i++, destination += stride) {                                 \
+            type element = (type)from_class(from[i]);                                               \
+            memcpy(destination, &element, sizeof element);                                          \
+        }                                                                                           \
     }
 
 #define AS_IT_IS(element) (element)
@@ -160,35 +160,35 @@ static uint64_t uint_of_double(double value)
     return (uint64_t)int_of_double(value);
 }
 
-#define DEFINE_CHANGE(to_name, to_type, from_name, from_type, expression)                 \
-    static void to_name##_of_##from_name(size_t count, void *to, const void *from)        \
-    {                                                                                     \
-        to_type *target = to;                                                             \
-        const from_type *values = from;                                                   \
-        for (size_t i = 0; i < count; i++) {                                              \
-            from_type x = values[i];                                                      \
-            target[i] = expression;                                                       \
-        }                                                                                 \
+#define DEFINE_CHANGE(to_name, to_type, from_name, from_type, expression)          \
+    static void to_name##_of_##from_name(size_t count, void *to, const void *from) \
+    {                                                                              \
+        to_type *target = to;                                                      \
+        const from_type *values = from;                                            \
+        for (size_t i = 0; i < count; i++) {                                       \
+            from_type x = values[i];                                               \
+            target[i] = expression;                                                \
+        }                                                                          \
     }
 
 /* All changes from one class of real numbers. */
-#define DEFINE_CHANGES_FROM_REAL(name, type, to_int, to_uint)                        \
-    DEFINE_CHANGE(ints, int64_t, name, type, to_int)                                 \
-    DEFINE_CHANGE(uints, uint64_t, name, type, to_uint)                              \
-    DEFINE_CHANGE(floats, float, name, type, (float)x)                               \
-    DEFINE_CHANGE(doubles, double, name, type, (double)x)                            \
-    DEFINE_CHANGE(complexes64, float _Complex, name, type, make_complex64((float)x, 0))   \
+#define DEFINE_CHANGES_FROM_REAL(name, type, to_int, to_uint)                               \
+    DEFINE_CHANGE(ints, int64_t, name, type, to_int)                                        \
+    DEFINE_CHANGE(uints, uint64_t, name, type, to_uint)                                     \
+    DEFINE_CHANGE(floats, float, name, type, (float)x)                                      \
+    DEFINE_CHANGE(doubles, double, name, type, (double)x)                                   \
+    DEFINE_CHANGE(complexes64, float _Complex, name, type, make_complex64((float)x, 0))     \
     DEFINE_CHANGE(complexes128, double _Complex, name, type, make_complex128((double)x, 0)) \
     DEFINE_CHANGE(bools, uint8_t, name, type, x != 0)
 
 /* The real part is what remains, but anything in either part is true. */
-#define DEFINE_CHANGES_FROM_COMPLEX(name, type)                                      \
-    DEFINE_CHANGE(ints, int64_t, name, type, int_of_double(creal(x)))                \
-    DEFINE_CHANGE(uints, uint64_t, name, type, uint_of_double(creal(x)))             \
-    DEFINE_CHANGE(floats, float, name, type, (float)creal(x))                        \
-    DEFINE_CHANGE(doubles, double, name, type, creal(x))                             \
-    DEFINE_CHANGE(complexes64, float _Complex, name, type, (float _Complex)x)        \
-    DEFINE_CHANGE(complexes128, double _Complex, name, type, (double _Complex)x)     \
+#define DEFINE_CHANGES_FROM_COMPLEX(name, type)                                  \
+    DEFINE_CHANGE(ints, int64_t, name, type, int_of_double(creal(x)))            \
+    DEFINE_CHANGE(uints, uint64_t, name, type, uint_of_double(creal(x)))         \
+    DEFINE_CHANGE(floats, float, name, type, (float)creal(x))                    \
+    DEFINE_CHANGE(doubles, double, name, type, creal(x))                         \
+    DEFINE_CHANGE(complexes64, float _Complex, name, type, (float _Complex)x)    \
+    DEFINE_CHANGE(complexes128, double _Complex, name, type, (double _Complex)x) \
     DEFINE_CHANGE(bools, uint8_t, name, type, creal(x) != 0 || cimag(x) != 0)
 
 DEFINE_CHANGES_FROM_REAL(ints, int64_t, x, (uint64_t)x)
@@ -198,14 +198,17 @@ DEFINE_CHANGES_FROM_REAL(doubles, double, int_of_double(x), uint_of_double(x))
 DEFINE_CHANGES_FROM_COMPLEX(complexes64, float _Complex)
 DEFINE_CHANGES_FROM_COMPLEX(complexes128, double _Complex)
 
-#define CHANGES_TO(name)                                                              \
-    {name##_of_ints, name##_of_uints, name##_of_floats, name##_of_doubles, name##_of_complexes64, \
-     name##_of_complexes128}
+#define CHANGES_TO(name)                                         \
+    {name##_of_ints,    name##_of_uints,       name##_of_floats, \
+     name##_of_doubles, name##_of_complexes64, name##_of_complexes128}
 
 static const shim_change changes[SHIM_CLASSES][SHIM_CLASS_BOOL] = {
-    [SHIM_CLASS_INT] = CHANGES_TO(ints),           [SHIM_CLASS_UINT] = CHANGES_TO(uints),
-    [SHIM_CLASS_FLOAT] = CHANGES_TO(floats),       [SHIM_CLASS_DOUBLE] = CHANGES_TO(doubles),
-    [SHIM_CLASS_COMPLEX64] = CHANGES_TO(complexes64), [SHIM_CLASS_COMPLEX128] = CHANGES_TO(complexes128),
+    [SHIM_CLASS_INT] = CHANGES_TO(ints),
+    [SHIM_CLASS_UINT] = CHANGES_TO(uints),
+    [SHIM_CLASS_FLOAT] = CHANGES_TO(floats),
+    [SHIM_CLASS_DOUBLE] = CHANGES_TO(doubles),
+    [SHIM_CLASS_COMPLEX64] = CHANGES_TO(complexes64),
+    [SHIM_CLASS_COMPLEX128] = CHANGES_TO(complexes128),
     [SHIM_CLASS_BOOL] = CHANGES_TO(bools),
 };
 
@@ -229,8 +232,8 @@ bool aoticache_shim_conversion_select(int32_t to_dtype, int32_t from_dtype, stru
         return false;
     ret_conversion->to = to;
     ret_conversion->from = from;
-    ret_conversion->change = aoticache_shim_class_change((enum shim_class)to->store_class,
-                                                         (enum shim_class)from->load_class);
+    ret_conversion->change =
+        aoticache_shim_class_change((enum shim_class)to->store_class, (enum shim_class)from->load_class);
     return true;
 }
 

@@ -8,13 +8,13 @@
 
 /* Between reading and writing, an element is of one of these: wide enough for all dtypes that are read as it. */
 enum shim_class {
-    SHIM_CLASS_INT,       /* int64_t; bool too */
-    SHIM_CLASS_UINT,      /* uint64_t */
-    SHIM_CLASS_FLOAT,     /* float; all smaller floating point dtypes too */
-    SHIM_CLASS_DOUBLE,    /* double */
-    SHIM_CLASS_COMPLEX64, /* float _Complex */
-    SHIM_CLASS_COMPLEX128,/* double _Complex */
-    SHIM_CLASS_BOOL,      /* uint8_t; only written */
+    SHIM_CLASS_INT,        /* int64_t; bool too */
+    SHIM_CLASS_UINT,       /* uint64_t */
+    SHIM_CLASS_FLOAT,      /* float; all smaller floating point dtypes too */
+    SHIM_CLASS_DOUBLE,     /* double */
+    SHIM_CLASS_COMPLEX64,  /* float _Complex */
+    SHIM_CLASS_COMPLEX128, /* double _Complex */
+    SHIM_CLASS_BOOL,       /* uint8_t; only written */
     SHIM_CLASSES
 };
 

@@ -63,15 +63,14 @@ bool aoticache_shim_same_sizes(const struct shim_tensor *a, const struct shim_te
  * Sizes that a tensor gets in place, contiguous; its storage grows where it is too small. Tensors that shared it before
  * it grew keep the old one.
  */
-AOTITorchError aoticache_shim_resize(const char *function, AtenTensorHandle tensor, int64_t ndim,
-                                     const int64_t *sizes);
+AOTITorchError aoticache_shim_resize(const char *function, AtenTensorHandle tensor, int64_t ndim, const int64_t *sizes);
 /* out = source, resized first where its sizes differ. */
 AOTITorchError aoticache_shim_write_out(const char *function, AtenTensorHandle out, AtenTensorHandle source);
 
-#define SHIM_TRY(call)                      \
-    do {                                    \
-        if ((call) != SHIM_SUCCESS)         \
-            return SHIM_FAILURE;            \
+#define SHIM_TRY(call)              \
+    do {                            \
+        if ((call) != SHIM_SUCCESS) \
+            return SHIM_FAILURE;    \
     } while (0)
 
 #endif

@@ -24,20 +24,20 @@
 #endif
 
 /* name, bytes of a block, how many a thread keeps. Storages: 64 bytes of header, then the data. */
-#define SHIM_FREE_LIST(X)       \
-    X(HANDLE, 16, 64)           \
-    X(TENSOR, 256, 32)          \
-    X(STORAGE, 64, 32)          \
-    X(STORAGE_64, 128, 16)      \
-    X(STORAGE_256, 320, 16)     \
-    X(STORAGE_1K, 1088, 16)     \
+#define SHIM_FREE_LIST(X)   \
+    X(HANDLE, 16, 64)       \
+    X(TENSOR, 256, 32)      \
+    X(STORAGE, 64, 32)      \
+    X(STORAGE_64, 128, 16)  \
+    X(STORAGE_256, 320, 16) \
+    X(STORAGE_1K, 1088, 16) \
     X(STORAGE_4K, 4160, 8)
 
 enum shim_free_list {
 #define SHIM_FREE_ENUM(name, bytes, kept) SHIM_FREE_##name,
     SHIM_FREE_LIST(SHIM_FREE_ENUM)
 #undef SHIM_FREE_ENUM
-    SHIM_FREE_LISTS,
+        SHIM_FREE_LISTS,
     SHIM_FREE_NONE = SHIM_FREE_LISTS /* a block of its own size */
 };
 

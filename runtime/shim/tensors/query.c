@@ -5,15 +5,15 @@
 #include "runtime/shim/torch_abi.h"
 
 /* A function that gives one property of the tensor `it`. */
-#define DEFINE_QUERY(function, type, ret_value, value)                     \
-    AOTITorchError function(AtenTensorHandle tensor, type *ret_value)      \
-    {                                                                      \
-        SHIM_CHECK_TENSOR(tensor);                                         \
-        SHIM_CHECK_RESULT(ret_value);                                      \
-        const struct shim_tensor *it = tensor->tensor;                     \
-        (void)it; /* not used where all tensors give the same answer */    \
-        *ret_value = value;                                                \
-        return SHIM_SUCCESS;                                               \
+#define DEFINE_QUERY(function, type, ret_value, value)                  \
+    AOTITorchError function(AtenTensorHandle tensor, type *ret_value)   \
+    {                                                                   \
+        SHIM_CHECK_TENSOR(tensor);                                      \
+        SHIM_CHECK_RESULT(ret_value);                                   \
+        const struct shim_tensor *it = tensor->tensor;                  \
+        (void)it; /* not used where all tensors give the same answer */ \
+        *ret_value = value;                                             \
+        return SHIM_SUCCESS;                                            \
     }
 
 DEFINE_QUERY(aoti_torch_get_data_ptr, void *, ret_data, it->data)
@@ -54,8 +54,7 @@ static AOTITorchError get_dimension(const char *function, const struct shim_tens
                                     int64_t d, int64_t *ret_value)
 {
     if (d < -(int64_t)tensor->ndim || d >= tensor->ndim)
-        return aoticache_shim_fail("%s: dimension %lld of a tensor with %d", function, (long long)d,
-                                   (int)tensor->ndim);
+        return aoticache_shim_fail("%s: dimension %lld of a tensor with %d", function, (long long)d, (int)tensor->ndim);
     *ret_value = values[d < 0 ? d + tensor->ndim : d];
     return SHIM_SUCCESS;
 }

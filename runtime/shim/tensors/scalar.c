@@ -101,8 +101,8 @@ static AOTITorchError item_as_int(const char *function, AtenTensorHandle handle,
     }
     if (scalar.kind == SHIM_CLASS_INT) {
         int64_t value = scalar.value.as_int;
-        bool fits = value >= 0 ? (uint64_t)value <= maximum
-                               : (minimum < 0 ? value >= minimum : 0 - (uint64_t)value <= maximum);
+        bool fits =
+            value >= 0 ? (uint64_t)value <= maximum : (minimum < 0 ? value >= minimum : 0 - (uint64_t)value <= maximum);
         if (!fits)
             return fail_range(function);
         *ret_value = (uint64_t)value;
@@ -118,15 +118,15 @@ static AOTITorchError item_as_int(const char *function, AtenTensorHandle handle,
     return SHIM_SUCCESS;
 }
 
-#define DEFINE_INT_ITEM(name, type, minimum, maximum)                                      \
-    AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value)        \
-    {                                                                                      \
-        uint64_t value = 0;                                                                \
-        SHIM_CHECK_RESULT(ret_value);                                                      \
-        if (item_as_int(__func__, tensor, minimum, maximum, &value) != SHIM_SUCCESS)       \
-            return SHIM_FAILURE;                                                           \
-        *ret_value = (type)value;                                                          \
-        return SHIM_SUCCESS;                                                               \
+#define DEFINE_INT_ITEM(name, type, minimum, maximum)                                \
+    AOTITorchError aoti_torch_item_##name(AtenTensorHandle tensor, type *ret_value)  \
+    {                                                                                \
+        uint64_t value = 0;                                                          \
+        SHIM_CHECK_RESULT(ret_value);                                                \
+        if (item_as_int(__func__, tensor, minimum, maximum, &value) != SHIM_SUCCESS) \
+            return SHIM_FAILURE;                                                     \
+        *ret_value = (type)value;                                                    \
+        return SHIM_SUCCESS;                                                         \
     }
 DEFINE_INT_ITEM(uint8, uint8_t, 0, UINT8_MAX)
 DEFINE_INT_ITEM(uint16, uint16_t, 0, UINT16_MAX)
@@ -232,10 +232,10 @@ static AOTITorchError tensor_of(const char *function, int32_t dtype, const void 
     return SHIM_SUCCESS;
 }
 
-#define DEFINE_SCALAR_TO_TENSOR(name, type, dtype)                                               \
-    AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_tensor)  \
-    {                                                                                            \
-        return tensor_of(__func__, dtype, &value, ret_tensor);                                   \
+#define DEFINE_SCALAR_TO_TENSOR(name, type, dtype)                                              \
+    AOTITorchError aoti_torch_scalar_to_tensor_##name(type value, AtenTensorHandle *ret_tensor) \
+    {                                                                                           \
+        return tensor_of(__func__, dtype, &value, ret_tensor);                                  \
     }
 SHIM_SCALAR_LIST(DEFINE_SCALAR_TO_TENSOR)
 

@@ -24,8 +24,8 @@ static AOTITorchError fail_negative(const char *function, const int64_t *sizes, 
             return aoticache_shim_fail("%s: size %lld of dimension %lld is negative", function, (long long)sizes[d],
                                        (long long)d);
         if (strides[d] < 0)
-            return aoticache_shim_fail("%s: stride %lld of dimension %lld is negative", function,
-                                       (long long)strides[d], (long long)d);
+            return aoticache_shim_fail("%s: stride %lld of dimension %lld is negative", function, (long long)strides[d],
+                                       (long long)d);
     }
     return aoticache_shim_fail("%s: the sizes and strides make more bytes than 64 bits count", function);
 }
@@ -44,8 +44,8 @@ AOTITorchError aoticache_shim_measure(const char *function, int64_t ndim, const 
         empty |= sizes[d] == 0;
         /* A product that overflows before a zero comes is still an error, as PyTorch has it. */
         bad |= __builtin_mul_overflow(numel, sizes[d], &numel);
-        bad |= sizes[d] > 0 && (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) ||
-                                __builtin_add_overflow(last, step, &last));
+        bad |= sizes[d] > 0 &&
+               (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) || __builtin_add_overflow(last, step, &last));
     }
     if (bad)
         return fail_negative(function, sizes, strides, ndim);

@@ -49,8 +49,8 @@ struct small_float {
     uint32_t max_finite; /* the largest finite code without its sign */
     uint32_t overflow;   /* what is larger */
     uint32_t nan;
-    bool has_infinity;   /* the all-ones exponent is special, as in IEEE 754 */
-    bool unsigned_zero;  /* "fnuz": the code of minus zero is the only NaN */
+    bool has_infinity;  /* the all-ones exponent is special, as in IEEE 754 */
+    bool unsigned_zero; /* "fnuz": the code of minus zero is the only NaN */
 };
 
 static const struct small_float format_float16 = {10, 15, 0x8000, 0x7bff, 0x7c00, 0x7e00, true, false};

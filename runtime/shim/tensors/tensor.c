@@ -212,8 +212,8 @@ static AOTITorchError wrap_blob(const char *function, void *data, int64_t ndim, 
     if (aoticache_shim_measure(function, ndim, sizes, strides, offset, item_bytes, &extent) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     struct shim_storage *storage = aoticache_shim_storage_wrap(data, extent.storage_bytes, NULL, context);
-    AOTITorchError status = aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, offset,
-                                                         extent.numel, ret_tensor);
+    AOTITorchError status =
+        aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, offset, extent.numel, ret_tensor);
     if (status == SHIM_SUCCESS)
         storage->deleter = deleter; /* only now: on failure the memory stays the caller's */
     return status;

@@ -143,15 +143,15 @@ static inline bool shim_is_defined(AtenTensorHandle handle)
 }
 AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHandle handle) __attribute__((cold));
 
-#define SHIM_CHECK_TENSOR(handle)                                          \
-    do {                                                                   \
-        if (__builtin_expect(!shim_is_defined(handle), 0))                 \
-            return aoticache_shim_fail_undefined(__func__, handle);        \
+#define SHIM_CHECK_TENSOR(handle)                                   \
+    do {                                                            \
+        if (__builtin_expect(!shim_is_defined(handle), 0))          \
+            return aoticache_shim_fail_undefined(__func__, handle); \
     } while (0)
 
-#define SHIM_CHECK_RESULT(pointer)                                                      \
-    do {                                                                                \
-        if (__builtin_expect((pointer) == NULL, 0))                                     \
+#define SHIM_CHECK_RESULT(pointer)                                                                      \
+    do {                                                                                                \
+        if (__builtin_expect((pointer) == NULL, 0))                                                     \
             return aoticache_shim_fail("%s: no place for the result (%s is NULL)", __func__, #pointer); \
     } while (0)
 

@@ -180,8 +180,8 @@ static AOTITorchError narrow(const char *function, AtenTensorHandle self, int64_
     SHIM_TRY(aoticache_shim_wrap_dimension(function, self->tensor->ndim, dim, &at));
     int64_t size = self->tensor->sizes[at], first = start < 0 ? start + size : start;
     if (length < 0 || first < 0 || first > size || length > size - first)
-        return aoticache_shim_fail("%s: %lld elements from %lld on, dimension %d has %lld", function,
-                                   (long long)length, (long long)start, at, (long long)size);
+        return aoticache_shim_fail("%s: %lld elements from %lld on, dimension %d has %lld", function, (long long)length,
+                                   (long long)start, at, (long long)size);
     return cut_dimension(function, self, at, first, length, 1, ret_tensor);
 }
 

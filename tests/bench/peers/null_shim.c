@@ -26,12 +26,12 @@ static bool grad_mode = true;
     {                                        \
         return value;                        \
     }
-#define FUNCTION(name, parameters, body)    \
-    NULL_SHIM int32_t name parameters;      \
-    NULL_SHIM int32_t name parameters       \
-    {                                       \
-        body;                               \
-        return 0;                           \
+#define FUNCTION(name, parameters, body) \
+    NULL_SHIM int32_t name parameters;   \
+    NULL_SHIM int32_t name parameters    \
+    {                                    \
+        body;                            \
+        return 0;                        \
     }
 
 CONSTANT_FUNCTION(int32_t, aoti_torch_device_type_cpu, 0)
@@ -50,7 +50,8 @@ NULL_SHIM void aoti_torch_grad_mode_set_enabled(bool enabled)
 FUNCTION(aoti_torch_delete_tensor_object, (tensor * t), (void)t)
 FUNCTION(aoti_torch_new_tensor_handle, (tensor * t, tensor **ret), *ret = t)
 FUNCTION(aoti_torch_clone, (tensor * t, tensor **ret), *ret = t)
-FUNCTION(aoti_torch_copy_, (tensor * t, tensor *source, int32_t non_blocking), (void)t; (void)source; (void)non_blocking)
+FUNCTION(aoti_torch_copy_, (tensor * t, tensor *source, int32_t non_blocking), (void)t; (void)source;
+         (void)non_blocking)
 FUNCTION(aoti_torch_get_data_ptr, (tensor * t, void **ret), *ret = t->data)
 FUNCTION(aoti_torch_get_device_type, (tensor * t, int32_t *ret), (void)t; *ret = 0)
 FUNCTION(aoti_torch_get_dim, (tensor * t, int64_t *ret), (void)t; *ret = 2)
@@ -63,12 +64,16 @@ FUNCTION(aoti_torch_get_storage_size, (tensor * t, int64_t *ret), (void)t; *ret 
 FUNCTION(aoti_torch_create_tensor_from_blob,
          (void *data, int64_t ndim, const int64_t *s, const int64_t *st, int64_t offset, int32_t dtype, int32_t device,
           int32_t index, tensor **ret),
-         (void)data; (void)ndim; (void)s; (void)st; (void)offset; (void)dtype; (void)device; (void)index; *ret = &input)
+         (void)data;
+         (void)ndim; (void)s; (void)st; (void)offset; (void)dtype; (void)device; (void)index; *ret = &input)
 FUNCTION(aoti_torch_create_tensor_from_blob_v2,
          (void *data, int64_t ndim, const int64_t *s, const int64_t *st, int64_t offset, int32_t dtype, int32_t device,
           int32_t index, tensor **ret, int32_t layout, const uint8_t *metadata, int64_t metadata_size),
-         (void)data; (void)ndim; (void)s; (void)st; (void)offset; (void)dtype; (void)device; (void)index; (void)layout;
+         (void)data;
+         (void)ndim; (void)s; (void)st; (void)offset; (void)dtype; (void)device; (void)index; (void)layout;
          (void)metadata; (void)metadata_size; *ret = &input)
 FUNCTION(aoti_torch_empty_strided,
-         (int64_t ndim, const int64_t *s, const int64_t *st, int32_t dtype, int32_t device, int32_t index, tensor **ret),
-         (void)ndim; (void)s; (void)st; (void)dtype; (void)device; (void)index; *ret = &output)
+         (int64_t ndim, const int64_t *s, const int64_t *st, int32_t dtype, int32_t device, int32_t index,
+          tensor **ret),
+         (void)ndim;
+         (void)s; (void)st; (void)dtype; (void)device; (void)index; *ret = &output)

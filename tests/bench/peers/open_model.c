@@ -87,10 +87,11 @@ static int ours(const char *directory, const char *name, const input *inputs, si
     if (aoticache_model_open(cache, name, NULL, &runner, NULL, &error) != AOTICACHE_OK)
         fail("model", &error);
     for (size_t i = 0; i < count; i++)
-        if (aoticache_tensor_from_blob(inputs[i].data, inputs[i].dtype, inputs[i].ndim, inputs[i].sizes, NULL, &tensors[i],
-                                       &error) != AOTICACHE_OK)
+        if (aoticache_tensor_from_blob(inputs[i].data, inputs[i].dtype, inputs[i].ndim, inputs[i].sizes, NULL,
+                                       &tensors[i], &error) != AOTICACHE_OK)
             fail("input", &error);
-    if (aoticache_runner_run(runner, tensors, count, outputs, aoticache_runner_num_outputs(runner), &error) != AOTICACHE_OK ||
+    if (aoticache_runner_run(runner, tensors, count, outputs, aoticache_runner_num_outputs(runner), &error) !=
+            AOTICACHE_OK ||
         aoticache_tensor_get_view(outputs[0], &view, &error) != AOTICACHE_OK)
         fail("run", &error);
     print(begun, view.data, view.numel);
@@ -138,10 +139,12 @@ static int copy(const char *directory, const char *name, const char *folder)
 
 typedef struct functions {
 #define MEMBER(name) __typeof__(&name) name;
+    /* clang-format off */
 #define FUNCTIONS(X) \
     X(AOTInductorModelContainerCreateWithDevice) X(AOTInductorModelContainerRun) X(AOTInductorModelContainerGetNumConstants) \
     X(AOTInductorModelContainerGetConstantName) X(AOTInductorModelContainerGetConstantOriginalFQN) \
     X(AOTInductorModelContainerUpdateUserManagedConstantBufferPairs) X(AOTInductorModelContainerGetNumOutputs)
+    /* clang-format on */
     FUNCTIONS(MEMBER)
     __typeof__(&aoti_torch_create_tensor_from_blob) from_blob;
     __typeof__(&aoti_torch_get_data_ptr) get_data;
@@ -211,8 +214,8 @@ static void give_weights(const functions *f, AOTInductorModelContainerHandle con
         pairs[used].name = constant_called(f, container, count, tensor->name);
         if (pairs[used].name == NULL)
             continue;
-        f->from_blob(bytes + list.places[i].offset, tensor->ndim, tensor->sizes, tensor->strides, 0, tensor->dtype, 0, 0,
-                     &pairs[used].handle);
+        f->from_blob(bytes + list.places[i].offset, tensor->ndim, tensor->sizes, tensor->strides, 0, tensor->dtype, 0,
+                     0, &pairs[used].handle);
         used++;
     }
     if (f->AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(container, pairs, used, false, false) != 0)
@@ -234,7 +237,8 @@ static int plain(const char *folder, const char *provider, const input *inputs, 
         fail("create", NULL);
     give_weights(&f, container, folder);
     for (size_t i = 0; i < count; i++)
-        f.from_blob(inputs[i].data, inputs[i].ndim, inputs[i].sizes, inputs[i].strides, 0, inputs[i].dtype, 0, 0, &tensors[i]);
+        f.from_blob(inputs[i].data, inputs[i].ndim, inputs[i].sizes, inputs[i].strides, 0, inputs[i].dtype, 0, 0,
+                    &tensors[i]);
     f.AOTInductorModelContainerGetNumOutputs(container, &num_outputs);
     if (f.AOTInductorModelContainerRun(container, tensors, count, outputs, num_outputs, NULL, NULL) != 0 ||
         f.get_data(outputs[0], &data) != 0 || f.get_numel(outputs[0], &numel) != 0)

@@ -11,6 +11,11 @@ AOTICACHE_ABI_EXPORT AOTIRuntimeError bench_body(aoticache_kernel_call *call)
 }
 
 static const char *const inputs[] = {"x"}, *const outputs[] = {"y"};
-static const aoticache_kernel kernel = {.size = sizeof kernel, .device = "cpu", .num_inputs = 1, .input_names = inputs,
-                                        .num_outputs = 1, .output_names = outputs, .run = bench_body};
+static const aoticache_kernel kernel = {.size = sizeof kernel,
+                                        .device = "cpu",
+                                        .num_inputs = 1,
+                                        .input_names = inputs,
+                                        .num_outputs = 1,
+                                        .output_names = outputs,
+                                        .run = bench_body};
 AOTICACHE_KERNEL_EXPORT(kernel)

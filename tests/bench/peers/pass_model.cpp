@@ -25,9 +25,7 @@ std::unordered_map<std::string, AtenTensorHandle> AOTInductorModel::const_run_im
     return {};
 }
 
-void AOTInductorModel::_const_run_impl(std::vector<AtenTensorHandle> &, DeviceStreamType, AOTIProxyExecutorHandle)
-{
-}
+void AOTInductorModel::_const_run_impl(std::vector<AtenTensorHandle> &, DeviceStreamType, AOTIProxyExecutorHandle) {}
 
 void AOTInductorModel::run_impl(AtenTensorHandle *inputs, AtenTensorHandle *outputs, DeviceStreamType,
                                 AOTIProxyExecutorHandle)

@@ -42,8 +42,8 @@ EXPORTED double torch_register(const char *space, int operators, int leaving)
             schemas.push_back(names.back() + "(Tensor a, Tensor b) -> ()");
         }
         auto begin = std::chrono::steady_clock::now();
-        libraries.push_back(std::make_unique<torch::Library>(torch::Library::DEF, space, std::nullopt, __FILE__,
-                                                             __LINE__));
+        libraries.push_back(
+            std::make_unique<torch::Library>(torch::Library::DEF, space, std::nullopt, __FILE__, __LINE__));
         torch::Library &library = *libraries.back();
         for (int i = 0; i < operators; i++) {
             library.def(schemas[i].c_str());
@@ -55,8 +55,8 @@ EXPORTED double torch_register(const char *space, int operators, int leaving)
         double taken = since(begin);
         handles.clear();
         for (const std::string &name : names)
-            handles.push_back(c10::Dispatcher::singleton().findSchemaOrThrow((std::string(space) + "::" + name).c_str(),
-                                                                             ""));
+            handles.push_back(
+                c10::Dispatcher::singleton().findSchemaOrThrow((std::string(space) + "::" + name).c_str(), ""));
         return taken;
     } catch (...) {
         return -1;

@@ -45,32 +45,51 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
             return AOTICACHE_KERNEL_FAILURE;
     for (int row = 0; row < ROWS; row++)
         for (int o = 0; o < OUT; o++)
-            y[row * OUT + o] = (multiply(x + row * IN, constants[WEIGHT] + o * IN) + constants[BIAS][o]) *
-                                   constants[SCALE][o] +
-                               constants[TRACED][o];
+            y[row * OUT + o] =
+                (multiply(x + row * IN, constants[WEIGHT] + o * IN) + constants[BIAS][o]) * constants[SCALE][o] +
+                constants[TRACED][o];
     *sum = 0;
     for (int i = 0; i < ROWS * IN; i++)
         *sum += x[i];
     return AOTICACHE_KERNEL_OK;
 }
 
-#define VECTOR(label, fqn, kind, bytes)                                                                         \
-    {                                                                                                           \
-        .name = label, .original_fqn = fqn, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = vector_sizes, \
-        .strides = one, .data_size = sizeof(bytes), .type = AOTICACHE_KERNEL_CONSTANT_##kind, .data = bytes     \
-    }
+#define VECTOR(label, fqn, kind, bytes)        \
+    {.name = label,                            \
+     .original_fqn = fqn,                      \
+     .dtype = AOTICACHE_DTYPE_FLOAT32,         \
+     .ndim = 1,                                \
+     .sizes = vector_sizes,                    \
+     .strides = one,                           \
+     .data_size = sizeof(bytes),               \
+     .type = AOTICACHE_KERNEL_CONSTANT_##kind, \
+     .data = bytes}
 static const aoticache_kernel_constant constants[CONSTANTS] = {
-    {.name = "fc_weight", .original_fqn = "fc.weight", .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 2,
-     .sizes = weight_sizes, .strides = x_strides, .data_size = sizeof weight_data,
-     .type = AOTICACHE_KERNEL_CONSTANT_PARAMETER, .data = weight_data},
+    {.name = "fc_weight",
+     .original_fqn = "fc.weight",
+     .dtype = AOTICACHE_DTYPE_FLOAT32,
+     .ndim = 2,
+     .sizes = weight_sizes,
+     .strides = x_strides,
+     .data_size = sizeof weight_data,
+     .type = AOTICACHE_KERNEL_CONSTANT_PARAMETER,
+     .data = weight_data},
     VECTOR("fc_bias", "fc.bias", PARAMETER, bias_data),
     VECTOR("scale", "scale", BUFFER, scale_data),
     VECTOR("_tensor_constant0", "_tensor_constant0", TENSOR, traced_data),
 };
 static const char *const inputs[] = {"arg3_1"}, *const outputs[] = {"output0", "output1"};
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = "cpu", .num_inputs = 1, .input_names = inputs, .num_outputs = 2,
-    .output_names = outputs, .num_constants = CONSTANTS, .constants = constants, .in_spec = CALL_SPEC_ONE_INPUT,
-    .out_spec = CALL_SPEC_TWO_OUTPUTS, .run = run,
+    .size = sizeof kernel,
+    .device = "cpu",
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 2,
+    .output_names = outputs,
+    .num_constants = CONSTANTS,
+    .constants = constants,
+    .in_spec = CALL_SPEC_ONE_INPUT,
+    .out_spec = CALL_SPEC_TWO_OUTPUTS,
+    .run = run,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

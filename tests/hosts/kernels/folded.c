@@ -48,12 +48,17 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
     return AOTICACHE_KERNEL_OK;
 }
 
-#define VECTOR(label, kind, bytes)                                                                                \
-    {                                                                                                             \
-        .name = label, .original_fqn = label, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = vector_sizes, \
-        .strides = one, .data_size = PADDED * sizeof(float), .type = AOTICACHE_KERNEL_CONSTANT_##kind,            \
-        .from_folded = AOTICACHE_KERNEL_CONSTANT_##kind == AOTICACHE_KERNEL_CONSTANT_FOLDED, .data = bytes        \
-    }
+#define VECTOR(label, kind, bytes)                                                        \
+    {.name = label,                                                                       \
+     .original_fqn = label,                                                               \
+     .dtype = AOTICACHE_DTYPE_FLOAT32,                                                    \
+     .ndim = 1,                                                                           \
+     .sizes = vector_sizes,                                                               \
+     .strides = one,                                                                      \
+     .data_size = PADDED * sizeof(float),                                                 \
+     .type = AOTICACHE_KERNEL_CONSTANT_##kind,                                            \
+     .from_folded = AOTICACHE_KERNEL_CONSTANT_##kind == AOTICACHE_KERNEL_CONSTANT_FOLDED, \
+     .data = bytes}
 static const aoticache_kernel_constant constants[CONSTANTS] = {
     VECTOR("weight", PARAMETER, weight_data),
     VECTOR("shift", BUFFER, shift_data),
@@ -62,8 +67,17 @@ static const aoticache_kernel_constant constants[CONSTANTS] = {
 };
 static const char *const inputs[] = {"arg2_1"}, *const outputs[] = {"output0"};
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = "cpu", .num_inputs = 1, .input_names = inputs, .num_outputs = 1,
-    .output_names = outputs, .num_constants = CONSTANTS, .constants = constants, .in_spec = CALL_SPEC_ONE_INPUT,
-    .out_spec = CALL_SPEC_ONE_OUTPUT, .run = run, .fold = fold,
+    .size = sizeof kernel,
+    .device = "cpu",
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 1,
+    .output_names = outputs,
+    .num_constants = CONSTANTS,
+    .constants = constants,
+    .in_spec = CALL_SPEC_ONE_INPUT,
+    .out_spec = CALL_SPEC_ONE_OUTPUT,
+    .run = run,
+    .fold = fold,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

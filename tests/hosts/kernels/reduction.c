@@ -23,7 +23,12 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
 
 static const char *const inputs[] = {"x"}, *const outputs[] = {"sum", "greatest"};
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = "cpu", .num_inputs = 1, .input_names = inputs, .num_outputs = 2,
-    .output_names = outputs, .run = run,
+    .size = sizeof kernel,
+    .device = "cpu",
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 2,
+    .output_names = outputs,
+    .run = run,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

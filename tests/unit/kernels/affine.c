@@ -66,14 +66,36 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
 
 static const char *const inputs[] = {"x"}, *const outputs[] = {"y", "folds"};
 static const aoticache_kernel_constant constants[] = {
-    {.name = "L__self___weight", .original_fqn = "layer.weight", .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1,
-     .sizes = three, .strides = one, .data_size = sizeof weight_data, .type = AOTICACHE_KERNEL_CONSTANT_PARAMETER,
+    {.name = "L__self___weight",
+     .original_fqn = "layer.weight",
+     .dtype = AOTICACHE_DTYPE_FLOAT32,
+     .ndim = 1,
+     .sizes = three,
+     .strides = one,
+     .data_size = sizeof weight_data,
+     .type = AOTICACHE_KERNEL_CONSTANT_PARAMETER,
      .data = WEIGHT_DATA},
-    {.name = "doubled", .original_fqn = "", .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = three,
-     .strides = one, .data_size = 12, .type = AOTICACHE_KERNEL_CONSTANT_FOLDED, .from_folded = true},
+    {.name = "doubled",
+     .original_fqn = "",
+     .dtype = AOTICACHE_DTYPE_FLOAT32,
+     .ndim = 1,
+     .sizes = three,
+     .strides = one,
+     .data_size = 12,
+     .type = AOTICACHE_KERNEL_CONSTANT_FOLDED,
+     .from_folded = true},
 };
 static const aoticache_kernel kernel = {
-    .size = DESCRIPTION_SIZE, .device = "cpu", .num_inputs = 1, .input_names = inputs, .num_outputs = 2,
-    .output_names = outputs, .num_constants = 2, .constants = constants, .in_spec = "in", .run = run, .fold = FOLD,
+    .size = DESCRIPTION_SIZE,
+    .device = "cpu",
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 2,
+    .output_names = outputs,
+    .num_constants = 2,
+    .constants = constants,
+    .in_spec = "in",
+    .run = run,
+    .fold = FOLD,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

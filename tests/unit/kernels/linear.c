@@ -106,21 +106,44 @@ static AOTIRuntimeError run_arrayref(aoticache_kernel_call *call, const AOTInduc
     return AOTICACHE_KERNEL_OK;
 }
 
-#define CONSTANT(its_name, fqn, kind, dimensions, its_sizes, its_strides, bytes, its_data)                         \
-    {.name = its_name, .original_fqn = fqn, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = dimensions, .sizes = its_sizes, \
-     .strides = its_strides, .data_size = bytes, .type = AOTICACHE_KERNEL_CONSTANT_##kind,                          \
+#define CONSTANT(its_name, fqn, kind, dimensions, its_sizes, its_strides, bytes, its_data) \
+    {.name = its_name,                                                                     \
+     .original_fqn = fqn,                                                                  \
+     .dtype = AOTICACHE_DTYPE_FLOAT32,                                                     \
+     .ndim = dimensions,                                                                   \
+     .sizes = its_sizes,                                                                   \
+     .strides = its_strides,                                                               \
+     .data_size = bytes,                                                                   \
+     .type = AOTICACHE_KERNEL_CONSTANT_##kind,                                             \
      .data = WITH_DATA ? (its_data) : NULL}
 static const char *const inputs[] = {"x"}, *const outputs[] = {"y", "total", "told"};
 static const aoticache_kernel_constant constants[] = {
     CONSTANT("weight", "layer.weight", PARAMETER, 2, weight_sizes, weight_strides, 24, weight_data),
     CONSTANT("bias", "layer.bias", BUFFER, 1, two, one, 8, bias_data),
     CONSTANT("_tensor_constant0", "_tensor_constant0", TENSOR, 1, one, one, 4, traced_data),
-    {.name = "total", .original_fqn = "", .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = one, .strides = one,
-     .data_size = 4, .type = AOTICACHE_KERNEL_CONSTANT_FOLDED, .from_folded = true},
+    {.name = "total",
+     .original_fqn = "",
+     .dtype = AOTICACHE_DTYPE_FLOAT32,
+     .ndim = 1,
+     .sizes = one,
+     .strides = one,
+     .data_size = 4,
+     .type = AOTICACHE_KERNEL_CONSTANT_FOLDED,
+     .from_folded = true},
 };
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = DEVICE, .num_inputs = 1, .input_names = inputs, .num_outputs = 3,
-    .output_names = outputs, .num_constants = 4, .constants = constants, .run = run, .fold = fold,
-    .weights = WEIGHTS_NAME(WEIGHTS), .weights_file = "weights.bin", .run_arrayref = run_arrayref,
+    .size = sizeof kernel,
+    .device = DEVICE,
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 3,
+    .output_names = outputs,
+    .num_constants = 4,
+    .constants = constants,
+    .run = run,
+    .fold = fold,
+    .weights = WEIGHTS_NAME(WEIGHTS),
+    .weights_file = "weights.bin",
+    .run_arrayref = run_arrayref,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

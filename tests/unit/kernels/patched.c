@@ -54,7 +54,12 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
 
 static const char *const names[] = {"t0", "t1", "t2", "t3"};
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = "cpu", .num_inputs = INPUTS, .input_names = names, .num_outputs = OUTPUTS,
-    .output_names = names, .run = run,
+    .size = sizeof kernel,
+    .device = "cpu",
+    .num_inputs = INPUTS,
+    .input_names = names,
+    .num_outputs = OUTPUTS,
+    .output_names = names,
+    .run = run,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

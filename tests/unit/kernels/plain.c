@@ -27,16 +27,28 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
 static const int64_t constant_sizes[] = {1};
 static const float constant_data[] = {1};
 static const aoticache_kernel_constant constants[] = {
-    {.name = "w", .original_fqn = "w", .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = constant_sizes,
-     .strides = constant_sizes, .data_size = sizeof constant_data, .data = constant_data},
+    {.name = "w",
+     .original_fqn = "w",
+     .dtype = AOTICACHE_DTYPE_FLOAT32,
+     .ndim = 1,
+     .sizes = constant_sizes,
+     .strides = constant_sizes,
+     .data_size = sizeof constant_data,
+     .data = constant_data},
 };
 #endif
 static const char *const inputs[] = {"x"}, *const outputs[] = {"y"};
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = "cpu", .num_inputs = 1, .input_names = inputs, .num_outputs = 1,
-    .output_names = outputs, .run = run,
+    .size = sizeof kernel,
+    .device = "cpu",
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 1,
+    .output_names = outputs,
+    .run = run,
 #ifdef CONSTANT
-    .num_constants = 1, .constants = constants,
+    .num_constants = 1,
+    .constants = constants,
 #endif
 #ifndef NOT_PLAIN
     .plain = true,

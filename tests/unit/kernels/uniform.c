@@ -42,9 +42,16 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
     return AOTICACHE_KERNEL_OK;
 }
 
-#define CONSTANT(its_name, kind, bytes, ...)                                                                           \
-    {.name = its_name, .original_fqn = its_name, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 1, .sizes = size,           \
-     .strides = one, .data_size = bytes, .type = AOTICACHE_KERNEL_CONSTANT_##kind, __VA_ARGS__}
+#define CONSTANT(its_name, kind, bytes, ...)   \
+    {.name = its_name,                         \
+     .original_fqn = its_name,                 \
+     .dtype = AOTICACHE_DTYPE_FLOAT32,         \
+     .ndim = 1,                                \
+     .sizes = size,                            \
+     .strides = one,                           \
+     .data_size = bytes,                       \
+     .type = AOTICACHE_KERNEL_CONSTANT_##kind, \
+     __VA_ARGS__}
 static const char *const inputs[] = {"x"}, *const outputs[] = {"y"};
 static const aoticache_kernel_constant constants[] = {
     CONSTANT("weight", PARAMETER, sizeof weight_data, .data = weight_data),
@@ -52,7 +59,15 @@ static const aoticache_kernel_constant constants[] = {
     CONSTANT("doubled", FOLDED, sizeof weight_data, .from_folded = true),
 };
 static const aoticache_kernel kernel = {
-    .size = sizeof kernel, .device = "cpu", .num_inputs = 1, .input_names = inputs, .num_outputs = 1,
-    .output_names = outputs, .num_constants = 3, .constants = constants, .run = run, .fold = fold,
+    .size = sizeof kernel,
+    .device = "cpu",
+    .num_inputs = 1,
+    .input_names = inputs,
+    .num_outputs = 1,
+    .output_names = outputs,
+    .num_constants = 3,
+    .constants = constants,
+    .run = run,
+    .fold = fold,
 };
 AOTICACHE_KERNEL_EXPORT(kernel)

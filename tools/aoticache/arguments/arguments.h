@@ -21,7 +21,7 @@ typedef enum aoticache_element_kind {
 
 typedef struct aoticache_element {
     aoticache_element_kind kind;
-    int64_t int_value; /* INT, BOOL */
+    int64_t int_value;   /* INT, BOOL */
     uint64_t uint_value; /* UINT, BITS */
     double real, imaginary;
 } aoticache_element;
@@ -43,7 +43,7 @@ typedef struct aoticache_tensor_spec {
     int64_t strides[AOTICACHE_MAX_DIMS];
     bool contiguous;
     uint64_t numel;
-    uint64_t span; /* elements from the first to the last in memory */
+    uint64_t span;    /* elements from the first to the last in memory */
     const char *fill; /* borrowed from the text; NULL for the default */
 } aoticache_tensor_spec;
 
@@ -53,10 +53,10 @@ aoticache_status aoticache_tensor_spec_parse(const char *text, aoticache_tensor_
 
 /* The data in row-major order, by free(). random: the state of the generator, moved on. */
 aoticache_status aoticache_tensor_fill(const aoticache_tensor_spec *spec, uint64_t *random, void **ret_data,
-                           aoticache_error *ret_error);
+                                       aoticache_error *ret_error);
 /* Row-major data laid out with the strides of the spec, by free(). */
 aoticache_status aoticache_tensor_lay_out(const aoticache_tensor_spec *spec, const void *data, void **ret_data,
-                              aoticache_error *ret_error);
+                                          aoticache_error *ret_error);
 
 /* Prints a tensor with its dtype and sizes; the middle of a big one is left out. */
 void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const aoticache_tensor_view *view);
@@ -89,7 +89,8 @@ extern const aoticache_cli_option aoticache_kernel_option_table[]; /* of aoticac
 extern const aoticache_cli_option aoticache_hook_option_table[];   /* of aoticache_kernel_options */
 
 /* For rows of tables. Reads into an aoticache_kernel_options: --hook. */
-int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
+int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                             void *member);
 /* Reads into a const char *: the name of a device, after a look whether it is one. */
 int aoticache_device_name_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                                void *member);
@@ -98,21 +99,21 @@ int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option
                             void *member);
 
 /* The part of the help that run and compile share. */
-#define AOTICACHE_KERNEL_DETAILS                                                                           \
-    "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n" \
-    "keyword: --scalar alpha=2, --none=NAME. An empty NAME means no keyword: --string '=a=b' is the text a=b.\n\n"   \
-    "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL]\n"                                               \
-    "  float32:2x3          random from 0 to 1, integers from 0 to 9; see --seed\n"                      \
-    "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                    \
-    "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                              \
-    "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                         \
-    "  float32:             a tensor without dimensions\n\n"                                               \
-    "--hook says what compiles on a miss:\n"                                                              \
-    "  worker           PyTorch, in a Python process\n"                                                    \
-    "  c                the C compiler, with C kernels\n"                                                  \
-    "  command:PROGRAM  this program\n"                                                                    \
-    "  auto             worker if there is a Python with PyTorch, otherwise c\n"                           \
-    "  none             nothing; any kernel for these arguments is taken, whoever\n"                       \
+#define AOTICACHE_KERNEL_DETAILS                                                                                   \
+    "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n"        \
+    "keyword: --scalar alpha=2, --none=NAME. An empty NAME means no keyword: --string '=a=b' is the text a=b.\n\n" \
+    "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL]\n"                                                       \
+    "  float32:2x3          random from 0 to 1, integers from 0 to 9; see --seed\n"                                \
+    "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                            \
+    "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                                      \
+    "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                                 \
+    "  float32:             a tensor without dimensions\n\n"                                                       \
+    "--hook says what compiles on a miss:\n"                                                                       \
+    "  worker           PyTorch, in a Python process\n"                                                            \
+    "  c                the C compiler, with C kernels\n"                                                          \
+    "  command:PROGRAM  this program\n"                                                                            \
+    "  auto             worker if there is a Python with PyTorch, otherwise c\n"                                   \
+    "  none             nothing; any kernel for these arguments is taken, whoever\n"                               \
     "                   compiled it; the exit code is 3 if there is none"
 
 typedef struct aoticache_input_tensor {
@@ -125,7 +126,7 @@ typedef struct aoticache_input_tensor {
 /* An argument as the command line gives it. */
 typedef struct aoticache_kernel_word {
     const aoticache_cli_option *option; /* whose id says of what kind it is */
-    char *name; /* keyword, or NULL */
+    char *name;                         /* keyword, or NULL */
     const char *value;
 } aoticache_kernel_word;
 
@@ -136,7 +137,7 @@ typedef struct aoticache_kernel_options {
     const char *hook;
     aoticache_hook_options hook_options;
     aoticache_cli_list kernel_folders; /* of hook_options, from aoticache_kernel_choose_hook() on */
-    const char *python, *cc; /* one becomes hook_options.program when the kind of hook is known */
+    const char *python, *cc;           /* one becomes hook_options.program when the kind of hook is known */
     bool retry;
     aoticache_kernel_word *words;
     size_t word_count;
@@ -156,7 +157,8 @@ int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aotica
 int aoticache_kernel_make_request(const aoticache_kernel_options *options, const aoticache_cli *cli,
                                   aoticache_request **ret_request);
 /* A line of a list: JSON, or text as `aoticache ls` shows it. Returns what the library returns. */
-aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request, aoticache_error *ret_error);
+aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request,
+                                             aoticache_error *ret_error);
 /* aoticache_request_format(), by free(). */
 char *aoticache_kernel_describe(const aoticache_request *request);
 

@@ -10,8 +10,8 @@
 
 /* What the topmost codes of a format mean. */
 enum small_special {
-    IEEE,      /* the highest exponent holds infinities and NaNs */
-    ONLY_NAN,  /* no infinities; all bits but the sign set is NaN */
+    IEEE,          /* the highest exponent holds infinities and NaNs */
+    ONLY_NAN,      /* no infinities; all bits but the sign set is NaN */
     UNSIGNED_ZERO, /* no infinities; the code of -0 is NaN */
 };
 
@@ -69,8 +69,9 @@ static unsigned infinity_code(const struct small_float *format)
 /* The largest code, without sign, that is a finite number. */
 static unsigned largest_code(const struct small_float *format)
 {
-    return format->special == UNSIGNED_ZERO ? sign_bit(format) - 1 : format->special == IEEE
-        ? infinity_code(format) - 1 : nan_code(format) - 1;
+    return format->special == UNSIGNED_ZERO ? sign_bit(format) - 1
+           : format->special == IEEE        ? infinity_code(format) - 1
+                                            : nan_code(format) - 1;
 }
 
 static double small_decode(const struct small_float *format, unsigned code)

@@ -42,7 +42,8 @@ static size_t identifier_length(const char *text)
 }
 
 /* Takes the name. */
-static void add_word(aoticache_kernel_options *options, const aoticache_cli_option *option, char *name, const char *value)
+static void add_word(aoticache_kernel_options *options, const aoticache_cli_option *option, char *name,
+                     const char *value)
 {
     options->words = aoticache_cli_resize(options->words, options->word_count + 1, sizeof *options->words);
     options->words[options->word_count++] = (aoticache_kernel_word){.option = option, .name = name, .value = value};
@@ -86,7 +87,8 @@ static int read_device(const aoticache_cli *cli, const aoticache_cli_option *opt
 {
     if (aoticache_device_parse(value, member) == AOTICACHE_OK)
         return AOTICACHE_CLI_EXIT_OK;
-    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not a device such as cpu or cuda:0", option->name, value);
+    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not a device such as cpu or cuda:0", option->name,
+                                     value);
 }
 
 int aoticache_device_name_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
@@ -107,7 +109,8 @@ static int read_cpu(const aoticache_cli *cli, const aoticache_cli_option *option
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                             void *member)
 {
     static const char *const names[] = {"auto", "worker", "c", "none"};
     aoticache_kernel_options *options = member;
@@ -123,7 +126,8 @@ int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_optio
 
 /* ---- the tables ---- */
 
-#define ARGUMENT(kind) AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, op, read_argument), .id = AOTICACHE_KERNEL_##kind
+#define ARGUMENT(kind) \
+    AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, op, read_argument), .id = AOTICACHE_KERNEL_##kind
 
 const aoticache_cli_option aoticache_hook_option_table[] = {
     {"python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3",
@@ -132,7 +136,8 @@ const aoticache_cli_option aoticache_hook_option_table[] = {
      AOTICACHE_CLI_NAME(aoticache_kernel_options, cc, "a path")},
     {"kernels", 0, "DIR", "a folder of C kernels, searched before those that are installed; may\nbe repeated",
      AOTICACHE_CLI_LIST(aoticache_kernel_options, kernel_folders), .wanted = "a path"},
-    {"cpu", 0, "LEVEL", "CPU features that the code may use: x86-64-v3, or\navx2,fma; default: all that this machine has",
+    {"cpu", 0, "LEVEL",
+     "CPU features that the code may use: x86-64-v3, or\navx2,fma; default: all that this machine has",
      AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, hook_options.cpu_features, read_cpu)},
     {0},
 };

@@ -141,8 +141,7 @@ static bool parse_bool(const char *text, bool *ret_value)
     return *ret_value || strcmp(text, "false") == 0;
 }
 
-static aoticache_status add_bool(aoticache_request *request, const char *name, const char *text,
-                                 aoticache_error *error)
+static aoticache_status add_bool(aoticache_request *request, const char *name, const char *text, aoticache_error *error)
 {
     bool value;
     if (!parse_bool(text, &value))
@@ -180,15 +179,14 @@ static bool list_is_real(const char *text)
     while ((item = next_item(&text)) != NULL) {
         int64_t integer;
         double number;
-        real |= !aoticache_cli_parse_int(item, INT64_MIN, INT64_MAX, &integer) &&
-                aoticache_cli_parse_double(item, &number);
+        real |=
+            !aoticache_cli_parse_int(item, INT64_MIN, INT64_MAX, &integer) && aoticache_cli_parse_double(item, &number);
         free(item);
     }
     return real;
 }
 
-static aoticache_status add_list(aoticache_request *request, const char *name, const char *text,
-                                 aoticache_error *error)
+static aoticache_status add_list(aoticache_request *request, const char *name, const char *text, aoticache_error *error)
 {
     bool as_double = list_is_real(text);
     aoticache_status status = aoticache_request_begin_list(request, name, error);
@@ -295,7 +293,8 @@ int aoticache_kernel_make_request(const aoticache_kernel_options *options, const
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request, aoticache_error *ret_error)
+aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request,
+                                             aoticache_error *ret_error)
 {
     return line[strspn(line, " \t\r\n")] == '{' ? aoticache_request_parse_json(line, ret_request, ret_error)
                                                 : aoticache_request_parse_text(line, ret_request, ret_error);

@@ -60,7 +60,7 @@ static aoticache_status parse_number_fill(const aoticache_tensor_spec *spec, str
     }
     return aoticache_error_set(error, AOTICACHE_INVALID,
                                "fill '%s' is not rand, randn, zeros, ones, arange, @FILE or a number%s", spec->fill,
-                  real ? "" : " without a fraction");
+                               real ? "" : " without a fraction");
 }
 
 static aoticache_status parse_fill(const aoticache_tensor_spec *spec, struct fill *fill, aoticache_error *error)
@@ -125,7 +125,7 @@ static aoticache_status read_file(const char *path, void *data, uint64_t bytes, 
         return aoticache_error_set(error, AOTICACHE_INVALID, "%s is not a regular file", path);
     if ((uint64_t)information.st_size != bytes)
         return aoticache_error_set(error, AOTICACHE_INVALID, "%s has %llu bytes, the tensor has %llu", path,
-                      (unsigned long long)information.st_size, (unsigned long long)bytes);
+                                   (unsigned long long)information.st_size, (unsigned long long)bytes);
     for (uint64_t done = 0; done < bytes;) {
         ssize_t got = read(fd, (char *)data + done, bytes - done);
         if (got < 0 && errno == EINTR)
@@ -146,7 +146,7 @@ static void *allocate(uint64_t bytes, aoticache_error *error)
     char text[AOTICACHE_CLI_UNIT_BYTES], machine_text[AOTICACHE_CLI_UNIT_BYTES];
     if (data == NULL)
         aoticache_error_set(error, AOTICACHE_INVALID, "a tensor of %s does not fit into memory (this machine has %s)",
-               aoticache_cli_format_bytes(bytes, text), aoticache_cli_format_bytes(machine, machine_text));
+                            aoticache_cli_format_bytes(bytes, text), aoticache_cli_format_bytes(machine, machine_text));
     return data;
 }
 

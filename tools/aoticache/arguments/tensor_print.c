@@ -19,7 +19,7 @@
 struct printer {
     const aoticache_tensor_view *view;
     bool whole;
-    int width;      /* of the widest element; 0 while measuring */
+    int width; /* of the widest element; 0 while measuring */
     bool measuring;
 };
 

@@ -22,7 +22,7 @@ static aoticache_status unknown_dtype(aoticache_error *error, const char *name)
 
 /* "2x3x4", from text to end, into numbers. */
 static aoticache_status parse_numbers(const char *text, const char *end, const char *what, int64_t *ret_numbers,
-                          uint32_t *ret_count, aoticache_error *error)
+                                      uint32_t *ret_count, aoticache_error *error)
 {
     *ret_count = 0;
     while (text < end) {
@@ -32,8 +32,8 @@ static aoticache_status parse_numbers(const char *text, const char *end, const c
         if (*ret_count == AOTICACHE_MAX_DIMS)
             return aoticache_error_set(error, AOTICACHE_INVALID, "more than %d %ss", AOTICACHE_MAX_DIMS, what);
         if (!aoticache_cli_parse_int(number, 0, INT64_MAX, &ret_numbers[*ret_count]))
-            return aoticache_error_set(error, AOTICACHE_INVALID, "'%s' is not a %s: a number of 0 or more",
-                                       number, what);
+            return aoticache_error_set(error, AOTICACHE_INVALID, "'%s' is not a %s: a number of 0 or more", number,
+                                       what);
         ++*ret_count;
         if (stop < end && stop + 1 == end)
             return aoticache_error_set(error, AOTICACHE_INVALID, "a %s is missing after the last 'x'", what);

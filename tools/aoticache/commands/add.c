@@ -73,9 +73,8 @@ static int add_all(struct add *add, aoticache_cache *cache)
     for (size_t i = 0; i < add->paths.count; i++) {
         aoticache_error error = {.message = ""};
         add->path = add->paths.items[i];
-        aoticache_status status =
-            aoticache_package_add(cache, add->path, add->model, add->has_features ? &add->features : NULL, show_report, add,
-                                  &error);
+        aoticache_status status = aoticache_package_add(
+            cache, add->path, add->model, add->has_features ? &add->features : NULL, show_report, add, &error);
         if (status == AOTICACHE_OK)
             continue;
         int failure = aoticache_cli_fail(add->cli, status, &error);

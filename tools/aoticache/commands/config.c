@@ -191,10 +191,11 @@ const aoticache_command aoticache_command_config = {
             .help_hint = "aoticache help config",
             .usage = "[NAME] [OPTION]...",
             .summary = "Shows the settings, their values, and where each comes from; with NAME, one value.",
-            .details = "Settings come from " AOTICACHE_CONFIG_SYSTEM_FILE ", $XDG_CONFIG_HOME/aoticache/config (else\n"
-                       "~/.config/aoticache/config), the environment and options; the later ones win. The variable\n"
-                       AOTICACHE_CONFIG_FILE_VARIABLE " names a file that is read instead of both; if it is empty, no file is read.\n"
-                       "A file consists of lines 'name = value' and comments that begin with '#'.",
+            .details =
+                "Settings come from " AOTICACHE_CONFIG_SYSTEM_FILE ", $XDG_CONFIG_HOME/aoticache/config (else\n"
+                "~/.config/aoticache/config), the environment and options; the later ones win. The variable\n" AOTICACHE_CONFIG_FILE_VARIABLE
+                " names a file that is read instead of both; if it is empty, no file is read.\n"
+                "A file consists of lines 'name = value' and comments that begin with '#'.",
             .options = config_options,
             .operand = {AOTICACHE_CLI_TEXT(struct config, name)},
         },

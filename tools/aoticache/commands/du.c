@@ -18,14 +18,14 @@
 /* ---- the parts of a cache directory, and what they take of the disk ---- */
 
 /* name, what it is. Names of folders, but for the last two: files in the root. */
-#define DISK_PART_LIST(X)                                     \
-    X(objects, "kernels and manifests")                                 \
-    X(artifacts, "names of files that lie beside a library")            \
-    X(index, "the index; it is built anew where it is lost")            \
+#define DISK_PART_LIST(X)                                                  \
+    X(objects, "kernels and manifests")                                    \
+    X(artifacts, "names of files that lie beside a library")               \
+    X(index, "the index; it is built anew where it is lost")               \
     X(quarantine, "damaged files that were set aside; nothing needs them") \
-    X(tmp, "compiles and copies at work, or of dead processes")         \
-    X(leases, "who compiles what at this moment")                       \
-    X(marks, "pins and tags")                                           \
+    X(tmp, "compiles and copies at work, or of dead processes")            \
+    X(leases, "who compiles what at this moment")                          \
+    X(marks, "pins and tags")                                              \
     X(other, "the format, locks, the reserve")
 
 typedef enum disk_part_id {
@@ -128,8 +128,7 @@ static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const
 static size_t part_of(const char *name)
 {
     for (size_t i = 0; i < DISK_PART_COUNT; i++)
-        if (i != DISK_PART_index && i != DISK_PART_other &&
-            strcmp(name, part_name(i)) == 0)
+        if (i != DISK_PART_index && i != DISK_PART_other && strcmp(name, part_name(i)) == 0)
             return i;
     bool is_index = strncmp(name, "index.sqlite3", strlen("index.sqlite3")) == 0;
     return is_index ? DISK_PART_index : DISK_PART_other;
@@ -222,8 +221,8 @@ static json_t *part_to_json(const char *name, const disk_part *part)
     return object;
 }
 
-static void add_part_row(const struct du *du, aoticache_cli_style style, const char *name,
-                         const disk_part *part, const char *what)
+static void add_part_row(const struct du *du, aoticache_cli_style style, const char *name, const disk_part *part,
+                         const char *what)
 {
     char bytes[AOTICACHE_CLI_UNIT_BYTES], disk[AOTICACHE_CLI_UNIT_BYTES];
     cleanup_free char *files = aoticache_cli_text("%" PRIu64, part->files);
@@ -240,8 +239,8 @@ static void show_parts(struct du *du, const disk_use *use, const char *directory
 #undef DISK_PART_TEXT
     };
     static const aoticache_cli_column columns[] = {
-        {"PART", false, false}, {"FILES", true, false}, {"SIZE", true, false}, {"ON DISK", true, false},
-        {"WHAT", false, true},
+        {"PART", false, false},   {"FILES", true, false}, {"SIZE", true, false},
+        {"ON DISK", true, false}, {"WHAT", false, true},
     };
     disk_part total = {0};
     json_t *parts = du->cli->json ? aoticache_cli_json_array() : NULL;
@@ -307,7 +306,8 @@ static int show_groups(struct du *du, aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     du->array = du->cli->json ? aoticache_cli_json_array() : NULL;
     du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
-    aoticache_status status = aoticache_cache_list_usage(cache, (aoticache_usage_group)du->group, show_group, du, &error);
+    aoticache_status status =
+        aoticache_cache_list_usage(cache, (aoticache_usage_group)du->group, show_group, du, &error);
     if (status == AOTICACHE_OK && du->array != NULL) {
         json_t *object = aoticache_cli_json_object();
         aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
@@ -359,10 +359,11 @@ const aoticache_command aoticache_command_du = {
             .help_hint = "aoticache help du",
             .usage = "[--by GROUP] [OPTION]...",
             .summary = "Shows how much disk space the cache takes.",
-            .details = "A file with several names counts once. SIZE is the sum of the files' sizes. ON DISK is the space\n"
-                       "that the file system allocates for files and folders. With --by, SIZE comes from the index: it\n"
-                       "is the size of the files that the kernels of a group need. A file that several groups need\n"
-                       "counts in each of them, and a kernel counts under each of its tags.",
+            .details =
+                "A file with several names counts once. SIZE is the sum of the files' sizes. ON DISK is the space\n"
+                "that the file system allocates for files and folders. With --by, SIZE comes from the index: it\n"
+                "is the size of the files that the kernels of a group need. A file that several groups need\n"
+                "counts in each of them, and a kernel counts under each of its tags.",
             .options = du_options,
         },
     .run = du_command,

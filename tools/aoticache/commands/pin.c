@@ -26,8 +26,8 @@ static int check_options(const aoticache_cli *cli, const struct pin *pin)
     if (ways > 1)
         return aoticache_cli_usage_error(cli, "keys, --op, --tag and --list cannot be combined");
     if (ways == 0)
-        return aoticache_cli_usage_error(
-            cli, "say which: a key, as 'aoticache ls' prints it, --op PATTERN or --tag TAG");
+        return aoticache_cli_usage_error(cli,
+                                         "say which: a key, as 'aoticache ls' prints it, --op PATTERN or --tag TAG");
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -102,10 +102,11 @@ const aoticache_command aoticache_command_pin = {
             .help_hint = "aoticache help pin",
             .usage = "KEY...|--op PATTERN|--tag TAG|--list [OPTION]...",
             .summary = "Pins kernels. No collection removes a pinned kernel.",
-            .details = "KEY is written as for 'aoticache show'. All 64 digits may also name a key that has no entry yet.\n"
-                       "A pin covers every entry of its key, present and future, and survives the loss of the index.\n"
-                       "'aoticache rm' removes a pinned kernel only with --force.\n"
-                       "--op and --tag pin the keys that are in the cache now, not those added later.",
+            .details =
+                "KEY is written as for 'aoticache show'. All 64 digits may also name a key that has no entry yet.\n"
+                "A pin covers every entry of its key, present and future, and survives the loss of the index.\n"
+                "'aoticache rm' removes a pinned kernel only with --force.\n"
+                "--op and --tag pin the keys that are in the cache now, not those added later.",
             .options = pin_options,
             .operand = {AOTICACHE_CLI_LIST(struct pin, choice.keys)},
         },
@@ -125,8 +126,9 @@ const aoticache_command aoticache_command_unpin = {
             .help_hint = "aoticache help unpin",
             .usage = "KEY...|--op PATTERN|--tag TAG|--list [OPTION]...",
             .summary = "Removes pins. Collections may remove these kernels again.",
-            .details = "KEY is written as for 'aoticache pin'. Each key is printed with the result: unpinned, or not pinned\n"
-                       "if it had no pin.",
+            .details =
+                "KEY is written as for 'aoticache pin'. Each key is printed with the result: unpinned, or not pinned\n"
+                "if it had no pin.",
             .options = pin_options,
             .operand = {AOTICACHE_CLI_LIST(struct pin, choice.keys)},
         },

@@ -24,8 +24,8 @@ struct detail {
 static void read_detail(aoticache_cache *cache, const aoticache_entry *entry, struct detail *ret_detail)
 {
     struct detail detail = {.problem = {.message = ""}};
-    aoticache_status status = aoticache_manifest_decode(cache, &entry->artifact, &detail.manifest, &detail.request,
-                                                        &detail.problem);
+    aoticache_status status =
+        aoticache_manifest_decode(cache, &entry->artifact, &detail.manifest, &detail.request, &detail.problem);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_open_artifact(cache, &entry->artifact, &detail.artifact, &detail.problem);
     if (status == AOTICACHE_OK)
@@ -204,10 +204,9 @@ static void print_entry(const aoticache_cli *cli, aoticache_cache *cache, const 
     aoticache_cli_print_field(cli, "producer", "%s", entry->producer);
     cleanup_free char *signatures = aoticache_signatures_text(cache, &entry->artifact, false);
     aoticache_cli_print_field(cli, "signed by", "%s", signatures);
-    aoticache_cli_print_field(cli, "compiled", "%s (%s ago), took %s",
-                              aoticache_cli_format_time(entry->created_ns, text),
-                              aoticache_cli_format_age(entry->created_ns, age),
-                              aoticache_cli_format_duration(entry->compile_ns, hex));
+    aoticache_cli_print_field(
+        cli, "compiled", "%s (%s ago), took %s", aoticache_cli_format_time(entry->created_ns, text),
+        aoticache_cli_format_age(entry->created_ns, age), aoticache_cli_format_duration(entry->compile_ns, hex));
     aoticache_cli_print_field(cli, "used", "%" PRIu64 " %s, last %s%s", entry->uses,
                               entry->uses == 1 ? "time" : "times", aoticache_cli_format_age(entry->last_used_ns, age),
                               entry->last_used_ns > 0 ? " ago" : "");

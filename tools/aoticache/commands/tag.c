@@ -56,8 +56,7 @@ static int change_tags(const aoticache_cli *cli, aoticache_cache *cache, const s
     if (result == AOTICACHE_CLI_EXIT_OK && tag->list)
         result = aoticache_pin_list_print(cli, cache, &keys, "key");
     else if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_pin_list_change(cli, cache, &keys, tag->remove ? AOTICACHE_UNTAG : AOTICACHE_TAG,
-                                        tag->tags);
+        result = aoticache_pin_list_change(cli, cache, &keys, tag->remove ? AOTICACHE_UNTAG : AOTICACHE_TAG, tag->tags);
     aoticache_chosen_keys_free(&keys);
     return result;
 }
@@ -175,8 +174,9 @@ const aoticache_command aoticache_command_tag = {
                      "       aoticache tag --op PATTERN|--tag TAG TAG... [OPTION]...\n"
                      "       aoticache tag --list [KEY]... [OPTION]...",
             .summary = "Adds, removes and lists tags of kernels.",
-            .details = "KEY is the same as for 'aoticache pin'. A tag has at most 63 characters: letters, digits and\n"
-                       ". _ - : /. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",
+            .details =
+                "KEY is the same as for 'aoticache pin'. A tag has at most 63 characters: letters, digits and\n"
+                ". _ - : /. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",
             .options = tag_options,
             .operand = {AOTICACHE_CLI_LIST(struct tag, words)},
         },

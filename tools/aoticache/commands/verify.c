@@ -26,7 +26,8 @@ static const aoticache_cli_option verify_options[] = {
      "cannot be served, put back entries that the index lost, build a\n"
      "damaged index anew",
      AOTICACHE_CLI_SET(struct verify, options.repair)},
-    {"quick", 0, NULL, "check only names, owners and sizes; read no file", AOTICACHE_CLI_SET(struct verify, options.quick)},
+    {"quick", 0, NULL, "check only names, owners and sizes; read no file",
+     AOTICACHE_CLI_SET(struct verify, options.quick)},
     {"jobs", 'j', "N", "read N objects at the same time; default: one for each processor",
      AOTICACHE_CLI_INTEGER(struct verify, options.jobs, 1, 256, "a number from 1 to 256")},
     {"time-limit", 0, "TIME", "stop after this time: 90s, 5min, 1h; --resume continues",
@@ -209,9 +210,8 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
 
 static int verify_command(aoticache_cli *cli)
 {
-    struct verify verify = {.cli = cli,
-                            .options = AOTICACHE_VERIFY_OPTIONS_INIT,
-                            .progress = {.cli = cli, .what = "objects verified"}};
+    struct verify verify = {
+        .cli = cli, .options = AOTICACHE_VERIFY_OPTIONS_INIT, .progress = {.cli = cli, .what = "objects verified"}};
     aoticache_cache *cache = NULL;
     if (!aoticache_cli_parse(cli, &verify))
         return cli->exit_code;

@@ -135,8 +135,7 @@ static void check_provider(aoticache_doctor *doctor)
     aoticache_status status = aoticache_torch_get(&torch, &error);
     if (status != AOTICACHE_OK)
         aoticache_doctor_report(doctor, FAIL, "shim", "install the library whole, or set AOTICACHE_HOME to where it is",
-                                "%s",
-                                error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+                                "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
     else
         aoticache_doctor_report(doctor, OK, torch->kind == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch", NULL, "%s",
                                 torch->path);

@@ -70,7 +70,8 @@ static void check_size(aoticache_doctor *doctor, const aoticache_config *config,
                                 "%s is less than the %s that are there", text, have);
     else if (limit - bytes > free_bytes)
         aoticache_doctor_report(doctor, WARN, "max_size", "lower max_size, or set min_free",
-                                "%s will not be reached: %s are there and the file system has %s left", text, have, room);
+                                "%s will not be reached: %s are there and the file system has %s left", text, have,
+                                room);
     else
         aoticache_doctor_report(doctor, OK, "max_size", NULL, "%s of %s", have, text);
 }

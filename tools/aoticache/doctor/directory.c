@@ -33,13 +33,13 @@ static const struct file_system {
     const char *name;
     enum file_system_kind kind;
 } file_systems[] = {
-    {0xef53, "ext4", LOCAL},           {0x58465342, "xfs", LOCAL},      {0x9123683e, "btrfs", LOCAL},
-    {0x2fc12fc1, "zfs", LOCAL},        {0xf2f52010, "f2fs", LOCAL},     {0x794c7630, "overlayfs", LAYERED},
-    {0xca451a4e, "bcachefs", LOCAL},   {0x01021994, "tmpfs", MEMORY},   {0x858458f6, "ramfs", MEMORY},
-    {0x6969, "NFS", NETWORK},          {0x517b, "SMB", NETWORK},        {0xff534d42, "CIFS", NETWORK},
-    {0xfe534d42, "SMB2", NETWORK},     {0x65735546, "FUSE", NETWORK},   {0x01021997, "9p", NETWORK},
-    {0x00c36400, "Ceph", NETWORK},     {0x0bd00bd0, "Lustre", NETWORK}, {0x47504653, "GPFS", NETWORK},
-    {0x5346414f, "AFS", NETWORK},      {0x73757245, "Coda", NETWORK},   {0x61756673, "aufs", LAYERED},
+    {0xef53, "ext4", LOCAL},         {0x58465342, "xfs", LOCAL},      {0x9123683e, "btrfs", LOCAL},
+    {0x2fc12fc1, "zfs", LOCAL},      {0xf2f52010, "f2fs", LOCAL},     {0x794c7630, "overlayfs", LAYERED},
+    {0xca451a4e, "bcachefs", LOCAL}, {0x01021994, "tmpfs", MEMORY},   {0x858458f6, "ramfs", MEMORY},
+    {0x6969, "NFS", NETWORK},        {0x517b, "SMB", NETWORK},        {0xff534d42, "CIFS", NETWORK},
+    {0xfe534d42, "SMB2", NETWORK},   {0x65735546, "FUSE", NETWORK},   {0x01021997, "9p", NETWORK},
+    {0x00c36400, "Ceph", NETWORK},   {0x0bd00bd0, "Lustre", NETWORK}, {0x47504653, "GPFS", NETWORK},
+    {0x5346414f, "AFS", NETWORK},    {0x73757245, "Coda", NETWORK},   {0x61756673, "aufs", LAYERED},
 };
 
 static const struct file_system *find_file_system(uint32_t magic)
@@ -85,7 +85,8 @@ static void check_space(aoticache_doctor *doctor, const struct statfs *informati
     uint64_t free_bytes = (uint64_t)information->f_bavail * (uint64_t)information->f_bsize;
     aoticache_verdict verdict = free_bytes < 16 * MIB ? FAIL : free_bytes < 1024 * MIB ? WARN : OK;
     aoticache_doctor_report(doctor, verdict, "free space",
-                            verdict != OK ? "make room: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere" : NULL,
+                            verdict != OK ? "make room: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere"
+                                          : NULL,
                             "%s", aoticache_cli_format_bytes(free_bytes, text));
     if (information->f_files > 0 && information->f_ffree < 1000)
         aoticache_doctor_report(doctor, WARN, "free inodes", "remove files, or set AOTICACHE_DIR elsewhere",
@@ -139,9 +140,10 @@ static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed,
     const unsigned mode = (unsigned)information->st_mode & 07777;
     const bool by_group = (mode & S_IWGRP) != 0, by_all = (mode & S_IWOTH) != 0;
     cleanup_free char *close_all = aoticache_cli_text("chmod o-w %s", path);
-    cleanup_free char *close_both =
-        aoticache_cli_text("chmod go-w %s; or, where all of the group are trusted, allow_shared = true in the configuration "
-                           "(docs/operations.md)", path);
+    cleanup_free char *close_both = aoticache_cli_text(
+        "chmod go-w %s; or, where all of the group are trusted, allow_shared = true in the configuration "
+        "(docs/operations.md)",
+        path);
     if (by_all)
         aoticache_doctor_report(doctor, allowed ? WARN : FAIL, "mode", close_all,
                                 "%04o: everybody may write to it, and so put code into your programs", mode);
@@ -150,8 +152,8 @@ static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed,
                                 "%04o: group %u may write to it, and so put code into your programs", mode,
                                 (unsigned)information->st_gid);
     else if (by_group)
-        aoticache_doctor_report(doctor, OK, "mode", NULL, "%04o: shared with group %u, as the configuration allows", mode,
-                                (unsigned)information->st_gid);
+        aoticache_doctor_report(doctor, OK, "mode", NULL, "%04o: shared with group %u, as the configuration allows",
+                                mode, (unsigned)information->st_gid);
     else
         aoticache_doctor_report(doctor, OK, "mode", NULL, "%04o", mode);
 }
@@ -162,8 +164,8 @@ static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed
     if (owner == own || owner == 0)
         aoticache_doctor_report(doctor, OK, "owner", NULL, "uid %u", owner);
     else if (allowed)
-        aoticache_doctor_report(doctor, OK, "owner", NULL, "uid %u, not this process's %u, as the configuration allows", owner,
-                                own);
+        aoticache_doctor_report(doctor, OK, "owner", NULL, "uid %u, not this process's %u, as the configuration allows",
+                                owner, own);
     else
         aoticache_doctor_report(doctor, FAIL, "owner",
                                 "use a directory of your own; or, if you trust its owner, allow_shared = true in the "
@@ -211,8 +213,8 @@ static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
     if (status == AOTICACHE_OK)
         aoticache_doctor_report(doctor, OK, "integrity", NULL, "of the index: SQLite's quick check finds nothing");
     else if (status != AOTICACHE_NOT_FOUND)
-        aoticache_doctor_report(doctor, FAIL, "integrity", "'aoticache verify --repair' builds it anew from the manifests",
-                                "%s", error.message);
+        aoticache_doctor_report(doctor, FAIL, "integrity",
+                                "'aoticache verify --repair' builds it anew from the manifests", "%s", error.message);
 }
 
 static void check_contents(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
@@ -232,8 +234,8 @@ static void check_contents(aoticache_doctor *doctor, const char *path, const aot
         char bytes[AOTICACHE_CLI_UNIT_BYTES];
         aoticache_doctor_report(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
                                 statistics.entries == 1 ? "entry" : "entries",
-                                aoticache_cli_format_bytes(statistics.bytes, bytes),
-                                sqlite_version(), journal_mode(path));
+                                aoticache_cli_format_bytes(statistics.bytes, bytes), sqlite_version(),
+                                journal_mode(path));
         check_journal(doctor, path);
         check_integrity(doctor, cache);
         aoticache_doctor_check_limits(doctor, config, path, &statistics);
@@ -301,8 +303,8 @@ void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticac
     else if (errno == ENOENT)
         check_absent(doctor, path);
     else
-        aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use", "%s: %s",
-                                path, strerror(errno));
+        aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use",
+                                "%s: %s", path, strerror(errno));
 }
 
 void aoticache_doctor_check_directory(aoticache_doctor *doctor)

@@ -61,8 +61,8 @@ static void report_gpu(aoticache_doctor *doctor, int32_t index)
     if (aoticache_cuda_device_read(index, &device, &error) != AOTICACHE_OK)
         aoticache_doctor_report(doctor, WARN, name, "see what nvidia-smi says", "%s", error.message);
     else
-        aoticache_doctor_report(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name, device.arch,
-                                (double)device.memory_bytes / (1 << 30));
+        aoticache_doctor_report(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name,
+                                device.arch, (double)device.memory_bytes / (1 << 30));
 }
 
 /* None is no fault: most kernels are for the CPU. A driver that does not work is one. */

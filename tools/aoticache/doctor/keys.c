@@ -14,14 +14,15 @@ static void check_own_key(aoticache_doctor *doctor, const aoticache_config *conf
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
     aoticache_secret_key *key = NULL;
     aoticache_error error = {.message = ""};
-    aoticache_status status = directory[0] != '\0' ? aoticache_secret_key_read(path, &key, &error) : AOTICACHE_NOT_FOUND;
+    aoticache_status status =
+        directory[0] != '\0' ? aoticache_secret_key_read(path, &key, &error) : AOTICACHE_NOT_FOUND;
     if (status == AOTICACHE_OK)
         aoticache_doctor_report(doctor, OK, "own key", NULL, "'%s'", aoticache_secret_key_public(key)->name);
     else if (status == AOTICACHE_UNSUPPORTED)
         aoticache_doctor_report(doctor, WARN, "own key", "install OpenSSL's libcrypto", "%s", error.message);
     else if (status != AOTICACHE_NOT_FOUND)
-        aoticache_doctor_report(doctor, WARN, "own key", "mend it, or move it away: the next export makes another", "%s",
-                                error.message);
+        aoticache_doctor_report(doctor, WARN, "own key", "mend it, or move it away: the next export makes another",
+                                "%s", error.message);
     aoticache_secret_key_free(key);
 }
 
@@ -41,7 +42,8 @@ static bool count_key(void *user, const aoticache_public_key *key, aoticache_tru
 static void check_rule(aoticache_doctor *doctor, const aoticache_config *config)
 {
     if (aoticache_config_number(config, AOTICACHE_CONFIG_require_signatures) == 0)
-        aoticache_doctor_report(doctor, WARN, "signatures", "set require_signatures = true, and trust the keys you need",
+        aoticache_doctor_report(doctor, WARN, "signatures",
+                                "set require_signatures = true, and trust the keys you need",
                                 "not required: whoever makes an archive that you import can run code as you");
 }
 
@@ -52,9 +54,10 @@ void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_confi
     check_own_key(doctor, config);
     check_rule(doctor, config);
     if (aoticache_cache_list_trusted(cache, count_key, &tally, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, "trusted keys", "mend it; until then nothing from elsewhere is taken in", "%s",
-                                error.message);
+        aoticache_doctor_report(doctor, WARN, "trusted keys", "mend it; until then nothing from elsewhere is taken in",
+                                "%s", error.message);
     else if (tally.trusted + tally.revoked > 0)
-        aoticache_doctor_report(doctor, OK, "trusted keys", NULL, "%u known, %u of them revoked; 'aoticache key list' shows them",
+        aoticache_doctor_report(doctor, OK, "trusted keys", NULL,
+                                "%u known, %u of them revoked; 'aoticache key list' shows them",
                                 tally.trusted + tally.revoked, tally.revoked);
 }

@@ -41,7 +41,8 @@ static void report_clock(aoticache_doctor *doctor, const aoticache_remote_state 
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote clock",
                                 "set the clocks by NTP: S3 refuses whose clock is 15 minutes off, and ages are wrong",
                                 "%s: this machine's clock is %s %s", state->url,
-                                aoticache_cli_format_duration(distance_ms * NS_PER_MS, time), ahead_ms < 0 ? "ahead" : "behind");
+                                aoticache_cli_format_duration(distance_ms * NS_PER_MS, time),
+                                ahead_ms < 0 ? "ahead" : "behind");
 }
 
 /* Whether this machine would believe the one that looked there before. */
@@ -56,13 +57,13 @@ static void report_probe(const struct remotes *remotes, const aoticache_remote_s
     cleanup_free char *signers =
         aoticache_statement_signers_text(remotes->cache, state->probe, state->probe_signatures, &is_trusted);
     if (is_trusted || state->allow_unsigned)
-        aoticache_doctor_report(remotes->doctor, AOTICACHE_VERDICT_OK, "remote probe", NULL, "%s: written %s ago, signed by %s",
-                                state->url, age, signers);
+        aoticache_doctor_report(remotes->doctor, AOTICACHE_VERDICT_OK, "remote probe", NULL,
+                                "%s: written %s ago, signed by %s", state->url, age, signers);
     else
         aoticache_doctor_report(remotes->doctor, AOTICACHE_VERDICT_WARN, "remote probe",
                                 "'aoticache key trust' its key, if kernels of that machine are to come in",
-                                "%s: written %s ago, signed by %s: what this signer sends there is refused here", state->url, age,
-                                signers);
+                                "%s: written %s ago, signed by %s: what this signer sends there is refused here",
+                                state->url, age, signers);
 }
 
 static bool report_remote(void *user, const aoticache_remote_state *state)
@@ -84,10 +85,11 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
                                 "%s answers in %s; entries without a trusted signature come in", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time));
     else if (state->writes && !remotes->has_key)
-        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
-                                "'aoticache key generate' makes a key; other machines trust it by 'aoticache key trust'",
-                                "%s answers in %s; kernels go there without a signature, and others refuse them", state->url,
-                                aoticache_cli_format_duration(state->answer_ns, time));
+        aoticache_doctor_report(
+            doctor, AOTICACHE_VERDICT_WARN, "remote",
+            "'aoticache key generate' makes a key; other machines trust it by 'aoticache key trust'",
+            "%s answers in %s; kernels go there without a signature, and others refuse them", state->url,
+            aoticache_cli_format_duration(state->answer_ns, time));
     else
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "remote", NULL, "%s answers in %s; %s", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time), use);

@@ -92,7 +92,8 @@ int aoticache_keys_refuse_ambiguous(const aoticache_cli *cli, const char *prefix
 
 int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word)
 {
-    return aoticache_cli_usage_error(cli, "'%s' is an operator, not a key: 'aoticache ls %s' lists its keys", word, word);
+    return aoticache_cli_usage_error(cli, "'%s' is an operator, not a key: 'aoticache ls %s' lists its keys", word,
+                                     word);
 }
 
 static int refuse_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_entry_list *list)
@@ -239,8 +240,7 @@ json_t *aoticache_entry_to_json(const aoticache_entry *entry)
     aoticache_cli_json_set(object, "last_used_ns", json_integer(entry->last_used_ns));
     aoticache_cli_json_set(object, "uses", aoticache_cli_json_count(entry->uses));
     aoticache_cli_json_set(object, "requirements", features_to_json(&entry->requirements));
-    aoticache_cpu_features lacking =
-        aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &entry->requirements);
+    aoticache_cpu_features lacking = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &entry->requirements);
     aoticache_cli_json_set(object, "lacking", features_to_json(&lacking));
     return object;
 }

@@ -69,7 +69,7 @@ typedef struct aoticache_pin_list {
 
 /* tag: only keys that have it; NULL for all. Says what is wrong; returns an exit code. */
 int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
-                         aoticache_pin_list *ret_list);
+                            aoticache_pin_list *ret_list);
 void aoticache_pin_list_free(aoticache_pin_list *list);
 /* NULL where the key is not marked. */
 const aoticache_pins *aoticache_pin_list_find(const aoticache_pin_list *list, const aoticache_key *key);
@@ -107,11 +107,11 @@ void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
 
 /* What the --list of `pin`, `unpin` and `tag` shares: prints what each key is. word: "pinned", "key". */
 int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                          const char *word);
+                             const char *word);
 /* Changes all keys, and prints what was done to each: "unpinned", or "not pinned" where nothing was to be done. tags:
  * NULL-terminated, for TAG and UNTAG; else NULL. */
 int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                           aoticache_pin_action action, const char *const *tags);
+                              aoticache_pin_action action, const char *const *tags);
 
 /* ---- signatures.c: who signed an entry, and the keys that this user signs with ---- */
 
@@ -120,8 +120,8 @@ const char *aoticache_signature_state_text(aoticache_signature_state state);
 /* "ann@box-1 (trusted, SHA256:...), ci-2 (unknown key)"; brief: "ann@box-1, ci-2 (unknown key)", "-". By free(). */
 char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *artifact, bool is_brief);
 /* The same of a statement. *ret_trusted: a trusted key made one of them. */
-char *aoticache_statement_signers_text(aoticache_cache *cache, const aoticache_statement *statement, const char *signatures,
-                                       bool *ret_trusted);
+char *aoticache_statement_signers_text(aoticache_cache *cache, const aoticache_statement *statement,
+                                       const char *signatures, bool *ret_trusted);
 /* An array; null where they cannot be checked. */
 json_t *aoticache_signatures_to_json(aoticache_cache *cache, const aoticache_digest *artifact);
 

@@ -29,15 +29,13 @@ static bool print_judgement(void *user, const aoticache_judgement *judgement)
     cleanup_free char *machine = aoticache_cli_escape_lines(judgement->machine);
     bool is_here = strcmp(judgement->machine, aoticache_machine_name()) == 0;
     double times = judgement->fallback_ns > 0 ? (double)judgement->kernel_ns / (double)judgement->fallback_ns : 0;
-    aoticache_cli_print_field(printing->cli, printing->title,
-                              "%s than the host's own kernel, %.2f times its time (%s, %s): %s%s, up to %" PRIu32
-                              " %s%s, %s ago",
-                              judgement->is_slower ? "slower" : "faster", times,
-                              aoticache_cli_format_duration(judgement->kernel_ns, kernel),
-                              aoticache_cli_format_duration(judgement->fallback_ns, own), machine,
-                              is_here ? " (this machine)" : "", judgement->threads,
-                              judgement->threads == 1 ? "thread" : "threads", sizes,
-                              aoticache_cli_format_age(judgement->judged_ns, age));
+    aoticache_cli_print_field(
+        printing->cli, printing->title,
+        "%s than the host's own kernel, %.2f times its time (%s, %s): %s%s, up to %" PRIu32 " %s%s, %s ago",
+        judgement->is_slower ? "slower" : "faster", times, aoticache_cli_format_duration(judgement->kernel_ns, kernel),
+        aoticache_cli_format_duration(judgement->fallback_ns, own), machine, is_here ? " (this machine)" : "",
+        judgement->threads, judgement->threads == 1 ? "thread" : "threads", sizes,
+        aoticache_cli_format_age(judgement->judged_ns, age));
     printing->title = "";
     return true;
 }

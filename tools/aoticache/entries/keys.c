@@ -131,8 +131,9 @@ static bool match_entry(void *user, const aoticache_entry *entry)
         add_key(&search->all, &entry->key, entry->description);
     for (size_t i = 0; i < choice->keys.count; i++) {
         struct prefix *prefix = &search->prefixes[i];
-        if (prefix->found.count <= PREFIXES_LISTED && (has_prefix(&entry->key, prefix) ||
-            has_prefix(&entry->artifact, prefix) || has_prefix(&entry->library, prefix)))
+        if (prefix->found.count <= PREFIXES_LISTED &&
+            (has_prefix(&entry->key, prefix) || has_prefix(&entry->artifact, prefix) ||
+             has_prefix(&entry->library, prefix)))
             add_key(&prefix->found, &entry->key, entry->description);
     }
     return true;

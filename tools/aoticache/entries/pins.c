@@ -17,15 +17,13 @@ static bool append_pin(void *user, const aoticache_pins *pin)
     char **tags = aoticache_cli_allocate(pin->tag_count + 1, sizeof *tags);
     for (size_t i = 0; i < pin->tag_count; i++)
         tags[i] = aoticache_cli_text("%s", pin->tags[i]);
-    list->marks[list->count++] = (aoticache_pins){.key = pin->key,
-                                                  .is_pinned = pin->is_pinned,
-                                                  .tags = (const char *const *)tags,
-                                                  .tag_count = pin->tag_count};
+    list->marks[list->count++] = (aoticache_pins){
+        .key = pin->key, .is_pinned = pin->is_pinned, .tags = (const char *const *)tags, .tag_count = pin->tag_count};
     return true;
 }
 
 int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
-                         aoticache_pin_list *ret_list)
+                            aoticache_pin_list *ret_list)
 {
     aoticache_pin_list list = {0};
     aoticache_error error = {.message = ""};
@@ -115,8 +113,8 @@ static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_pin
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&chosen->key, hex);
     cleanup_free char *marks = aoticache_pin_text(pin);
-    cleanup_free char *description = aoticache_cli_escape(
-        chosen->description != NULL ? chosen->description : "(nothing is stored for it yet)");
+    cleanup_free char *description =
+        aoticache_cli_escape(chosen->description != NULL ? chosen->description : "(nothing is stored for it yet)");
     printf("%s %.12s %s%s%s%s\n", word, hex, description, marks[0] != '\0' ? "  [" : "", marks,
            marks[0] != '\0' ? "]" : "");
 }
@@ -148,7 +146,7 @@ static int print_keys(const aoticache_cli *cli, aoticache_cache *cache, const ao
 }
 
 int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                          const char *word)
+                             const char *word)
 {
     return print_keys(cli, cache, keys, &(struct outcome){.done = word});
 }
@@ -184,8 +182,9 @@ static int predict_changes(const aoticache_cli *cli, aoticache_cache *cache, con
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static aoticache_status change_all(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                                   aoticache_pin_action action, const char *const *tags, aoticache_error *ret_error)
+static aoticache_status change_all(const aoticache_cli *cli, aoticache_cache *cache,
+                                   const aoticache_chosen_keys *chosen, aoticache_pin_action action,
+                                   const char *const *tags, aoticache_error *ret_error)
 {
     static const char *const no_tags[] = {"", NULL}; /* one change, without any */
     aoticache_cli_progress progress = {.cli = cli, .what = "keys"};
@@ -209,15 +208,15 @@ static void print_summary(const aoticache_cli *cli, const aoticache_chosen_keys 
     for (size_t i = 0; i < chosen->count; i++)
         count += outcome->changed[i];
     if (count == 0)
-        aoticache_cli_note(cli, "nothing was changed: %zu %s %s", chosen->count, chosen->count == 1 ? "key is" : "keys are",
-                           outcome->not_done);
+        aoticache_cli_note(cli, "nothing was changed: %zu %s %s", chosen->count,
+                           chosen->count == 1 ? "key is" : "keys are", outcome->not_done);
     else if (count < chosen->count)
         aoticache_cli_note(cli, "%zu %s %s, %zu %s", count, count == 1 ? "key" : "keys", outcome->done,
                            chosen->count - count, outcome->not_done);
 }
 
 int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                           aoticache_pin_action action, const char *const *tags)
+                              aoticache_pin_action action, const char *const *tags)
 {
     static const struct outcome outcomes[] = {
         [AOTICACHE_PIN] = {.done = "pinned", .not_done = "already pinned"},

@@ -41,8 +41,8 @@ static bool add_text(void *user, const aoticache_signature *signature, aoticache
         aoticache_public_key_fingerprint(key, fingerprint);
     char *more = aoticache_cli_text("%s%s%s%s%s%s%s%s", text->joined != NULL ? text->joined : "",
                                     text->joined != NULL ? ", " : "", signature->name, is_quiet ? "" : " (",
-                                    is_quiet ? "" : aoticache_signature_state_text(state), fingerprint[0] != '\0' ? ", " : "",
-                                    fingerprint, is_quiet ? "" : ")");
+                                    is_quiet ? "" : aoticache_signature_state_text(state),
+                                    fingerprint[0] != '\0' ? ", " : "", fingerprint, is_quiet ? "" : ")");
     free(text->joined);
     text->joined = more;
     text->is_trusted = text->is_trusted || state == AOTICACHE_SIGNATURE_TRUSTED;
@@ -65,8 +65,8 @@ char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *
     return end_text(&text, status, &error);
 }
 
-char *aoticache_statement_signers_text(aoticache_cache *cache, const aoticache_statement *statement, const char *signatures,
-                                       bool *ret_trusted)
+char *aoticache_statement_signers_text(aoticache_cache *cache, const aoticache_statement *statement,
+                                       const char *signatures, bool *ret_trusted)
 {
     struct text text = {.joined = NULL};
     aoticache_error error = {.message = ""};

@@ -65,10 +65,10 @@ static aoticache_status describe_runner(json_t *report, const aoticache_runner *
 {
     const char *in_spec = NULL, *out_spec = NULL;
     uint64_t blob = 0;
-    aoticache_cli_json_set(report, "inputs", tensor_names(runner, aoticache_runner_num_inputs(runner),
-                                                          aoticache_runner_input_name));
-    aoticache_cli_json_set(report, "outputs", tensor_names(runner, aoticache_runner_num_outputs(runner),
-                                                           aoticache_runner_output_name));
+    aoticache_cli_json_set(report, "inputs",
+                           tensor_names(runner, aoticache_runner_num_inputs(runner), aoticache_runner_input_name));
+    aoticache_cli_json_set(report, "outputs",
+                           tensor_names(runner, aoticache_runner_num_outputs(runner), aoticache_runner_output_name));
     aoticache_status status = aoticache_runner_call_spec(runner, &in_spec, &out_spec, error);
     if (status != AOTICACHE_OK && status != AOTICACHE_UNSUPPORTED)
         return status;
@@ -90,10 +90,9 @@ static aoticache_status load_and_describe(json_t *report, const aoticache_inspec
     aoticache_status status = aoticache_library_load_fd(inspected->fd, inspected->name, &library, error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_cli_json_set(report, "provider",
-                           aoticache_cli_json_text(aoticache_library_torch_kind(library) == AOTICACHE_TORCH_SHIM
-                                                       ? "shim"
-                                                       : "libtorch"));
+    aoticache_cli_json_set(
+        report, "provider",
+        aoticache_cli_json_text(aoticache_library_torch_kind(library) == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch"));
     write_result("C", 1);
     status = aoticache_runner_create(library, &options, &runner, error);
     if (status != AOTICACHE_OK)
@@ -110,7 +109,9 @@ void aoticache_inspect_child(int argc, char **argv)
                 AOTICACHE_INSPECT_CHILD_WORD);
         _exit(AOTICACHE_CLI_EXIT_USAGE);
     }
-    aoticache_inspected inspected = {.fd = AOTICACHE_INSPECT_LIBRARY_FD, .name = argv[2], .device = argv[3],
+    aoticache_inspected inspected = {.fd = AOTICACHE_INSPECT_LIBRARY_FD,
+                                     .name = argv[2],
+                                     .device = argv[3],
                                      .directory = argv[4][0] != '\0' ? argv[4] : NULL};
     aoticache_error error = {.message = ""};
     json_t *report = aoticache_cli_json_object();

@@ -132,15 +132,17 @@ static json_t *inspect_entry(const aoticache_inspection *inspection, aoticache_c
     aoticache_status status = aoticache_cache_open_artifact(cache, &entry->artifact, &artifact, &error);
     cleanup_fd int copy = aoticache_artifact_take_copy(artifact); /* the very bytes that were hashed */
     if (status == AOTICACHE_OK) {
-        aoticache_inspected library = {.fd = copy >= 0 ? copy : aoticache_artifact_library_fd(artifact), .name = name,
-                                       .device = entry->device, .directory = aoticache_artifact_directory(artifact)};
+        aoticache_inspected library = {.fd = copy >= 0 ? copy : aoticache_artifact_library_fd(artifact),
+                                       .name = name,
+                                       .device = entry->device,
+                                       .directory = aoticache_artifact_directory(artifact)};
         report = aoticache_inspect_library(inspection, &library, ret_ok);
     } else {
         report = aoticache_cli_json_object();
         aoticache_cli_json_set(report, "name", aoticache_cli_json_text(name));
-        aoticache_cli_json_set(report, "problem", aoticache_cli_json_text(error.message[0] != '\0'
-                                                                              ? error.message
-                                                                              : aoticache_status_text(status)));
+        aoticache_cli_json_set(
+            report, "problem",
+            aoticache_cli_json_text(error.message[0] != '\0' ? error.message : aoticache_status_text(status)));
         *ret_ok = false;
     }
     aoticache_cli_json_set(report, "entry", aoticache_entry_to_json(entry));

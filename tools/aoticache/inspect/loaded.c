@@ -59,9 +59,12 @@ _Noreturn static void become_child(char **arguments, int library, int result, in
 static int start_child(const aoticache_inspected *library, child *ret_child)
 {
     int result[2] = {-1, -1}, messages[2] = {-1, -1};
-    char *arguments[] = {(char *)(uintptr_t) "aoticache",           (char *)(uintptr_t)AOTICACHE_INSPECT_CHILD_WORD,
-                         (char *)(uintptr_t)library->name,          (char *)(uintptr_t)library->device,
-                         (char *)(uintptr_t)(library->directory != NULL ? library->directory : ""), NULL};
+    char *arguments[] = {(char *)(uintptr_t)"aoticache",
+                         (char *)(uintptr_t)AOTICACHE_INSPECT_CHILD_WORD,
+                         (char *)(uintptr_t)library->name,
+                         (char *)(uintptr_t)library->device,
+                         (char *)(uintptr_t)(library->directory != NULL ? library->directory : ""),
+                         NULL};
     int saved = 0;
     if (pipe2(result, O_CLOEXEC) != 0 || pipe2(messages, O_CLOEXEC) != 0) {
         saved = errno;

@@ -109,8 +109,8 @@ int aoticache_inspect_package(const aoticache_inspection *inspection, int fd, co
     aoticache_cli_json_set(report, "name", aoticache_cli_json_text(name));
     for (size_t i = 0; i < aoticache_package_num_models(package); i++) {
         bool ok = false;
-        aoticache_cli_json_append(models, model_to_json(inspection, package, aoticache_package_model_at(package, i),
-                                                        name, &ok));
+        aoticache_cli_json_append(
+            models, model_to_json(inspection, package, aoticache_package_model_at(package, i), name, &ok));
         all_ok &= ok;
     }
     aoticache_cli_json_set(report, "models", models);

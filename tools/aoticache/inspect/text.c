@@ -162,12 +162,11 @@ static void print_constants(const aoticache_cli *cli, const json_t *constants)
         bool sized = json_is_integer(json_object_get(constant, "bytes"));
         char size[AOTICACHE_CLI_UNIT_BYTES];
         cleanup_free char *field = aoticache_cli_text("constant %zu", i);
-        aoticache_cli_print_field(cli, field, "%s%s%s, %s, %s%s, %s", name != NULL ? name : "(no name)",
-                                  fqn != NULL && fqn[0] != '\0' ? " = " : "", fqn != NULL ? fqn : "",
-                                  dtype != NULL ? dtype : "unknown dtype", type != NULL ? type : "unknown",
-                                  json_is_true(json_object_get(constant, "from_folded")) ? " (folded)" : "",
-                                  sized ? aoticache_cli_format_bytes(count_of(constant, "bytes"), size)
-                                        : "unknown size");
+        aoticache_cli_print_field(
+            cli, field, "%s%s%s, %s, %s%s, %s", name != NULL ? name : "(no name)",
+            fqn != NULL && fqn[0] != '\0' ? " = " : "", fqn != NULL ? fqn : "", dtype != NULL ? dtype : "unknown dtype",
+            type != NULL ? type : "unknown", json_is_true(json_object_get(constant, "from_folded")) ? " (folded)" : "",
+            sized ? aoticache_cli_format_bytes(count_of(constant, "bytes"), size) : "unknown size");
     }
     if (!cli->verbose && count > LISTED_TENSORS)
         aoticache_cli_print_field(cli, "", "and %zu more (--verbose)", count - LISTED_TENSORS);
@@ -255,7 +254,7 @@ static void print_model(const aoticache_cli *cli, const json_t *model)
         aoticache_cli_print_field(cli, text_of(part, "kind"), "%s, %s", text_of(part, "name"),
                                   aoticache_cli_format_bytes(count_of(part, "bytes"), size));
     }
-    json_object_foreach (metadata, key, value)
+    json_object_foreach(metadata, key, value)
         aoticache_cli_print_field(cli, "metadata", "%s = %s", key, json_string_value(value));
 }
 

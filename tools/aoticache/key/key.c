@@ -161,7 +161,8 @@ static int distrust_one(const aoticache_key_command *command, aoticache_cache *c
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(command->cli, status, &error);
     aoticache_cli_note(command->cli, "%s is revoked%s", word,
-                       search.is_elsewhere ? "; trusted_keys of the configuration still names it, which changes nothing" : "");
+                       search.is_elsewhere ? "; trusted_keys of the configuration still names it, which changes nothing"
+                                           : "");
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -183,15 +184,18 @@ static int remove_revoked(const aoticache_key_command *command)
     if (status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_CLI_EXIT_OK;
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_remove_revoked(cache, print_removed, (void *)(uintptr_t)command->cli, &removed, &error);
+        status =
+            aoticache_cache_remove_revoked(cache, print_removed, (void *)(uintptr_t)command->cli, &removed, &error);
     if (status == AOTICACHE_OK && command->cli->json) {
         json_t *object = aoticache_cli_json_object();
         aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
         aoticache_cli_json_set(object, "removed", aoticache_cli_json_count(removed));
         aoticache_cli_json_print(object);
     } else if (status == AOTICACHE_OK) {
-        aoticache_cli_note(command->cli, "%" PRIu64 " %s removed from %s; in other caches 'aoticache verify --repair' removes "
-                           "them", removed, removed == 1 ? "entry" : "entries", aoticache_cache_directory(cache));
+        aoticache_cli_note(command->cli,
+                           "%" PRIu64 " %s removed from %s; in other caches 'aoticache verify --repair' removes "
+                           "them",
+                           removed, removed == 1 ? "entry" : "entries", aoticache_cache_directory(cache));
     }
     aoticache_cache_close(cache);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
@@ -202,9 +206,11 @@ static int distrust(const aoticache_key_command *command, const char *const *wor
     aoticache_asked asked;
     int result = AOTICACHE_CLI_EXIT_OK;
     if (count == 0)
-        return aoticache_cli_usage_error(command->cli, "distrust needs a public key, a fingerprint, the name of a key, or the "
+        return aoticache_cli_usage_error(command->cli,
+                                         "distrust needs a public key, a fingerprint, the name of a key, or the "
                                          "64 digits of an artifact");
-    aoticache_asked_open(command->cli, &asked, NULL); /* for the key that has a name; where that fails the name is revoked */
+    aoticache_asked_open(command->cli, &asked,
+                         NULL); /* for the key that has a name; where that fails the name is revoked */
     for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < count; i++)
         result = distrust_one(command, asked.cache, words[i]);
     aoticache_asked_close(&asked);
@@ -240,8 +246,8 @@ static bool add_key(void *user, const aoticache_public_key *key, aoticache_trust
 
 static int list(const aoticache_key_command *command, const char *const *words, size_t count)
 {
-    static const aoticache_cli_column columns[] = {{.title = "NAME"}, {.title = "FINGERPRINT"}, {.title = "TRUSTED BY"},
-                                                   {.title = "STATE"}};
+    static const aoticache_cli_column columns[] = {
+        {.title = "NAME"}, {.title = "FINGERPRINT"}, {.title = "TRUSTED BY"}, {.title = "STATE"}};
     const aoticache_cli *cli = command->cli;
     aoticache_asked asked;
     aoticache_error error = {.message = ""};
@@ -273,8 +279,8 @@ static int list(const aoticache_key_command *command, const char *const *words, 
 static const struct {
     const char *word;
     int (*run)(const aoticache_key_command *command, const char *const *words, size_t count);
-} actions[] = {{"generate", generate}, {"public", public},           {"trust", trust},
-               {"distrust", distrust}, {"list", list},               {"sign", aoticache_key_sign},
+} actions[] = {{"generate", generate},          {"public", public}, {"trust", trust},
+               {"distrust", distrust},          {"list", list},     {"sign", aoticache_key_sign},
                {"verify", aoticache_key_verify}};
 
 #define ACTION_COUNT (sizeof actions / sizeof actions[0])
@@ -289,8 +295,8 @@ static int run_action(const aoticache_key_command *command)
     }
     const char *nearest = aoticache_cli_nearest(command->words.items[0], names);
     if (nearest != NULL)
-        return aoticache_cli_usage_error(command->cli, "there is no 'key %s' (did you mean %s?)", command->words.items[0],
-                                         nearest);
+        return aoticache_cli_usage_error(command->cli, "there is no 'key %s' (did you mean %s?)",
+                                         command->words.items[0], nearest);
     return aoticache_cli_usage_error(command->cli, "there is no 'key %s'", command->words.items[0]);
 }
 
@@ -308,9 +314,11 @@ static int key_command(aoticache_cli *cli)
 static const aoticache_cli_option key_options[] = {
     {"output", 'o', "FILE", "generate: the file of the new secret key; default: your own",
      AOTICACHE_CLI_NAME(aoticache_key_command, output, "a file is needed")},
-    {"op", 0, "PATTERN", "sign, verify: only operators like this: 'aten::*'", AOTICACHE_CLI_TEXT(aoticache_key_command, op)},
+    {"op", 0, "PATTERN", "sign, verify: only operators like this: 'aten::*'",
+     AOTICACHE_CLI_TEXT(aoticache_key_command, op)},
     {"all", 'a', NULL, "sign: all entries", AOTICACHE_CLI_SET(aoticache_key_command, all)},
-    {"sign-with", 0, "FILE", "sign: with this secret key; may be repeated; default: sign_with of the\n"
+    {"sign-with", 0, "FILE",
+     "sign: with this secret key; may be repeated; default: sign_with of the\n"
      "configuration, else your own key, made at its first use",
      AOTICACHE_CLI_LIST(aoticache_key_command, sign_with)},
     {0},

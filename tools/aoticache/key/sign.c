@@ -59,7 +59,8 @@ static int sign_with(const aoticache_key_command *command, aoticache_cache *cach
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int sign_with_files(const aoticache_key_command *command, aoticache_cache *cache, const aoticache_entry_list *list)
+static int sign_with_files(const aoticache_key_command *command, aoticache_cache *cache,
+                           const aoticache_entry_list *list)
 {
     int result = AOTICACHE_CLI_EXIT_OK;
     for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < command->sign_with.count; i++) {
@@ -99,7 +100,8 @@ int aoticache_key_sign(const aoticache_key_command *command, const char *const *
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = choose(command, cache, words, count, &list);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = command->sign_with.count > 0 ? sign_with_files(command, cache, &list) : sign_with_own(command, cache, &list);
+        result = command->sign_with.count > 0 ? sign_with_files(command, cache, &list)
+                                              : sign_with_own(command, cache, &list);
     aoticache_entries_free(&list);
     aoticache_cache_close(cache);
     return result;

@@ -12,7 +12,8 @@
 
 #define AGE "an age such as 90s, 12h, 30d"
 
-static int read_environment(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+static int read_environment(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                            void *member)
 {
     const char *equals = strchr(value, '=');
     if (equals == NULL || equals == value)
@@ -25,8 +26,19 @@ static int read_environment(const aoticache_cli *cli, const aoticache_cli_option
 /* A name without wildcards must be a kind that this library, its binding or its tools store. A pattern may be anything. */
 static int read_kind(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    static const char *const kinds[] = {"operator", "model", "program", "package", "torch-bridge",
-                                        "inductor-cpp", "inductor-probe", "inductor-graph", "aotautograd", "autotune", "dynamo-profile", "triton", NULL};
+    static const char *const kinds[] = {"operator",
+                                        "model",
+                                        "program",
+                                        "package",
+                                        "torch-bridge",
+                                        "inductor-cpp",
+                                        "inductor-probe",
+                                        "inductor-graph",
+                                        "aotautograd",
+                                        "autotune",
+                                        "dynamo-profile",
+                                        "triton",
+                                        NULL};
     const char **kind = member;
     size_t position = 0;
     *kind = value;
@@ -39,8 +51,7 @@ static int read_kind(const aoticache_cli *cli, const aoticache_cli_option *optio
 }
 
 const aoticache_cli_option aoticache_ls_filter_option_table[] = {
-    {"op", 0, "PATTERN", "only operators that match this: 'aten::*'",
-     AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
+    {"op", 0, "PATTERN", "only operators that match this: 'aten::*'", AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
     {"kind", 0, "PATTERN",
      "only this kind: operator, model, program, package, torch-bridge,\n"
      "inductor-cpp, inductor-probe, inductor-graph, aotautograd,\n"
@@ -73,8 +84,9 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter)
 {
     return filter->exact_op != NULL || filter->op != NULL || filter->kind != NULL || filter->device != NULL ||
-           filter->producer != NULL || filter->tag != NULL || filter->environment.count > 0 || filter->pinned || filter->cpu ||
-           filter->larger > 0 || filter->used_since_ns != 0 || filter->unused_since_ns != 0 || filter->newer_ns != 0;
+           filter->producer != NULL || filter->tag != NULL || filter->environment.count > 0 || filter->pinned ||
+           filter->cpu || filter->larger > 0 || filter->used_since_ns != 0 || filter->unused_since_ns != 0 ||
+           filter->newer_ns != 0;
 }
 
 /* "cuda" is all of "cuda:0", "cuda:1", ... */
@@ -114,8 +126,7 @@ static bool accepts_numbers(const aoticache_ls_filter *filter, const aoticache_e
 }
 
 /* An entry whose manifest cannot be read has no environment. */
-static bool accepts_environment(const aoticache_ls_filter *filter, aoticache_cache *cache,
-                                const aoticache_entry *entry)
+static bool accepts_environment(const aoticache_ls_filter *filter, aoticache_cache *cache, const aoticache_entry *entry)
 {
     aoticache_request *request = NULL;
     bool accepts = true;
@@ -168,7 +179,8 @@ ORDER(by_use, b->last_used_ns, a->last_used_ns)
 ORDER(by_uses, b->uses, a->uses)
 ORDER(by_compile, b->compile_ns, a->compile_ns)
 
-int aoticache_ls_sort_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+int aoticache_ls_sort_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                           void *member)
 {
     static const char *const words[] = {"operator", "size", "age", "used", "uses", "compile", NULL};
     static const aoticache_ls_order orders[] = {NULL, by_size, by_age, by_use, by_uses, by_compile};

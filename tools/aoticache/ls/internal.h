@@ -15,8 +15,8 @@ typedef struct aoticache_ls_filter {
     const char *op, *kind, *device, *producer, *tag;
     aoticache_cli_list environment; /* "NAME=PATTERN"; the caller frees the items */
     bool pinned, cpu;
-    uint64_t larger;                                            /* bytes; 0: any */
-    int64_t used_since_ns, unused_since_ns, newer_ns;           /* wall clock; 0: any */
+    uint64_t larger;                                  /* bytes; 0: any */
+    int64_t used_since_ns, unused_since_ns, newer_ns; /* wall clock; 0: any */
 } aoticache_ls_filter;
 
 /* The options that are conditions, of an aoticache_ls_filter. */
@@ -35,6 +35,7 @@ typedef struct aoticache_ls_sort {
 } aoticache_ls_sort;
 
 /* The value of --sort, for a row of a table: "size", "-size"; into an aoticache_ls_sort. */
-int aoticache_ls_sort_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
+int aoticache_ls_sort_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                           void *member);
 
 #endif

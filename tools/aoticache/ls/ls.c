@@ -27,7 +27,7 @@ struct ls {
     int64_t limit;
     aoticache_pin_list marks;
 
-    aoticache_entry_list list; /* what is to be shown, where it must be sorted */
+    aoticache_entry_list list;        /* what is to be shown, where it must be sorted */
     aoticache_cli_column columns[11]; /* of the table */
     aoticache_cli_table *table;
     bool is_narrow; /* CPU says no more than whether this machine can run it */
@@ -51,9 +51,11 @@ static const aoticache_cli_option ls_options[] = {
      "--sort=-size reverses the order",
      AOTICACHE_CLI_FUNCTION(struct ls, sort, aoticache_ls_sort_read)},
     {"reverse", 'r', NULL, "reverse the order", AOTICACHE_CLI_FUNCTION(struct ls, sort, reverse_order)},
-    {"limit", 'n', "N", "print only the first N", AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
+    {"limit", 'n', "N", "print only the first N",
+     AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
     AOTICACHE_CLI_TABLE(struct ls, filter, aoticache_ls_filter_option_table),
-    {"signatures", 0, NULL, "show who signed each; every signature is checked", AOTICACHE_CLI_SET(struct ls, signatures)},
+    {"signatures", 0, NULL, "show who signed each; every signature is checked",
+     AOTICACHE_CLI_SET(struct ls, signatures)},
     {"failed", 0, NULL, "list compiles that failed, with their messages; each is tried again\nlater",
      AOTICACHE_CLI_SET(struct ls, failed)},
     {0},
@@ -100,10 +102,9 @@ static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache
     cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
     cleanup_free char *marks = aoticache_pin_text(mark);
     bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
-    cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
-                                                   has_guard ? entry->guard : "");
-    cleanup_free char *signers =
-        ls->signatures ? aoticache_signatures_text(ls->cache, &entry->artifact, true) : NULL;
+    cleanup_free char *kernel =
+        aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "", has_guard ? entry->guard : "");
+    cleanup_free char *signers = ls->signatures ? aoticache_signatures_text(ls->cache, &entry->artifact, true) : NULL;
     const char *cells[] = {hex,
                            kernel,
                            aoticache_cli_format_bytes(entry->bytes, bytes),
@@ -161,8 +162,8 @@ static void reverse_entries(aoticache_entry_list *list)
 static void begin_output(struct ls *ls)
 {
     static const aoticache_cli_column columns[] = {
-        {"KEY", false, 0}, {"KERNEL", false, 1},   {"SIZE", true, 0}, {"AGE", true, 4},   {"USED", true, 2},
-        {"USES", true, 3}, {"PRODUCER", false, 5}, {"CPU", false, 0},
+        {"KEY", false, 0}, {"KERNEL", false, 1}, {"SIZE", true, 0},      {"AGE", true, 4},
+        {"USED", true, 2}, {"USES", true, 3},    {"PRODUCER", false, 5}, {"CPU", false, 0},
     };
     size_t count = sizeof columns / sizeof columns[0];
     const size_t width = aoticache_cli_terminal_width();
@@ -321,7 +322,9 @@ static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const
         aoticache_cli_json_print(object);
     } else if (failures.count == 0) {
         aoticache_cli_note(cli, "no failed compiles%s%s are remembered", op != NULL || pattern != NULL ? " of " : "",
-                           op != NULL ? op : pattern != NULL ? pattern : "");
+                           op != NULL        ? op
+                           : pattern != NULL ? pattern
+                                             : "");
     }
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -349,17 +352,18 @@ const aoticache_command aoticache_command_ls = {
             .help_hint = "aoticache help ls",
             .usage = "[OPERATOR] [OPTION]...",
             .summary = "Lists the kernels in the cache, or with --failed the compiles that failed.",
-            .details = "OPERATOR is the full name of an operator; --op takes a pattern. If several conditions are given,\n"
-                       "all must hold. Patterns are shell patterns.\n\n"
-                       "USED says when the kernel was last used, as far as running processes have reported it. CPU says\n"
-                       "what it needs of the processor, and '!' marks kernels that this machine cannot run. The text\n"
-                       "after 'where' is the guard of a kernel that serves many shapes. MARKS shows pins and tags; the\n"
-                       "column is left out if there are none. After each further failure, a compile is tried again\n"
-                       "after twice the time. --signatures says after a signature whose key is not trusted what it is:\n"
-                       "unknown key, revoked, wrong.\n\n"
-                       "On a terminal of less than 160 columns, CPU says only whether this machine can run the kernel.\n"
-                       "If the table is still too wide, PRODUCER, AGE, USES and USED are left out in this order, and\n"
-                       "then KERNEL is cut. A pipe or a file gets the whole table.",
+            .details =
+                "OPERATOR is the full name of an operator; --op takes a pattern. If several conditions are given,\n"
+                "all must hold. Patterns are shell patterns.\n\n"
+                "USED says when the kernel was last used, as far as running processes have reported it. CPU says\n"
+                "what it needs of the processor, and '!' marks kernels that this machine cannot run. The text\n"
+                "after 'where' is the guard of a kernel that serves many shapes. MARKS shows pins and tags; the\n"
+                "column is left out if there are none. After each further failure, a compile is tried again\n"
+                "after twice the time. --signatures says after a signature whose key is not trusted what it is:\n"
+                "unknown key, revoked, wrong.\n\n"
+                "On a terminal of less than 160 columns, CPU says only whether this machine can run the kernel.\n"
+                "If the table is still too wide, PRODUCER, AGE, USES and USED are left out in this order, and\n"
+                "then KERNEL is cut. A pipe or a file gets the whole table.",
             .options = ls_options,
             .operand = {AOTICACHE_CLI_FUNCTION(struct ls, filter.exact_op, aoticache_operator_read)},
         },

@@ -30,10 +30,9 @@ static int get_artifact(const aoticache_cli *cli, struct compile *compile)
     aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
     uint64_t start = aoticache_monotonic_ns();
     aoticache_status status =
-        compile->hook != NULL
-            ? aoticache_cache_get_or_compile(compile->cache, compile->request, aoticache_hook_compile, compile->hook,
-                                             &compile->artifact, &error)
-            : aoticache_cache_lookup(compile->cache, compile->request, &compile->artifact, &error);
+        compile->hook != NULL ? aoticache_cache_get_or_compile(compile->cache, compile->request, aoticache_hook_compile,
+                                                               compile->hook, &compile->artifact, &error)
+                              : aoticache_cache_lookup(compile->cache, compile->request, &compile->artifact, &error);
     compile->lookup_ns = aoticache_monotonic_ns() - start;
     aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {
@@ -73,9 +72,11 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
                        const aoticache_entry *entry)
 {
     cleanup_free char *description = aoticache_kernel_describe(compile->request);
-    cleanup_free char *source = aoticache_source_text(
-        aoticache_artifact_source(compile->artifact), aoticache_artifact_is_stored(compile->artifact),
-        entry != NULL ? entry->producer : compile->hook != NULL ? aoticache_hook_producer(compile->hook) : NULL);
+    cleanup_free char *source = aoticache_source_text(aoticache_artifact_source(compile->artifact),
+                                                      aoticache_artifact_is_stored(compile->artifact),
+                                                      entry != NULL           ? entry->producer
+                                                      : compile->hook != NULL ? aoticache_hook_producer(compile->hook)
+                                                                              : NULL);
     char hex[AOTICACHE_DIGEST_HEX_BYTES], text[AOTICACHE_CLI_UNIT_BYTES];
     aoticache_digest_to_hex(key, hex);
     if (cli->quiet) {
@@ -85,9 +86,8 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
     aoticache_cli_print_field(cli, "kernel", "%s", description);
     aoticache_cli_print_field(cli, "key", "%s", hex);
     aoticache_cli_print_field(cli, "source", "%s", source);
-    aoticache_cli_print_field(
-        cli, "compile", "%s",
-        aoticache_cli_format_duration(aoticache_artifact_compile_ns(compile->artifact), text));
+    aoticache_cli_print_field(cli, "compile", "%s",
+                              aoticache_cli_format_duration(aoticache_artifact_compile_ns(compile->artifact), text));
     aoticache_digest_to_hex(aoticache_artifact_library_digest(compile->artifact), hex);
     aoticache_cli_print_field(cli, "library", "%s", hex);
     if (entry == NULL)

@@ -14,7 +14,8 @@ typedef struct aoticache_run_input {
 } aoticache_run_input;
 
 const aoticache_cli_option aoticache_run_inputs_option_table[] = {
-    {"input", 'i', "SPEC", "a tensor, in the order of the model's inputs", AOTICACHE_CLI_LIST(aoticache_run_inputs, words)},
+    {"input", 'i', "SPEC", "a tensor, in the order of the model's inputs",
+     AOTICACHE_CLI_LIST(aoticache_run_inputs, words)},
     {"seed", 0, "N", "the seed of random fills; default 0",
      AOTICACHE_CLI_INTEGER(aoticache_run_inputs, seed, 0, INT64_MAX, "a number of 0 or more")},
     {0},

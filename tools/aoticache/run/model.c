@@ -76,10 +76,11 @@ static void add_row(aoticache_cli_table *table, const aoticache_entry *entry, co
 
 static int list_models(struct model *model, const char *const *words, size_t count)
 {
-    static const aoticache_cli_column columns[] = {{.title = "NAME", .gives_way = 1}, {.title = "KEY"},
-                                                   {.title = "SIZE", .right = true},  {.title = "AGE", .right = true},
-                                                   {.title = "USED", .right = true},  {.title = "DEVICE"},
-                                                   {.title = "PRODUCER", .gives_way = 2}, {.title = "CPU", .gives_way = 3}};
+    static const aoticache_cli_column columns[] = {
+        {.title = "NAME", .gives_way = 1},     {.title = "KEY"},
+        {.title = "SIZE", .right = true},      {.title = "AGE", .right = true},
+        {.title = "USED", .right = true},      {.title = "DEVICE"},
+        {.title = "PRODUCER", .gives_way = 2}, {.title = "CPU", .gives_way = 3}};
     aoticache_entry_list list = {0};
     (void)words;
     if (count > 0)
@@ -157,8 +158,7 @@ static int open_model(struct model *model, const char *word, bool partial, aotic
     int result = aoticache_cli_open_or_report(model->cli, false, &model->cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    aoticache_status status =
-        aoticache_model_open(model->cache, word, &options, &model->runner, ret_report, &error);
+    aoticache_status status = aoticache_model_open(model->cache, word, &options, &model->runner, ret_report, &error);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(model->cli, status, &error);
 }
 
@@ -190,8 +190,9 @@ static void print_report(const struct model *model, const aoticache_model_report
                               aoticache_cli_format_bytes(report->weight_bytes, text));
     if (report->missing > 0)
         aoticache_cli_print_field(model->cli, "not stored", "%zu of them", report->missing);
-    aoticache_cli_print_field(model->cli, "load", "%s",
-                              aoticache_cli_format_duration(report->lookup_ns + report->load_ns + report->weights_ns, text));
+    aoticache_cli_print_field(
+        model->cli, "load", "%s",
+        aoticache_cli_format_duration(report->lookup_ns + report->load_ns + report->weights_ns, text));
 }
 
 struct listed_tensors {
@@ -210,11 +211,13 @@ static bool show_tensor(void *user, const aoticache_model_tensor *tensor)
         if (list != NULL)
             aoticache_cli_json_append(list, json_integer(tensor->sizes[d]));
         if (used < sizeof sizes)
-            used += (size_t)snprintf(sizes + used, sizeof sizes - used, "%s%lld", d > 0 ? "x" : "", (long long)tensor->sizes[d]);
+            used += (size_t)snprintf(sizes + used, sizeof sizes - used, "%s%lld", d > 0 ? "x" : "",
+                                     (long long)tensor->sizes[d]);
     }
     if (list == NULL) {
         aoticache_cli_print_field(listed->cli, "weight", "%s  %s:%s  %s%s", tensor->name, dtype, sizes,
-                                  aoticache_cli_format_bytes(tensor->bytes, bytes), tensor->is_stored ? "" : "  not stored");
+                                  aoticache_cli_format_bytes(tensor->bytes, bytes),
+                                  tensor->is_stored ? "" : "  not stored");
         return true;
     }
     json_t *object = aoticache_cli_json_object();
@@ -288,8 +291,9 @@ static int explain_models(struct model *model, const char *const *words, size_t 
     if (count != 2)
         return aoticache_cli_usage_error(model->cli, "why needs the names or keys of two models");
     int result = aoticache_cli_open_or_report(model->cli, false, &model->cache);
-    return result == AOTICACHE_CLI_EXIT_OK ? aoticache_model_compare_graphs(model->cli, model->cache, words[0], words[1])
-                                           : result;
+    return result == AOTICACHE_CLI_EXIT_OK
+               ? aoticache_model_compare_graphs(model->cli, model->cache, words[0], words[1])
+               : result;
 }
 
 /* ---- compile: the Python package does it ---- */
@@ -328,8 +332,8 @@ static int compile_model(struct model *model, const char *const *words, size_t c
     arguments[used++] = words[0];
     arguments[used] = NULL;
     execvp(python, (char *const *)arguments);
-    return aoticache_cli_error(model->cli, "cannot start %s: %s; --python names the Python with PyTorch and aoticache", python,
-                               strerror(errno));
+    return aoticache_cli_error(model->cli, "cannot start %s: %s; --python names the Python with PyTorch and aoticache",
+                               python, strerror(errno));
 }
 
 /* ---- the command ---- */
@@ -337,8 +341,8 @@ static int compile_model(struct model *model, const char *const *words, size_t c
 static const struct {
     const char *word;
     int (*run)(struct model *model, const char *const *words, size_t count);
-} actions[] = {{"ls", list_models},     {"show", show_model},        {"run", run_model},
-               {"rm", remove_models},   {"compile", compile_model}, {"why", explain_models}};
+} actions[] = {{"ls", list_models},   {"show", show_model},       {"run", run_model},
+               {"rm", remove_models}, {"compile", compile_model}, {"why", explain_models}};
 
 #define ACTION_COUNT (sizeof actions / sizeof actions[0])
 
@@ -370,7 +374,8 @@ static int model_command(aoticache_cli *cli)
 
 static const aoticache_cli_option model_options[] = {
     AOTICACHE_CLI_TABLE(struct model, inputs, aoticache_run_inputs_option_table),
-    {"weights", 'w', "FILE", "run, show: a .safetensors file; its tensors take the place of stored\nones of the same names",
+    {"weights", 'w', "FILE",
+     "run, show: a .safetensors file; its tensors take the place of stored\nones of the same names",
      AOTICACHE_CLI_NAME(struct model, weights, "a file is needed")},
     {"device", 0, "DEVICE", "run, show: the device; default: the one that it was compiled for",
      AOTICACHE_CLI_TEXT(struct model, device)},
@@ -393,18 +398,18 @@ const aoticache_command aoticache_command_model = {
             .help_hint = "aoticache help model",
             .usage = "ACTION [WORD]... [OPTION]...",
             .summary = "Lists, shows, runs, removes and compiles whole models.",
-            .details =
-                "  ls               the models that are stored under a name\n"
-                "  show NAME|KEY    what is known of one; --tensors lists its weights\n"
-                "  run NAME|KEY     runs one: --input for each of its inputs, as in\n"
-                "                   'aoticache help run'; --weights for a program without any\n"
-                "  rm NAME|KEY...   removes models; tensors that others have too stay\n"
-                "  why A B          the first difference between the graphs of two models; exit\n"
-                "                   code 3 where there is one\n"
-                "  compile FILE     compiles what torch.export.save() wrote (Python package)\n\n"
-                "KEY is the key of a model or a program, or its first digits (8 at least).",
+            .details = "  ls               the models that are stored under a name\n"
+                       "  show NAME|KEY    what is known of one; --tensors lists its weights\n"
+                       "  run NAME|KEY     runs one: --input for each of its inputs, as in\n"
+                       "                   'aoticache help run'; --weights for a program without any\n"
+                       "  rm NAME|KEY...   removes models; tensors that others have too stay\n"
+                       "  why A B          the first difference between the graphs of two models; exit\n"
+                       "                   code 3 where there is one\n"
+                       "  compile FILE     compiles what torch.export.save() wrote (Python package)\n\n"
+                       "KEY is the key of a model or a program, or its first digits (8 at least).",
             .options = model_options,
-            .operand = {AOTICACHE_CLI_LIST(struct model, words), .wanted = "say what to do: ls, show, run, rm, why or compile"},
+            .operand = {AOTICACHE_CLI_LIST(struct model, words),
+                        .wanted = "say what to do: ls, show, run, rm, why or compile"},
         },
     .run = model_command,
 };

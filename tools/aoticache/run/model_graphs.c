@@ -75,7 +75,8 @@ static const char *split(struct graph *graph, const char **ret_place)
     return colon + 2;
 }
 
-static int print_json(const struct graph *const graphs[2], const char *const places[2], const char *const facts[2], bool differ)
+static int print_json(const struct graph *const graphs[2], const char *const places[2], const char *const facts[2],
+                      bool differ)
 {
     static const char *const names[2] = {"first", "second"};
     json_t *object = aoticache_cli_json_object();
@@ -113,12 +114,15 @@ static int print(const aoticache_cli *cli, struct graph *first, struct graph *se
     }
     const bool same_place = strcmp(places[0], places[1]) == 0 || places[1][0] == '\0';
     printf("%s\n", same_place ? places[0] : places[0][0] == '\0' ? places[1] : "the first difference");
-    aoticache_cli_print_field(cli, first->word, "%s%s%s", same_place ? "" : places[0], same_place ? "" : ": ", facts[0]);
-    aoticache_cli_print_field(cli, second->word, "%s%s%s", same_place ? "" : places[1], same_place ? "" : ": ", facts[1]);
+    aoticache_cli_print_field(cli, first->word, "%s%s%s", same_place ? "" : places[0], same_place ? "" : ": ",
+                              facts[0]);
+    aoticache_cli_print_field(cli, second->word, "%s%s%s", same_place ? "" : places[1], same_place ? "" : ": ",
+                              facts[1]);
     return AOTICACHE_CLI_EXIT_NOT_FOUND;
 }
 
-int aoticache_model_compare_graphs(const aoticache_cli *cli, aoticache_cache *cache, const char *first, const char *second)
+int aoticache_model_compare_graphs(const aoticache_cli *cli, aoticache_cache *cache, const char *first,
+                                   const char *second)
 {
     struct graph graphs[2] = {{.word = NULL}};
     int result = open_graph(cli, cache, first, &graphs[0]);

@@ -149,8 +149,9 @@ const aoticache_command aoticache_command_run_package = {
             .help_hint = "aoticache help run-package",
             .usage = "FILE.pt2|KEY [--input SPEC]... [OPTION]...",
             .summary = "Runs a model of a .pt2 package and prints the result. Stores the model if the cache lacks it.",
-            .details = "KEY is a key that 'aoticache add' printed, or its first digits; the package is not needed then.\n"
-                       "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL], as 'aoticache help run' explains.",
+            .details =
+                "KEY is a key that 'aoticache add' printed, or its first digits; the package is not needed then.\n"
+                "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL], as 'aoticache help run' explains.",
             .options = run_package_options,
             .operand = {AOTICACHE_CLI_TEXT(struct run, what),
                         .wanted = "a package, such as model.pt2, or the key of one is needed"},

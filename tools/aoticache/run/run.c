@@ -90,12 +90,10 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
     aoticache_cli_print_field(cli, "kernel", "%s", description);
     aoticache_cli_print_field(cli, "key", "%.12s", hex);
     aoticache_cli_print_field(cli, "source", "%s", source);
-    aoticache_cli_print_field(cli, "lookup", "%s%s%s%s", aoticache_cli_format_duration(report->lookup_ns, time),
-                              report->source == AOTICACHE_SOURCE_INDEX ? "" : ", compile ",
-                              report->source == AOTICACHE_SOURCE_INDEX
-                                  ? ""
-                                  : aoticache_cli_format_duration(report->compile_ns, other),
-                              "");
+    aoticache_cli_print_field(
+        cli, "lookup", "%s%s%s%s", aoticache_cli_format_duration(report->lookup_ns, time),
+        report->source == AOTICACHE_SOURCE_INDEX ? "" : ", compile ",
+        report->source == AOTICACHE_SOURCE_INDEX ? "" : aoticache_cli_format_duration(report->compile_ns, other), "");
     aoticache_cli_print_field(cli, "load", "%s", aoticache_cli_format_duration(report->load_ns, time));
     aoticache_timed_runs_print_times(&run->runs, cli);
     return result;
@@ -108,8 +106,8 @@ static int get_runner(const aoticache_cli *cli, struct run *run)
     aoticache_error error = {.message = ""};
     cleanup_free char *what = aoticache_cli_text("compiling %s", run->kernel.op);
     aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
-    aoticache_status status = aoticache_get_runner(run->cache, run->hook, run->request, &run->runner,
-                                                         &run->report, &error);
+    aoticache_status status =
+        aoticache_get_runner(run->cache, run->hook, run->request, &run->runner, &run->report, &error);
     aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {
         aoticache_cli_error(cli, "the kernel is not stored in a form that this machine can run");
@@ -157,7 +155,8 @@ const aoticache_command aoticache_command_run = {
             .name = "aoticache run",
             .help_hint = "aoticache help run",
             .usage = "OPERATOR [ARGUMENT OPTION]... [OPTION]...",
-            .summary = "Runs an operator and prints the result and the times. Compiles the kernel if the cache lacks it.",
+            .summary =
+                "Runs an operator and prints the result and the times. Compiles the kernel if the cache lacks it.",
             .details = AOTICACHE_KERNEL_DETAILS,
             .options = run_options,
             .operand = {AOTICACHE_CLI_FUNCTION(struct run, kernel.op, aoticache_operator_read),

@@ -13,7 +13,8 @@
 const aoticache_cli_option aoticache_timed_runs_option_table[] = {
     {"repeat", 'n', "N", "run N times more; print median and minimum",
      AOTICACHE_CLI_INTEGER(aoticache_timed_runs, repeat, 1, 10000000, "a number from 1 to 10000000")},
-    {"all-values", 0, NULL, "with --json: all values, not the first 1000", AOTICACHE_CLI_SET(aoticache_timed_runs, all_values)},
+    {"all-values", 0, NULL, "with --json: all values, not the first 1000",
+     AOTICACHE_CLI_SET(aoticache_timed_runs, all_values)},
     {0},
 };
 

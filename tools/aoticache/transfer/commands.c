@@ -18,8 +18,10 @@
 static const aoticache_cli_option export_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
-    {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
-    {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of\nthe "
+    {"marks", 0, NULL, "transfer pins and tags as well",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"sign-with", 0, "FILE",
+     "sign with this secret key; may be repeated; default: sign_with of\nthe "
      "configuration, else your own key, made at its first use",
      AOTICACHE_CLI_LIST(aoticache_transfer_command, sign_with)},
     {"no-sign", 0, NULL, "add no signature, and leave out those that are there",
@@ -146,11 +148,12 @@ const aoticache_command aoticache_command_export = {
             .help_hint = "aoticache help export",
             .usage = "FILE|- [OPTION]...",
             .summary = "Writes kernels into an archive: a tar file compressed with zstd.",
-            .details = "FILE appears only when it is complete. - means the standard output. The same kernels always give\n"
-                       "the same bytes. Kernels for other processors are exported as well. The exit code is 1 if\n"
-                       "something damaged was left out. It is 3 if nothing matches, and no file is written then.\n\n"
-                       "Each kernel is signed, so that 'aoticache import' can tell who made the archive and that nobody\n"
-                       "changed it. 'aoticache key public' prints what others need for that.",
+            .details =
+                "FILE appears only when it is complete. - means the standard output. The same kernels always give\n"
+                "the same bytes. Kernels for other processors are exported as well. The exit code is 1 if\n"
+                "something damaged was left out. It is 3 if nothing matches, and no file is written then.\n\n"
+                "Each kernel is signed, so that 'aoticache import' can tell who made the archive and that nobody\n"
+                "changed it. 'aoticache key public' prints what others need for that.",
             .options = export_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "a file, or - for the standard output, is needed"},
@@ -162,7 +165,8 @@ const aoticache_command aoticache_command_export = {
 
 static const aoticache_cli_option import_options[] = {
     TABLE(aoticache_transfer_manifest_table),
-    {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"marks", 0, NULL, "transfer pins and tags as well",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
     {"trust", 0, "PUBLIC-KEY", "trust this public key or fingerprint from now on; may be repeated",
      AOTICACHE_CLI_LIST(aoticache_transfer_command, trust)},
     {"max-size", 0, "SIZE",
@@ -182,8 +186,7 @@ static int import_from(aoticache_transfer_command *command, int fd)
     command->options.ask = aoticache_transfer_ask;
     if (result == AOTICACHE_CLI_EXIT_OK) {
         aoticache_transfer_catch_signals();
-        aoticache_status status =
-            aoticache_cache_import(cache, fd, &command->options, &command->report, &error);
+        aoticache_status status = aoticache_cache_import(cache, fd, &command->options, &command->report, &error);
         result = aoticache_transfer_tell(command, "imported", false, status, &error);
     }
     aoticache_transfer_close_target(command, cache);
@@ -223,15 +226,16 @@ const aoticache_command aoticache_command_import = {
             .help_hint = "aoticache help import",
             .usage = "FILE|- [OPTION]...",
             .summary = "Adds the kernels of an archive that 'aoticache export' made to this cache.",
-            .details = "An archive holds code that will run here: a key that you trust must have signed it. On a terminal\n"
-                       "you are asked once about a new key. Elsewhere, say --trust KEY, or 'aoticache key trust KEY'\n"
-                       "before. Your own key is trusted. Every name, size, digest and manifest is verified. Whatever is\n"
-                       "wrong or foreign is named and refused, and the rest is imported. Existing entries stay, and\n"
-                       "lookups go on finding them: without --replace, an entry that lookups would find before an\n"
-                       "existing one of the same key is passed over. - means the standard input.\n\n"
-                       "The exit code is 1 if something was refused or the archive ends early; what was complete\n"
-                       "stays. 16 MiB of the file system are left free. If the cache exceeds max_size of the\n"
-                       "configuration, the least recently used entries are removed.",
+            .details =
+                "An archive holds code that will run here: a key that you trust must have signed it. On a terminal\n"
+                "you are asked once about a new key. Elsewhere, say --trust KEY, or 'aoticache key trust KEY'\n"
+                "before. Your own key is trusted. Every name, size, digest and manifest is verified. Whatever is\n"
+                "wrong or foreign is named and refused, and the rest is imported. Existing entries stay, and\n"
+                "lookups go on finding them: without --replace, an entry that lookups would find before an\n"
+                "existing one of the same key is passed over. - means the standard input.\n\n"
+                "The exit code is 1 if something was refused or the archive ends early; what was complete\n"
+                "stays. 16 MiB of the file system are left free. If the cache exceeds max_size of the\n"
+                "configuration, the least recently used entries are removed.",
             .options = import_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "an archive, or - for the standard input, is needed"},
@@ -244,7 +248,8 @@ const aoticache_command aoticache_command_import = {
 static const aoticache_cli_option merge_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
-    {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"marks", 0, NULL, "transfer pins and tags as well",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
     TABLE(aoticache_transfer_target_table),
     {0},
 };

@@ -16,7 +16,7 @@ typedef struct aoticache_transfer_command {
     aoticache_transfer_options options;
     aoticache_cli_progress progress;
     aoticache_transfer_report report;
-    char empty[64]; /* a directory made for a dry run, or "" */
+    char empty[64];               /* a directory made for a dry run, or "" */
     aoticache_cli_list sign_with; /* export: files of secret keys */
     bool no_sign;
     aoticache_cli_list trust; /* import: keys and fingerprints that are trusted without being asked for */

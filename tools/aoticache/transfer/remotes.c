@@ -18,12 +18,13 @@ typedef struct remote_command {
 } remote_command;
 
 /* Of what a list names. */
-#define LIST_OPTIONS                                                                                                     \
-    {"list", 0, "FILE", "only what this list names ('aoticache help warm'); may be repeated",                            \
-     AOTICACHE_CLI_LIST(remote_command, lists)},                                                                         \
-        {"hook", 0, "auto|worker|c|command:PROGRAM", "with --list: what compiles: its versions are part of the\nkeys; "  \
-         "default auto",                                                                                                 \
-         AOTICACHE_CLI_FUNCTION(remote_command, kernel, aoticache_hook_kind_read)},                                      \
+#define LIST_OPTIONS                                                                          \
+    {"list", 0, "FILE", "only what this list names ('aoticache help warm'); may be repeated", \
+     AOTICACHE_CLI_LIST(remote_command, lists)},                                              \
+        {"hook", 0, "auto|worker|c|command:PROGRAM",                                          \
+         "with --list: what compiles: its versions are part of the\nkeys; "                   \
+         "default auto",                                                                      \
+         AOTICACHE_CLI_FUNCTION(remote_command, kernel, aoticache_hook_kind_read)},           \
         AOTICACHE_CLI_TABLE(remote_command, kernel, aoticache_hook_option_table)
 
 static const aoticache_cli_option push_options[] = {
@@ -33,10 +34,12 @@ static const aoticache_cli_option push_options[] = {
     LIST_OPTIONS,
     {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-write'",
      AOTICACHE_CLI_TEXT(remote_command, remote)},
-    {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of the\n"
+    {"sign-with", 0, "FILE",
+     "sign with this secret key; may be repeated; default: sign_with of the\n"
      "configuration, else your own key, made at its first use",
      AOTICACHE_CLI_LIST(remote_command, transfer.sign_with)},
-    {"no-sign", 0, NULL, "add no signature; those that are there go", AOTICACHE_CLI_SET(remote_command, transfer.no_sign)},
+    {"no-sign", 0, NULL, "add no signature; those that are there go",
+     AOTICACHE_CLI_SET(remote_command, transfer.no_sign)},
     {"dry-run", 'n', NULL, "count what would be sent, send nothing",
      AOTICACHE_CLI_SET(remote_command, transfer.options.dry_run)},
     {0},
@@ -72,8 +75,9 @@ static bool parse(remote_command *command, aoticache_cli *cli, const char *progr
     const bool is_some = options->op != NULL || options->device != NULL || options->key_prefix != NULL ||
                          options->tag != NULL || options->used_since_ns != 0 || command->lists.count > 0;
     if (command->is_all == is_some) {
-        cli->exit_code = aoticache_cli_usage_error(cli, is_some ? "--all cannot be combined with a choice"
-                                                                : "say which: --op, --device, --key, --tag or --list, or --all");
+        cli->exit_code =
+            aoticache_cli_usage_error(cli, is_some ? "--all cannot be combined with a choice"
+                                                   : "say which: --op, --device, --key, --tag or --list, or --all");
         return false;
     }
     if (command->lists.count == 0)
@@ -159,9 +163,10 @@ const aoticache_command aoticache_command_pull = {
             .help_hint = "aoticache help pull",
             .usage = "--all|FILTER... [OPTION]...",
             .summary = "Fetches kernels that this processor can run from the remotes that are configured.",
-            .details = "Every byte is verified, and an entry comes only if a trusted key signed it, unless the remote's\n"
-                       "settings say unsigned=allow. What is here already stays, and stays what is found: see --replace.\n"
-                       "Exit code 1 where something was refused; 3 where nothing matches, or no remote is configured.",
+            .details =
+                "Every byte is verified, and an entry comes only if a trusted key signed it, unless the remote's\n"
+                "settings say unsigned=allow. What is here already stays, and stays what is found: see --replace.\n"
+                "Exit code 1 where something was refused; 3 where nothing matches, or no remote is configured.",
             .options = pull_options,
         },
     .run = pull_command,

@@ -74,9 +74,10 @@ int aoticache_transfer_check_trust(const aoticache_transfer_command *command)
         if (is_fingerprint(text) ? strlen(text) == AOTICACHE_FINGERPRINT_BYTES - 1
                                  : aoticache_public_key_parse(text, &key, &error) == AOTICACHE_OK)
             continue;
-        return aoticache_cli_usage_error(command->cli, "--trust %.60s: it takes a public key, name:base64, or a whole "
-                                         "fingerprint, SHA256:...%s%s", text, error.message[0] != '\0' ? ": " : "",
-                                         error.message);
+        return aoticache_cli_usage_error(command->cli,
+                                         "--trust %.60s: it takes a public key, name:base64, or a whole "
+                                         "fingerprint, SHA256:...%s%s",
+                                         text, error.message[0] != '\0' ? ": " : "", error.message);
     }
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -148,7 +149,9 @@ void aoticache_transfer_note_untrusted(const aoticache_transfer_command *command
     for (size_t i = 0; i < command->asked_count; i++) {
         char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
         aoticache_public_key_fingerprint(&command->asked[i], fingerprint);
-        aoticache_cli_note(command->cli, "the key '%s' (%s) is not trusted here; if its owner confirms this fingerprint, add "
-                           "--trust %s", command->asked[i].name, fingerprint, fingerprint);
+        aoticache_cli_note(command->cli,
+                           "the key '%s' (%s) is not trusted here; if its owner confirms this fingerprint, add "
+                           "--trust %s",
+                           command->asked[i].name, fingerprint, fingerprint);
     }
 }

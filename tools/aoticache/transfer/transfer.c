@@ -45,8 +45,10 @@ static bool show_progress(void *user, uint64_t done, uint64_t all)
 const aoticache_cli_option aoticache_transfer_manifest_table[] = {
     {"op", 0, "PATTERN", "only operators that match this: 'aten::*'",
      AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.op)},
-    {"device", 0, "DEVICE", "only kernels for this device", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.device)},
-    {"key", 0, "KEY", "only keys that begin with this", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.key_prefix)},
+    {"device", 0, "DEVICE", "only kernels for this device",
+     AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.device)},
+    {"key", 0, "KEY", "only keys that begin with this",
+     AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.key_prefix)},
     {0},
 };
 
@@ -73,9 +75,8 @@ const aoticache_cli_option aoticache_transfer_target_table[] = {
 
 bool aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli *cli, const char *progress)
 {
-    *command = (aoticache_transfer_command){.cli = cli,
-                                            .options = AOTICACHE_TRANSFER_OPTIONS_INIT,
-                                            .progress = {.cli = cli, .what = progress}};
+    *command = (aoticache_transfer_command){
+        .cli = cli, .options = AOTICACHE_TRANSFER_OPTIONS_INIT, .progress = {.cli = cli, .what = progress}};
     command->options.progress = show_progress;
     command->options.user = command;
     return aoticache_cli_parse(cli, command);
@@ -180,7 +181,8 @@ static void print_text(const aoticache_transfer_command *command, const char *do
             report->entries, report->entries == 1 ? "entry" : "entries", report->objects,
             report->objects == 1 ? "object" : "objects", aoticache_cli_format_bytes(report->bytes, bytes));
     if (report->archive_bytes > 0)
-        fprintf(to, "; %s %s", command->operand != NULL ? "the archive has" : "compressed", aoticache_cli_format_bytes(report->archive_bytes, archive));
+        fprintf(to, "; %s %s", command->operand != NULL ? "the archive has" : "compressed",
+                aoticache_cli_format_bytes(report->archive_bytes, archive));
     if (report->entries_present > 0)
         fprintf(to, "; %" PRIu64 " %s there already", report->entries_present,
                 report->entries_present == 1 ? "was" : "were");
@@ -228,8 +230,7 @@ int aoticache_transfer_merge(aoticache_transfer_command *command, const char *fr
         result = aoticache_transfer_open_target(command, to, &target);
     if (result == AOTICACHE_CLI_EXIT_OK) {
         aoticache_transfer_catch_signals();
-        aoticache_status status =
-            aoticache_cache_merge(target, source, &command->options, &command->report, &error);
+        aoticache_status status = aoticache_cache_merge(target, source, &command->options, &command->report, &error);
         result = aoticache_transfer_tell(command, done, false, status, &error);
     }
     aoticache_transfer_close_target(command, target);

@@ -10,21 +10,21 @@
 #include "tools/cli/cli.h"
 
 /* What became of a request: name, word for programs. */
-#define AOTICACHE_WARM_RESULT_LIST(X) \
+#define AOTICACHE_WARM_RESULT_LIST(X)                                                          \
     X(PENDING, "pending") /* nobody came to it: another one failed before, with --fail-fast */ \
-    X(THERE, "there")       \
-    X(COMPILED, "compiled") \
-    X(WAITED, "waited") /* compiled by another process meanwhile */ \
-    X(FETCHED, "fetched") /* from a remote, by prefetch */ \
-    X(MISSING, "missing") /* with --dry-run, or for prefetch */ \
-    X(FAILED, "failed")     \
+    X(THERE, "there")                                                                          \
+    X(COMPILED, "compiled")                                                                    \
+    X(WAITED, "waited")   /* compiled by another process meanwhile */                          \
+    X(FETCHED, "fetched") /* from a remote, by prefetch */                                     \
+    X(MISSING, "missing") /* with --dry-run, or for prefetch */                                \
+    X(FAILED, "failed")                                                                        \
     X(UNSUPPORTED, "unsupported")
 
 typedef enum aoticache_warm_result {
 #define AOTICACHE_WARM_RESULT_ENUM(name, word) AOTICACHE_WARM_##name,
     AOTICACHE_WARM_RESULT_LIST(AOTICACHE_WARM_RESULT_ENUM)
 #undef AOTICACHE_WARM_RESULT_ENUM
-    AOTICACHE_WARM_RESULTS
+        AOTICACHE_WARM_RESULTS
 } aoticache_warm_result;
 
 typedef struct aoticache_warm_item {

@@ -37,7 +37,8 @@ static const aoticache_cli_option record_options[] = {
      "default standard output",
      AOTICACHE_CLI_NAME(struct record, output, "the name of a file")},
     {"from-cache", 0, NULL, "run no program; list what the cache holds", AOTICACHE_CLI_SET(struct record, from_cache)},
-    {"op", 0, "OPERATOR", "with --from-cache: only this operator", AOTICACHE_CLI_NAME(struct record, op, "an operator")},
+    {"op", 0, "OPERATOR", "with --from-cache: only this operator",
+     AOTICACHE_CLI_NAME(struct record, op, "an operator")},
     {"device", 0, "DEVICE", "with --from-cache: only kernels for this device",
      AOTICACHE_CLI_FUNCTION(struct record, device, aoticache_device_name_read)},
     {"used", 0, "AGE", "with --from-cache: only kernels used in the last 30d, 12h, ...",
@@ -322,9 +323,10 @@ const aoticache_command aoticache_command_record = {
             .help_hint = "aoticache help record",
             .usage = "[OPTION]... -- PROGRAM [ARGUMENT]...\n       aoticache record --from-cache [OPTION]...",
             .summary = "Lists the kernels that a program asks for, or that the cache holds, for 'aoticache warm'.",
-            .details = "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment. Each request that it, or a program\n"
-                       "it starts, makes to this library is appended to FILE once. The exit code is PROGRAM's.\n"
-                       "A request that needs the data of constants is left out, and a line of the list says so.",
+            .details =
+                "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment. Each request that it, or a program\n"
+                "it starts, makes to this library is appended to FILE once. The exit code is PROGRAM's.\n"
+                "A request that needs the data of constants is left out, and a line of the list says so.",
             .options = record_options,
             .operand = {.kind = AOTICACHE_CLI_KIND_REST, .offset = offsetof(struct record, program)},
         },

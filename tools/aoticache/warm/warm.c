@@ -33,21 +33,22 @@ static size_t default_jobs(void)
 }
 
 static const aoticache_cli_option warm_options[] = {
-    {"jobs", 'j', "N",
-     "run N compiles at the same time; default: one for each processor, at\nmost 8",
+    {"jobs", 'j', "N", "run N compiles at the same time; default: one for each processor, at\nmost 8",
      AOTICACHE_CLI_INTEGER(struct warm, work.jobs, 1, 256, "a number from 1 to 256")},
     {"dry-run", 'n', NULL, "compile nothing; print the requests that are missing, as a list",
      AOTICACHE_CLI_SET(struct warm, work.dry_run)},
     {"keep-going", 'k', NULL, "continue after a compile has failed (default)",
      AOTICACHE_CLI_CLEAR(struct warm, work.fail_fast)},
-    {"fail-fast", 0, NULL, "start no further compile after one has failed", AOTICACHE_CLI_SET(struct warm, work.fail_fast)},
+    {"fail-fast", 0, NULL, "start no further compile after one has failed",
+     AOTICACHE_CLI_SET(struct warm, work.fail_fast)},
     {"hook", 0, "auto|worker|c|command:PROGRAM", "what compiles on a miss; default auto",
      AOTICACHE_CLI_FUNCTION(struct warm, kernel, aoticache_hook_kind_read)},
     AOTICACHE_CLI_TABLE(struct warm, kernel, aoticache_hook_option_table),
     {"timeout", 0, "SECONDS", "the time limit of each compile; default 300",
      AOTICACHE_CLI_INTEGER(struct warm, kernel.hook_options.timeout_seconds, 1, 86400,
                            "a number of seconds from 1 to 86400")},
-    {"retry", 0, NULL, "forget that some of these compiles failed before", AOTICACHE_CLI_SET(struct warm, kernel.retry)},
+    {"retry", 0, NULL, "forget that some of these compiles failed before",
+     AOTICACHE_CLI_SET(struct warm, kernel.retry)},
     {0},
 };
 
@@ -63,7 +64,8 @@ static const aoticache_cli_option prefetch_options[] = {
 /* ---- what is needed for it ---- */
 
 /* done: what was not, where a line is wrong. */
-static int read_lists(const aoticache_cli *cli, const aoticache_cli_list *paths, const char *done, aoticache_warm_list *list)
+static int read_lists(const aoticache_cli *cli, const aoticache_cli_list *paths, const char *done,
+                      aoticache_warm_list *list)
 {
     for (size_t i = 0; i < paths->count; i++) {
         int result = aoticache_warm_read(cli, paths->items[i], list);
@@ -71,7 +73,8 @@ static int read_lists(const aoticache_cli *cli, const aoticache_cli_list *paths,
             return result;
     }
     if (list->wrong > 0) {
-        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was %s", list->wrong, list->wrong == 1 ? "" : "s", done);
+        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was %s", list->wrong, list->wrong == 1 ? "" : "s",
+                            done);
         return AOTICACHE_CLI_EXIT_USAGE;
     }
     aoticache_warm_remove_repeated(list);
@@ -83,7 +86,8 @@ static int compare_keys(const void *left, const void *right)
     return memcmp(left, right, sizeof(aoticache_key));
 }
 
-static int make_keys(const aoticache_cli *cli, const aoticache_warm_list *list, aoticache_hook *hook, aoticache_key *ret_keys)
+static int make_keys(const aoticache_cli *cli, const aoticache_warm_list *list, aoticache_hook *hook,
+                     aoticache_key *ret_keys)
 {
     for (size_t i = 0; i < list->count; i++) {
         const aoticache_warm_item *item = &list->items[i];
@@ -322,10 +326,11 @@ const aoticache_command aoticache_command_prefetch = {
             .help_hint = "aoticache help prefetch",
             .usage = "FILE...|- [OPTION]...",
             .summary = "Fetches a list of operators and shapes from the remotes, before a program starts.",
-            .details = "FILE is a list as for 'aoticache warm'. Nothing is compiled.\n\n"
-                       "The exit code is 0 if the cache has all kernels at the end, and 3 if no remote has some of them:\n"
-                       "these are compiled when they are needed. It is 1 if some could not be fetched, and 2 if a line\n"
-                       "is wrong.",
+            .details =
+                "FILE is a list as for 'aoticache warm'. Nothing is compiled.\n\n"
+                "The exit code is 0 if the cache has all kernels at the end, and 3 if no remote has some of them:\n"
+                "these are compiled when they are needed. It is 1 if some could not be fetched, and 2 if a line\n"
+                "is wrong.",
             .options = prefetch_options,
             .operand = {AOTICACHE_CLI_LIST(struct warm, paths),
                         .wanted = "a list is needed: a file, or - for the standard input"},

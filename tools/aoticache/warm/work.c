@@ -73,8 +73,8 @@ static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item 
     }
     aoticache_source source = aoticache_artifact_source(artifact);
     item->result = source == AOTICACHE_SOURCE_INDEX || source == AOTICACHE_SOURCE_FETCHED ? AOTICACHE_WARM_THERE
-                   : source == AOTICACHE_SOURCE_COMPILED ? AOTICACHE_WARM_COMPILED
-                                                         : AOTICACHE_WARM_WAITED;
+                   : source == AOTICACHE_SOURCE_COMPILED                                  ? AOTICACHE_WARM_COMPILED
+                                                                                          : AOTICACHE_WARM_WAITED;
     item->compile_ns = source == AOTICACHE_SOURCE_COMPILED ? aoticache_artifact_compile_ns(artifact) : 0;
     if (!aoticache_artifact_is_stored(artifact)) {
         aoticache_error_set(&error, AOTICACHE_IO, "it was compiled, but could not be stored");
@@ -91,7 +91,9 @@ static void fetch_item(const aoticache_warm_work *what, aoticache_warm_item *ite
     if (status == AOTICACHE_OK)
         status = aoticache_cache_prefetch(what->cache, item->request, &is_fetched, &error);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
-        item->result = status != AOTICACHE_OK ? AOTICACHE_WARM_MISSING : is_fetched ? AOTICACHE_WARM_FETCHED : AOTICACHE_WARM_THERE;
+        item->result = status != AOTICACHE_OK ? AOTICACHE_WARM_MISSING
+                       : is_fetched           ? AOTICACHE_WARM_FETCHED
+                                              : AOTICACHE_WARM_THERE;
     else
         fail(item, status, &error);
 }

@@ -14,11 +14,10 @@
 #define NOT_SET "(not set)"
 #define VALUE_BYTES 1024
 
-static void add_difference(aoticache_differences *differences, const char *kind, const char *place, const char *property,
-                           const char *asked, const char *stored)
+static void add_difference(aoticache_differences *differences, const char *kind, const char *place,
+                           const char *property, const char *asked, const char *stored)
 {
-    differences->items =
-        aoticache_cli_resize(differences->items, differences->count + 1, sizeof *differences->items);
+    differences->items = aoticache_cli_resize(differences->items, differences->count + 1, sizeof *differences->items);
     differences->items[differences->count++] = (aoticache_difference){.kind = kind,
                                                                       .place = aoticache_cli_text("%s", place),
                                                                       .property = aoticache_cli_text("%s", property),
@@ -26,8 +25,8 @@ static void add_difference(aoticache_differences *differences, const char *kind,
                                                                       .stored = aoticache_cli_text("%s", stored)};
 }
 
-static void add_argument(aoticache_differences *differences, const char *place, const char *property,
-                         const char *asked, const char *stored)
+static void add_argument(aoticache_differences *differences, const char *place, const char *property, const char *asked,
+                         const char *stored)
 {
     add_difference(differences, "argument", place, property, asked, stored);
 }
@@ -81,8 +80,7 @@ static void compare_shapes(const aoticache_tensor_metadata *asked, const aoticac
                            const char *place, aoticache_differences *differences)
 {
     size_t bytes = asked->ndim * sizeof(int64_t);
-    bool same_sizes =
-        asked->ndim == stored->ndim && (bytes == 0 || memcmp(asked->sizes, stored->sizes, bytes) == 0);
+    bool same_sizes = asked->ndim == stored->ndim && (bytes == 0 || memcmp(asked->sizes, stored->sizes, bytes) == 0);
     bool same_strides = same_sizes ? bytes == 0 || memcmp(asked->strides, stored->strides, bytes) == 0
                                    : is_contiguous(asked) && is_contiguous(stored);
     if (!same_sizes) {
@@ -182,8 +180,8 @@ static bool is_tensor(const aoticache_argument *argument)
 static const char *kind_name(aoticache_argument_kind kind)
 {
     switch (kind) {
-#define KIND_NAME(upper, lower, number)  \
-    case AOTICACHE_ARGUMENT_##upper: \
+#define KIND_NAME(upper, lower, number) \
+    case AOTICACHE_ARGUMENT_##upper:    \
         return #lower;
         AOTICACHE_ARGUMENT_KIND_LIST(KIND_NAME)
 #undef KIND_NAME
@@ -366,9 +364,9 @@ void aoticache_requests_compare(const aoticache_request *asked, const aoticache_
 {
     aoticache_differences differences = {0};
     struct comparison comparison = {.asked_device = aoticache_request_device(asked),
-                             .stored_device = aoticache_request_device(stored),
-                             .is_symbolic = guard != NULL && guard[0] != '\0',
-                             .differences = &differences};
+                                    .stored_device = aoticache_request_device(stored),
+                                    .is_symbolic = guard != NULL && guard[0] != '\0',
+                                    .differences = &differences};
     if (!same_device(comparison.asked_device, comparison.stored_device)) {
         char left[AOTICACHE_DEVICE_TEXT_BYTES], right[AOTICACHE_DEVICE_TEXT_BYTES];
         aoticache_device_format(comparison.asked_device, left);

@@ -70,7 +70,6 @@ typedef struct aoticache_near_operator {
 size_t aoticache_near_operators(aoticache_cache *cache, const char *op, aoticache_near_operator *ret_operators,
                                 size_t limit, uint64_t *ret_all_entries);
 
-
 /* ---- what remotes have for the key (remotes.c) ---- */
 
 typedef struct aoticache_remote_finding {
@@ -93,15 +92,15 @@ json_t *aoticache_remote_findings_to_json(const aoticache_remote_findings *findi
 void aoticache_remote_findings_free(aoticache_remote_findings *findings);
 
 /* word, what it means. A hit has one of the first two. */
-#define AOTICACHE_WHY_REASON_LIST(X)                                               \
-    X(stored, "it is stored for exactly this")                                     \
-    X(guard, "a kernel for many shapes serves these tensors")                      \
-    X(failed, "its compile failed before, and is not tried again yet")             \
-    X(requirement, "it is stored, but this CPU cannot run it")                     \
-    X(damaged, "it is stored, but its files are damaged or lost")                  \
-    X(environment, "it is stored for the same arguments in another environment")   \
-    X(arguments, "the operator is stored for other arguments only")                \
-    X(operator, "nothing is stored for the operator")                              \
+#define AOTICACHE_WHY_REASON_LIST(X)                                             \
+    X(stored, "it is stored for exactly this")                                   \
+    X(guard, "a kernel for many shapes serves these tensors")                    \
+    X(failed, "its compile failed before, and is not tried again yet")           \
+    X(requirement, "it is stored, but this CPU cannot run it")                   \
+    X(damaged, "it is stored, but its files are damaged or lost")                \
+    X(environment, "it is stored for the same arguments in another environment") \
+    X(arguments, "the operator is stored for other arguments only")              \
+    X(operator, "nothing is stored for the operator")                            \
     X(empty, "the cache is empty")
 
 typedef enum aoticache_why_reason {
@@ -121,7 +120,7 @@ typedef struct aoticache_why {
     aoticache_key key;          /* where there is a producer */
     aoticache_why_reason reason;
     aoticache_candidates candidates;
-    size_t nearest; /* how many of them to show */
+    size_t nearest;                /* how many of them to show */
     const aoticache_entry *answer; /* of a hit, or of what cannot be run or read */
     aoticache_failure failure;     /* its texts are owned; op NULL: none */
     char *damage;                  /* what the lookup said */

@@ -13,7 +13,8 @@ static char *names_of(const char *signatures)
 {
     char *names = aoticache_cli_text("%s", "");
     for (const char *line = signatures; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n') {
-        char *more = aoticache_cli_text("%s%s%.*s", names, names[0] != '\0' ? ", " : "", (int)strcspn(line, ":\n"), line);
+        char *more =
+            aoticache_cli_text("%s%s%.*s", names, names[0] != '\0' ? ", " : "", (int)strcspn(line, ":\n"), line);
         free(names);
         names = more;
     }
@@ -30,10 +31,10 @@ static char *text_of(const aoticache_remote_entry *entry, const char *signers, b
     aoticache_cpu_features lacking = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &entry->requirements);
     cleanup_free char *needs = aoticache_features_text(&entry->requirements);
     cleanup_free char *names = aoticache_features_list(&lacking);
-    return aoticache_cli_text("%s for %s, made %s ago, %s%s%s%s", entry->guard[0] != '\0' ? "one for many shapes," : "one",
-                              needs, aoticache_cli_format_age(entry->created_ns, age),
-                              signers[0] != '\0' ? "signed by " : "not signed", signers,
-                              fits ? "" : "; this CPU lacks ", fits ? "" : names);
+    return aoticache_cli_text(
+        "%s for %s, made %s ago, %s%s%s%s", entry->guard[0] != '\0' ? "one for many shapes," : "one", needs,
+        aoticache_cli_format_age(entry->created_ns, age), signers[0] != '\0' ? "signed by " : "not signed", signers,
+        fits ? "" : "; this CPU lacks ", fits ? "" : names);
 }
 
 static bool add(void *user, const aoticache_remote_entry *entry)
@@ -94,7 +95,8 @@ json_t *aoticache_remote_findings_to_json(const aoticache_remote_findings *findi
         const aoticache_remote_finding *one = &findings->items[i];
         json_t *object = aoticache_cli_json_object();
         aoticache_cli_json_set(object, "remote", aoticache_cli_json_text(one->url));
-        aoticache_cli_json_set(object, "artifact", one->has_entry ? aoticache_cli_json_digest(&one->artifact) : json_null());
+        aoticache_cli_json_set(object, "artifact",
+                               one->has_entry ? aoticache_cli_json_digest(&one->artifact) : json_null());
         aoticache_cli_json_set(object, "fits", json_boolean(one->fits));
         aoticache_cli_json_set(object, "signers", aoticache_cli_json_text(one->signers));
         aoticache_cli_json_set(object, "text", aoticache_cli_json_text(one->text));

@@ -141,9 +141,9 @@ static void print_json(const aoticache_why *why)
     aoticache_cli_json_set(object, "reason", aoticache_cli_json_text(reason_word(why->reason)));
     aoticache_cli_json_set(object, "text", aoticache_cli_json_text(reason_text(why->reason)));
     aoticache_cli_json_set(object, "entry", why->answer != NULL ? aoticache_entry_to_json(why->answer) : json_null());
-    aoticache_cli_json_set(object, "judgements", why->answer != NULL
-                                                      ? aoticache_judgements_to_json(why->cache, &why->answer->key)
-                                                      : json_null());
+    aoticache_cli_json_set(object, "judgements",
+                           why->answer != NULL ? aoticache_judgements_to_json(why->cache, &why->answer->key)
+                                               : json_null());
     aoticache_cli_json_set(object, "failure", failure_to_json(&why->failure));
     aoticache_cli_json_set(object, "damage", aoticache_cli_json_text(why->damage));
     aoticache_cli_json_set(object, "entries_of_operator", aoticache_cli_json_count(why->candidates.count));
@@ -164,9 +164,8 @@ static void print_failure(const aoticache_why *why)
         return;
     cleanup_free char *times = failure->count > 1 ? aoticache_cli_text(", %" PRIu32 " times in a row", failure->count)
                                                   : aoticache_cli_text("%s", "");
-    aoticache_cli_print_field(why->cli, "failure", "%s ago%s, %s%s",
-                              aoticache_cli_format_age(failure->failed_ns, age), times,
-                              left > 0 ? "not tried again for " : "the next request tries again",
+    aoticache_cli_print_field(why->cli, "failure", "%s ago%s, %s%s", aoticache_cli_format_age(failure->failed_ns, age),
+                              times, left > 0 ? "not tried again for " : "the next request tries again",
                               left > 0 ? aoticache_cli_format_duration((uint64_t)left, wait) : "");
     cleanup_free char *escaped = aoticache_cli_escape_lines(failure->message);
     char *rest = NULL;
@@ -243,7 +242,8 @@ static void print_candidates(const aoticache_why *why)
     }
     if (key_sets)
         printf("\n  What PyTorch asks for has dispatch keys. 'aoticache record --from-cache --op %s'\n"
-               "  prints lines that have them, as 'why' takes them.\n", aoticache_request_op(why->asked));
+               "  prints lines that have them, as 'why' takes them.\n",
+               aoticache_request_op(why->asked));
 }
 
 static void print_operators(const aoticache_why *why)
@@ -252,8 +252,10 @@ static void print_operators(const aoticache_why *why)
         aoticache_cli_print_field(why->cli, i == 0 ? "stored are" : "", "%s (%" PRIu64 " %s)", why->operators[i].op,
                                   why->operators[i].entries, why->operators[i].entries == 1 ? "kernel" : "kernels");
     if (why->operator_count == 0 && why->reason == AOTICACHE_WHY_operator)
-        aoticache_cli_print_field(why->cli, "stored are", "%" PRIu64 " kernels of operators with other names: "
-                                  "'aoticache du --by op' lists them", why->all_entries);
+        aoticache_cli_print_field(why->cli, "stored are",
+                                  "%" PRIu64 " kernels of operators with other names: "
+                                  "'aoticache du --by op' lists them",
+                                  why->all_entries);
 }
 
 static void print_advice(const aoticache_why *why)
@@ -303,8 +305,7 @@ static void print_text(const aoticache_why *why)
     cleanup_free char *description = aoticache_kernel_describe(why->asked);
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     bool is_hit = aoticache_why_is_hit(why);
-    cleanup_free char *result =
-        is_hit ? aoticache_cli_text("hit: %s", reason_text(why->reason)) : miss_text(why);
+    cleanup_free char *result = is_hit ? aoticache_cli_text("hit: %s", reason_text(why->reason)) : miss_text(why);
     aoticache_cli_print_field(why->cli, "result", "%s", result);
     aoticache_cli_print_field(why->cli, "asked for", "%s", description);
     if (why->producer != NULL) {

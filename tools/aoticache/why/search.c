@@ -43,7 +43,8 @@ static int compare_nearness(const void *left, const void *right)
     return compare_ids(left, right);
 }
 
-static void compare_candidate(const struct search *search, aoticache_candidate *candidate, const aoticache_request *stored)
+static void compare_candidate(const struct search *search, aoticache_candidate *candidate,
+                              const aoticache_request *stored)
 {
     aoticache_differences differences = {0};
     aoticache_requests_compare(search->asked, stored, candidate->entry->guard, search->environment, &differences);
@@ -151,7 +152,8 @@ static void move_operator(struct operators *operators, size_t at, aoticache_near
 }
 
 /* The nearest first. */
-static size_t choose_nearest(struct operators *operators, const char *op, aoticache_near_operator *ret_operators, size_t limit)
+static size_t choose_nearest(struct operators *operators, const char *op, aoticache_near_operator *ret_operators,
+                             size_t limit)
 {
     size_t count = 0;
     while (count < limit && operators->count > 0) {

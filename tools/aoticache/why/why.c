@@ -181,8 +181,7 @@ static void explain_absence(aoticache_why *why)
 static int find_reason(aoticache_why *why)
 {
     aoticache_error error = {.message = ""};
-    int result =
-        aoticache_candidates_read(why->cli, why->cache, why->asked, why->producer != NULL, &why->candidates);
+    int result = aoticache_candidates_read(why->cli, why->cache, why->asked, why->producer != NULL, &why->candidates);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     cleanup_free char *description = aoticache_kernel_describe(why->asked);
@@ -259,10 +258,10 @@ const aoticache_command aoticache_command_why = {
             .help_hint = "aoticache help why",
             .usage = "OPERATOR [ARGUMENT OPTION]... [OPTION]...|LINE [OPTION]...",
             .summary = "Explains a miss: the nearest kernels, and exactly what differs.",
-            .details = "LINE is a request in quotes, as 'aoticache ls' and 'record' print it:\n"
-                       "  aoticache why 'aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu'\n"
-                       "Nothing is compiled, stored or counted. The exit code is 0 for a hit and 3 for a miss.\n\n"
-                       AOTICACHE_KERNEL_DETAILS,
+            .details =
+                "LINE is a request in quotes, as 'aoticache ls' and 'record' print it:\n"
+                "  aoticache why 'aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu'\n"
+                "Nothing is compiled, stored or counted. The exit code is 0 for a hit and 3 for a miss.\n\n" AOTICACHE_KERNEL_DETAILS,
             .options = why_options,
             .operand = {AOTICACHE_CLI_FUNCTION(struct question, kernel.op, aoticache_operator_read),
                         .wanted = "an operator is needed, such as aten::abs, or a line of 'aoticache ls'"},
