@@ -17,7 +17,7 @@ holds 'structs are found' [ "$(wc -l <"$work/structs")" -ge 19 ]
 while read -r struct; do
     holds "$struct is walked" grep -qE "^    X\($struct, AOTICACHE_[A-Z_]+_INIT\)" "$test"
     holds "$struct is read by the rule" \
-        grep -rqzE "AOTICACHE_OPTIONS_READ\($struct," --include='*.c' base index cache loader eager
+        grep -rqzE "AOTICACHE_OPTIONS_READ\([[:space:]]*$struct," --include='*.c' base index cache loader eager
 done <"$work/structs"
 
 grep -oE "AOTICACHE_API .*" "$work/declarations" | grep -E "const ($(paste -sd'|' "$work/structs")) \*|struct aoticache_cache_options \*" |
