@@ -3,7 +3,7 @@
 #   make                 everything under build/, which is laid out like an installation prefix
 #   make demo            installs what is missing, builds, shows the main job
 #   make test            installs what is missing, builds, runs all tests
-#   make bench           benchmarks: a table, and build/bench.json
+#   make bench           benchmarks: a table, build/bench.json, and plots of it
 #   make install         prefix=/usr/local, DESTDIR=; `make uninstall` takes back exactly what it put there
 #   make help            all targets
 #
@@ -422,9 +422,12 @@ demo-fleet: all
 	$(Q)BUILD=$(BUILD) scripts/demo-fleet
 
 bench: all tests
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) BENCHES='$(BENCHES)' BENCH_PLOTS=$(BENCH_PLOTS) scripts/bench
 
 # torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): half an hour.
+# BENCHES='index kernel' plays those alone; BENCH_PLOTS=docs/images draws the plots of docs/performance.md anew.
+BENCHES     ?=
+BENCH_PLOTS ?= $(BUILD)
 bench-compile: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py $(PROGRAMS)
 
@@ -539,7 +542,7 @@ help:
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
 	@echo '  bench-models  starts of whole models, beside dlopen and aoti_load_package (minutes)'
 	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
-	@echo '  bench      benchmarks, a table and build/bench.json'
+	@echo '  bench      benchmarks: a table, build/bench.json, plots; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
 	@echo '  models     run real models without PyTorch, beside PyTorch, docs/models.md (minutes)'

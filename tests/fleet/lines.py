@@ -1,20 +1,16 @@
 """A plot of lines as SVG, without libraries: logarithmic axes, a legend, colours for light and for dark pages."""
 import html
 import math
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+
+import svg  # noqa: E402
+from svg import COLOURS, span  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 400, 70, 170, 40, 50
-COLOURS = (("#0969da", "#58a6ff"), ("#1a7f37", "#3fb950"), ("#bc4c00", "#f0883e"), ("#cf222e", "#ff7b72"),
-           ("#8250df", "#d2a8ff"), ("#57606a", "#a0a8b0"), ("#bf3989", "#f778ba"))  # on light pages, on dark ones
 ROUND = 4  # the points of so many lines are round, those of the others square
-
-
-def style():
-    light = "".join(f".c{i}{{stroke:{one};color:{one}}}" for i, (one, _) in enumerate(COLOURS))
-    dark = "".join(f".c{i}{{stroke:{one};color:{one}}}" for i, (_, one) in enumerate(COLOURS))
-    return ("<style>text{font:12px sans-serif;fill:#24292f;stroke:none}.t{font-size:14px;font-weight:bold}"
-            ".g{stroke:#d0d7de;stroke-width:1}.l{fill:none;stroke-width:2}.d{stroke-dasharray:5 4}.b{fill:#ffffff}"
-            + light + "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.g{stroke:#373e47}.b{fill:#0d1117}"
-            + dark + "}</style>")
 
 
 def short(value):
@@ -22,13 +18,6 @@ def short(value):
         if value >= size:
             return f"{value / size:g}{letter}"
     return f"{value:g}"
-
-
-def span(values):
-    """The powers of ten around the values. Zero, which has no logarithm, gets a place below them."""
-    some = [value for value in values if value > 0] or [1]
-    low, high = math.floor(math.log10(min(some)) + 1e-9), math.ceil(math.log10(max(some)) - 1e-9)
-    return low - (min(values) <= 0), max(high, low + 1)
 
 
 def plot(title, across, up, all_series):
@@ -39,9 +28,7 @@ def plot(title, across, up, all_series):
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     place_x = lambda x: LEFT + width * (math.log10(x) - left) / (right - left)
     place_y = lambda y: TOP + height * (1 - (max(low, math.log10(y) if y > 0 else low) - low) / (high - low))
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">', style(),
-             f'<rect class="b" width="{WIDTH}" height="{HEIGHT}"/><title>{html.escape(title)}</title>',
-             f'<text class="t" x="{LEFT}" y="22">{html.escape(title)}</text>']
+    parts = [svg.text(LEFT, 22, title, 'class="t"')]
     for power in range(left, right + 1):
         x = place_x(10**power)
         parts.append(f'<line class="g" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{TOP + height}"/>'
@@ -66,4 +53,4 @@ def plot(title, across, up, all_series):
         x = LEFT + width + 12
         parts.append(f'<line class="l c{number % len(COLOURS)}" x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}"/>'
                      f'<text x="{x + 30}" y="{y + 4}">{html.escape(label)}</text>')
-    return "\n".join(parts) + "\n</svg>\n"
+    return svg.page(title, WIDTH, HEIGHT, parts, svg.style())
