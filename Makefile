@@ -145,7 +145,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests unit-tests
+.PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -417,6 +417,10 @@ demo: deps
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/demo
 
+# Draws what the demo prints, for README.md: docs/images/demo.svg.
+demo-svg: all
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/record-demo
+
 # One compile for four machines, with a Redis server on the loopback (docs/remotes.md).
 demo-fleet: all
 	$(Q)BUILD=$(BUILD) scripts/demo-fleet
@@ -530,7 +534,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image check-quickstart clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -551,7 +555,7 @@ help:
 	@echo '  torch-checks     compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md'
 	@echo '  year       a simulated year of a large cache, beside LRU and Belady (minutes)'
 	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
-	@echo '  demo       install what is missing, build, show the main job;  demo-fleet  one compile for four machines (Redis)'
+	@echo '  demo       install what is missing, build, show the main job;  demo-fleet  one compile for four machines (Redis);  demo-svg  draw the demo, docs/images/demo.svg'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else;  format: put the C code in the form of .clang-format'
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'

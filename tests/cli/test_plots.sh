@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The pictures of the documents: plots of what the benchmarks measured, and the demo as a terminal that plays.
+. tests/cli/lib.sh
+
+# shellcheck disable=SC2317 # holds calls it
+well_formed() { python3 -c 'import sys, xml.dom.minidom as d; d.parse(sys.argv[1])' "$1"; }
+# drawn FILE NAME: is SVG, and has nothing of this machine
+drawn() {
+    holds "$2 is SVG" well_formed "$1"
+    holds "$2 names no path of this machine" [ "$(grep -cF -e "$PWD" -e "$work" "$1")" = 0 ]
+}
+
+# ---- the benchmarks ----
+
+cat >"$work/bench.json" <<'JSON'
+[{"name": "index lookup <raw>", "value": 3, "unit": "ns", "peer": "SQLite", "peer_value": 2, "ratio": 1.5, "target": 1.3, "met": false},
+ {"name": "the same", "value": 3, "unit": "ns", "peer": "another", "peer_value": 6, "ratio": 0.5, "target": 1, "met": true},
+ {"name": "bytes of a package", "value": 0, "unit": "MB", "peer": "PyTorch", "peer_value": 69, "ratio": 0, "target": 0, "met": null},
+ {"name": "instructions of a hit", "value": 496, "unit": "", "peer": "-", "peer_value": 0, "ratio": 0, "target": 0, "met": null},
+ {"name": "a call", "value": 30, "unit": "ns", "peer": "the limit", "peer_value": 35, "ratio": 0.86, "target": 1, "met": true}]
+JSON
+try 'what was measured is drawn' 0 scripts/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots"
+for name in bench bench-summary; do
+    drawn "$work/plots/$name.svg" "$name.svg"
+    holds "$name.svg has colours for dark pages" grep -q 'prefers-color-scheme:dark' "$work/plots/$name.svg"
+    holds "$name.svg says what it was made of" grep -q '>3 figures with a peer; 2 without one are left out. Of a test. ' "$work/plots/$name.svg"
+    is "$name.svg has a mark for each, and three for the legend" 6 "$(grep -o 'fill="currentColor"' "$work/plots/$name.svg" | wc -l)"
+done
+is 'what is called the same has its name' 2 "$(grep -c '>index lookup &lt;raw&gt;<' "$work/plots/bench.svg")"
+cp -r "$work/plots" "$work/plots.first"
+scripts/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots" >/dev/null
+holds 'twice the same' diff -r "$work/plots" "$work/plots.first"
+echo '[]' >"$work/bench.json"
+try 'where nothing has a peer, nothing is drawn' 0 scripts/plot-bench "$work/bench.json" "$work/none"
+says 'and that is said' 'nothing is drawn'
+try 'an option that there is not' 2 scripts/plot-bench --none
+BENCHES=none try 'a benchmark that there is not' 2 scripts/bench
+says 'is named' 'there is no none'
+
+# ---- the demo ----
+
+printf '\033[1m1. A step & its name\033[0m\n\r\033[Kcompiling, 1 s\r\033[K   compiled\n   %s/cache\n   /tmp/tmp.aB3xYz/cache at 2026-01-02 03:04:05 UTC\n%s\n' \
+    "$PWD" "$(printf 'x%.0s' {1..130})" >"$work/demo.txt"
+try 'what the demo printed is drawn' 0 scripts/record-demo --from "$work/demo.txt" "$work/demo.svg"
+drawn "$work/demo.svg" 'demo.svg'
+holds 'a temporary folder and a date are those of any machine' grep -q '/tmp/demo/cache at YYYY-MM-DD hh:mm:ss<' "$work/demo.svg"
+holds 'what was replaced in place is not there' [ "$(grep -c '>compiling' "$work/demo.svg") $(grep -c '>   compiled<' "$work/demo.svg")" = '0 1' ]
+holds 'a step stands out' grep -q 'class="h".*>1. A step &amp; its name<' "$work/demo.svg"
+holds 'a long line is wrapped' grep -q '>x\{20\}<' "$work/demo.svg"
+cp "$work/demo.svg" "$work/demo.first"
+scripts/record-demo --from "$work/demo.txt" "$work/demo.svg" >/dev/null
+holds 'twice the same' cmp "$work/demo.svg" "$work/demo.first"
+echo 'object /srv/secret/file' >"$work/demo.txt"
+try 'another path of this machine is refused' 1 scripts/record-demo --from "$work/demo.txt" "$work/no.svg"
+says 'and named' '/srv/secret/file'
+holds 'nothing is written' [ ! -e "$work/no.svg" ]
+finish
