@@ -7,6 +7,34 @@ try 'all files say the same version' 0 scripts/packaging/version --check
 version=$(scripts/packaging/version)
 is 'it is that of the tools' "$version" "$(aoticache --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)"
 
+# ---- the badges ----
+
+# badge_check FILE EXPRESSION: what --check says in a copy in which sed has changed this file
+badge_check() {
+    rm -rf "$work/copy"
+    mkdir -p "$work/copy/scripts/packaging" "$work/copy/base" "$work/copy/docs"
+    cp scripts/packaging/badges "$work/copy/scripts/packaging"
+    cp scripts/install-deps "$work/copy/scripts" && cp base/base.h "$work/copy/base" && cp LICENSE "$work/copy"
+    cp -r docs/images "$work/copy/docs"
+    sed -i "$2" "$work/copy/$1"
+    run "$work/copy/scripts/packaging/badges" --check
+}
+badge_check LICENSE ''
+is 'each badge says what its source says' 0 "$status"
+while read -r source badge expression; do
+    badge_check "$source" "$expression"
+    is "another $badge is noticed" 1 "$status"
+    says "and named: $badge" "^docs/images/badge-$badge.svg does not say"
+done <<'CHANGES'
+base/base.h version s/AOTICACHE_VERSION ".*"/AOTICACHE_VERSION "9.9.9"/
+LICENSE licence s/Version 2.0, January/Version 3.0, January/
+scripts/install-deps pytorch s/torch==2[.][0-9]*/torch==9.9/
+docs/images/badge-version.svg version s/[0-9][.][0-9][.][0-9]/9.9.9/
+CHANGES
+is 'README.md shows all of them, and three at most' "$(cd docs/images && ls badge-*.svg)" \
+    "$(grep -o 'docs/images/badge-[a-z]*.svg' README.md | cut -d/ -f3 | sort)"
+holds 'three' [ "$(find docs/images -name 'badge-*.svg' | wc -l)" -le 3 ]
+
 # ---- the tarball ----
 
 if [ -e .git ] && ! command -v git >/dev/null; then
