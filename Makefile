@@ -425,13 +425,13 @@ demo-svg: all
 demo-fleet: all
 	$(Q)BUILD=$(BUILD) scripts/demo-fleet
 
+# BENCHES='index kernel' plays those alone; BENCH_PLOTS=docs/images draws the plots of docs/performance.md anew.
+BENCHES     ?=
+BENCH_PLOTS ?= $(BUILD)
 bench: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) BENCHES='$(BENCHES)' BENCH_PLOTS=$(BENCH_PLOTS) scripts/bench
 
 # torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): half an hour.
-# BENCHES='index kernel' plays those alone; BENCH_PLOTS=docs/images draws the plots of docs/performance.md anew.
-BENCHES     ?=
-BENCH_PLOTS ?= $(BUILD)
 bench-compile: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py $(PROGRAMS)
 
@@ -501,7 +501,7 @@ uninstall:
 
 DIST     ?= $(BUILD)/dist
 RELEASES ?= bookworm
-.PHONY: dist deb check-deb wheel check-wheel sbom check-abi check-image rpm
+.PHONY: dist deb check-deb wheel check-wheel sbom check-abi check-image check-quickstart rpm
 
 # The sources, as a tarball that builds without git; packages of Debian, of RPM; the wheel; what the library is made of.
 dist:
@@ -524,6 +524,9 @@ check-wheel: all
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-wheel $(DIST) $$release || exit 1; done
 check-image: all
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-image $$release || exit 1; done
+# Every command of the three tutorials, from nothing installed to the result, timed. USERS='author operator': those.
+check-quickstart:
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-quickstart $$release || exit 1; done
 
 # For clangd and its like.
 compile_commands.json: FORCE
@@ -561,6 +564,7 @@ help:
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
 	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
 	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'
+	@echo '  check-quickstart  every command of the tutorials in fresh systems, timed, RELEASES=bookworm (root, minutes)'
 	@echo '  clean      remove what was built (build/venv stays)'
 	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= VENV='
 	@echo '  prefix= libdir= pkglibdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'

@@ -33,4 +33,18 @@ prints 'a dry run says what would go' '^would remove 2 of 4 entries '
 prints 'what is not pinned goes' '^removed 2 of 4 entries '
 prints 'what is left is whole' '^2 entries, 4 objects, .*: all is well$'
 is 'the other machine compiles nothing' 2 "$(grep -c '^source       found in the cache' "$out")"
+
+# `make check-quickstart` runs whole pages in fresh systems, by hand: here, that it finds all commands of a page.
+for page in binding-author operator pytorch-user; do
+    try "$page.md: its commands are found" 0 scripts/packaging/check-quickstart --commands "docs/tutorials/$page.md"
+    holds 'they are a script' bash -n "$out"
+    prints 'they begin with what the page needs' '^scripts/install-deps --build-only$'
+    all_blocks "docs/tutorials/$page.md" sh | grep -vxFf "$out" >"$work/missing"
+    is 'no sh block is left out' '' "$(cat "$work/missing")"
+    # Blocks of commands have no language where the tests do not run them; the last of the author's has a placeholder.
+    awk '/^```/ { if (on) { on = 0 } else { on = 1; first = $0 == "```" } next } on && first { print; first = 0 }' \
+        "docs/tutorials/$page.md" | grep -E '^(aoticache[a-z-]* [a-z]|python|pip|make|scripts/)' | grep -v '^aoticache [a-z]*: ' |
+        grep -vxFf "$out" >"$work/missing"
+    is 'nor one that only they run' '' "$(cat "$work/missing")"
+done
 finish
