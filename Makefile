@@ -364,7 +364,7 @@ $(FUZZ_BINS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUI
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(LIBS) -lm -o $@
 
 fuzz:
-	$(Q)for target in $(FUZZ); do scripts/fuzz $$target $(FUZZ_SECONDS) $(FUZZ_INPUTS) || exit 1; done
+	$(Q)FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_INPUTS=$(FUZZ_INPUTS) scripts/fuzz $(FUZZ)
 
 # A C++ host of one of them, in one program with it and the shim.
 $(BUILD)/tests/conformance/map_functions: tests/conformance/map_functions.cpp tests/hosts/kernels/affine.c $(KERNELRT) $(SHIM)
