@@ -12,7 +12,7 @@ aoticache run aten::add.Tensor --input float32:2 --input float32:2 --hook c --qu
 for shell in bash zsh; do
     command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
     run python3 tests/cli/complete_in_shell.py $shell $'aoticache unp\t' $'aoticache ls --so\t' $'aoticache-gc --max-a\t' \
-        $'aoticache show \t\t' $'aoticache ls aten::ab\t' $'aoticache du --by \t\t' $'aoticache-gc --policy=co\t' \
+        $'aoticache show \t\t\t' $'aoticache ls aten::ab\t' $'aoticache du --by \t\t' $'aoticache-gc --policy=co\t' \
         $'aoticache config max_s\t' $'aoticache ls -s si\t' $'aoticache help troub\t'
     prints "$shell completes commands" '^line:aoticache unpin ?$'
     prints "$shell completes options of a command" '^line:aoticache ls --sort ?$'
