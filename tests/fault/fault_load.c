@@ -145,15 +145,21 @@ static aoticache_status compile_with(aoticache_cache *cache, aoticache_hook *hoo
     return status;
 }
 
+/* With a hook that was just made, or why it was not. */
+static aoticache_status compile_and_free(aoticache_cache *cache, aoticache_status status, aoticache_hook **hook,
+                                         aoticache_error *ret_error)
+{
+    if (status == AOTICACHE_OK)
+        status = compile_with(cache, *hook, ret_error);
+    aoticache_hook_free(*hook);
+    return status;
+}
+
 static aoticache_status do_compile_c(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_hook *hook = NULL;
-    aoticache_status status = aoticache_hook_create_c(&options, &hook, ret_error);
-    if (status == AOTICACHE_OK)
-        status = compile_with(cache, hook, ret_error);
-    aoticache_hook_free(hook);
-    return status;
+    return compile_and_free(cache, aoticache_hook_create_c(&options, &hook, ret_error), &hook, ret_error);
 }
 
 static void script_path(char ret_path[600])
@@ -161,17 +167,19 @@ static void script_path(char ret_path[600])
     snprintf(ret_path, 600, "%s/hook.sh", trial_root());
 }
 
+/* What a shell does with $request: the kernel of tests/hosts in the place of one that is compiled. `id`: of the answer. */
+#define COPY_KERNEL                                                                      \
+    "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n" \
+    "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
+#define ANSWER(id)      \
+    "echo '{\"id\":" id \
+    ",\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
+
 static void write_script(void)
 {
     char path[600], text[PATH_MAX + 600];
     script_path(path);
-    snprintf(
-        text, sizeof text,
-        "#!/bin/sh\nread -r request\n"
-        "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
-        "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
-        "echo '{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n",
-        build);
+    snprintf(text, sizeof text, "#!/bin/sh\nread -r request\n" COPY_KERNEL ANSWER("1"), build);
     write_file(path, text);
     if (chmod(path, 0700) != 0)
         fail("chmod", path);
@@ -184,11 +192,7 @@ static aoticache_status do_compile_by_command(aoticache_cache *cache, aoticache_
     char path[600];
     script_path(path);
     options.program = path;
-    aoticache_status status = aoticache_hook_create_command(&options, &hook, ret_error);
-    if (status == AOTICACHE_OK)
-        status = compile_with(cache, hook, ret_error);
-    aoticache_hook_free(hook);
-    return status;
+    return compile_and_free(cache, aoticache_hook_create_command(&options, &hook, ret_error), &hook, ret_error);
 }
 
 /* A script in the place of Python, which says what PyTorch it has, by a file and when it is asked. It answers until it is left. */
@@ -210,17 +214,12 @@ static void write_worker(void)
     write_file(path, "__version__ = '9.8.7+cpu'\ndebug = False\n");
     snprintf(path, sizeof path, "%s/py/pyvenv.cfg", trial_root());
     write_file(path, "");
-    snprintf(
-        text, sizeof text,
-        "#!/bin/sh\n[ \"$1\" = -c ] && echo 9.8.7+cpu && exit\n"
-        "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
-        "while read -r request; do\n"
-        "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"
-        "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
-        "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
-        "echo '{\"id\":'$id',\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
-        "done\n",
-        build);
+    snprintf(text, sizeof text,
+             "#!/bin/sh\n[ \"$1\" = -c ] && echo 9.8.7+cpu && exit\n"
+             "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
+             "while read -r request; do\n"
+             "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n" COPY_KERNEL ANSWER("'$id'") "done\n",
+             build);
     snprintf(path, sizeof path, "%s/py/bin/python", trial_root());
     write_file(path, text);
     if (chmod(path, 0700) != 0)
@@ -234,11 +233,7 @@ static aoticache_status do_compile_by_worker(aoticache_cache *cache, aoticache_e
     char path[600];
     snprintf(path, sizeof path, "%s/py/bin/python", trial_root());
     options.program = path;
-    aoticache_status status = aoticache_hook_create_worker(&options, &hook, ret_error);
-    if (status == AOTICACHE_OK)
-        status = compile_with(cache, hook, ret_error);
-    aoticache_hook_free(hook);
-    return status;
+    return compile_and_free(cache, aoticache_hook_create_worker(&options, &hook, ret_error), &hook, ret_error);
 }
 
 /* ---- a call ---- */
