@@ -204,7 +204,7 @@ def main():
         ratios = [measure(folders, *full, name) for name in names]
         for what, against, peer, goal in (("processor", "warm", "PyTorch, warm directory", GOAL),
                                           ("seconds", "warm", "PyTorch, warm directory", GOAL),
-                                          ("seconds", "portable", "PyTorch's artifacts", PORTABLE)):
+                                          ("seconds", "portable", "PyTorch's artifacts", TENTH)):
             logarithms = [math.log(one[what, against]) for one in ratios if (what, against) in one]
             if logarithms:
                 report(f"torch.compile, fresh state: geometric mean of {len(logarithms)} ratios, {what}",

@@ -53,6 +53,8 @@ def test_portable_artifacts_are_complete():
     assert found["loaded"]
     check_warm(found, before, but=("inductor-graph", "aotautograd"))
     assert found["counts"]["inductor-cpp"]["hits"] >= 2
+    alone = run("", "--uninstalled", "--load", file, "pointwise", compiler=True, **PLAIN)  # PyTorch passes over ours
+    assert alone["loaded"] and alone["programs"]["pointwise"]["same"]
 
 
 # ---- what must not be served ----

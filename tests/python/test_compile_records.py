@@ -80,7 +80,34 @@ def test_precompiled_programs_trace_nothing():
     assert found["loaded"] and found["started"] == [] and traced(first, "named") == 2 and traced(found, "named") == 0, found
     assert digests(found) == digests(first) and found["counts"]["inductor-cpp"]["misses"] == 0, found
     found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "--uninstalled", "named", status=3, **precompile)
-    assert "compiler" in found["error"].lower(), found  # PyTorch alone carries no libraries
+    assert found["loaded"] and found["error"], found  # PyTorch alone takes no libraries from them
+
+
+def test_records_among_artifacts_that_cannot_be_read():
+    """PyTorch's own artifacts are loaded all the same, with one warning; nothing is stored of such records."""
+    text = """
+        import sys, warnings
+        import torch, aoticache
+        assert aoticache.install_compile_cache()
+        import torch._inductor.codecache
+        from aoticache import _errors, _megacache
+        good = _megacache.name_with([("key", b"{}\\nbytes"), ("other", b"")])
+        assert _megacache.records_in(good) == [("key", b"{}\\nbytes"), ("other", b"")]
+        def load(name):
+            whole = _megacache.append_name((0).to_bytes(4, "big") + (1).to_bytes(8, "big"), name)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                info = torch.compiler.load_cache_artifacts(whole)
+            return info, [str(one.message) for one in said if "aoticache" in str(one.message)]
+        for number, name in enumerate((good, good[:-9], good[:20] + "!" + good[21:], _megacache.PREFIX, "none of ours")):
+            _errors.forget_warnings()
+            info, said = load(name)
+            assert info is not None and len(said) == (number != 4), (number, said)
+        counts = aoticache.stats().compile["inductor-cpp"]
+        assert counts.stored == 0, counts
+        print("done")
+    """
+    play(text, [], AOTICACHE_DIR=CACHE, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ FUNCTIONS = (
     ("torch._inductor.remote_cache", "RemoteCacheBackend._get", ("self", "key")),
     ("torch._inductor.remote_cache", "RemoteCacheBackend._put", ("self", "key", "data")),
     ("torch.compiler._cache", "CacheArtifactManager.serialize", ()),
+    ("torch.compiler._cache", "CacheArtifactManager.populate_caches", ("artifacts",)),
 )
 
 _lock = threading.RLock()

@@ -24,12 +24,23 @@ from ._compile_state import State, caches_are_disabled
 from ._errors import warn_once
 from ._records import AUTOGRAD, AUTOTUNE, GRAPH, PROFILE, Answer, Question, file_with
 
-#: PyTorch's class of a remote cache, our kind, and the options that switch it on: module and name.
+#: PyTorch's class of a remote cache: our kind, the module of its options, the option that switches it on, and the one of
+#: PyTorch's local cache. Whoever switches the local cache off wants this to be compiled, and gets nothing from here.
 BACKENDS = {
-    "RemoteFxGraphCache": (GRAPH, "torch._inductor.config", "fx_graph_remote_cache"),
-    "RemoteAOTAutogradCache": (AUTOGRAD, "torch._functorch.config", "enable_remote_autograd_cache"),
-    "RemoteAutotuneCache": (AUTOTUNE, "torch._inductor.config", "autotune_remote_cache"),
-    "RemoteDynamoPGOCache": (PROFILE, "torch._dynamo.config", "automatic_dynamic_remote_pgo"),
+    "RemoteFxGraphCache": (GRAPH, "torch._inductor.config", "fx_graph_remote_cache", "fx_graph_cache"),
+    "RemoteAOTAutogradCache": (
+        AUTOGRAD,
+        "torch._functorch.config",
+        "enable_remote_autograd_cache",
+        "enable_autograd_cache",
+    ),
+    "RemoteAutotuneCache": (AUTOTUNE, "torch._inductor.config", "autotune_remote_cache", "autotune_local_cache"),
+    "RemoteDynamoPGOCache": (
+        PROFILE,
+        "torch._dynamo.config",
+        "automatic_dynamic_remote_pgo",
+        "automatic_dynamic_local_pgo",
+    ),
 }
 GUARDED = (GRAPH, AUTOGRAD)
 NO_GUARD = "always"
@@ -58,6 +69,12 @@ class Store:
     def __init__(self, state: State, kind: str) -> None:
         self.state, self.kind = state, kind
         self.is_guarded = kind in GUARDED
+        self.options, self.local = next(
+            (importlib.import_module(module), local) for one, module, _, local in BACKENDS.values() if one == kind
+        )
+
+    def is_switched_off(self) -> bool:
+        return caches_are_disabled() or not getattr(self.options, self.local)
 
     def question(self, key: str) -> Question:
         environment = self.state.environment()
@@ -67,7 +84,7 @@ class Store:
 
     def get(self, key: str, but: tuple[str, ...] = ()) -> tuple[bytes, str, int] | None:
         """The newest record whose guard is not among `but`: what it holds, its guard, the nanoseconds of its compile."""
-        if caches_are_disabled():
+        if self.is_switched_off():
             return None
         with self.state.guarded(self.kind):
             found = self.state.records.lookup(self.question(key), lambda guard: guard not in but)
@@ -76,7 +93,7 @@ class Store:
         return None
 
     def put(self, key: str, payload: bytes, guard: str, compile_ns: int) -> None:
-        if caches_are_disabled():
+        if self.is_switched_off():
             return
         with self.state.guarded(self.kind):
             with file_with(head_of(self.kind, key) + payload) as path:
@@ -170,7 +187,7 @@ def switch_on(state: State, module: Any, name: str) -> bool:
 def install(state: State) -> None:
     from torch._inductor import codecache, remote_cache
 
-    for name, (kind, module_name, option) in BACKENDS.items():
+    for name, (kind, module_name, option, _) in BACKENDS.items():
         cls = getattr(remote_cache, name)
         if cls.backend_override_cls is not None or not switch_on(state, importlib.import_module(module_name), option):
             warn_once(

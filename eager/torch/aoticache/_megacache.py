@@ -1,14 +1,20 @@
 """PyTorch's portable artifacts (`torch.compiler.save_cache_artifacts()`) made complete: they carry the graphs and not the
 C++ libraries that these need. The records that this process used of the kinds that PyTorch leaves out are added when the
-artifacts are saved, under a type of their own; loading them puts them into the cache.
+artifacts are saved; loading them puts them into the cache.
+
+PyTorch refuses artifacts with one of a type that is not registered, all of them. So that a process without the compile
+cache can load them too, ours stand where PyTorch looks at nothing: in the name of a type that has no artifacts.
 
 Whoever loads artifacts must trust them: PyTorch unpickles what they contain.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from . import _caches, _session
@@ -18,6 +24,7 @@ from ._records import CPP, PROBE, Answer, Question, Records, file_with
 
 TYPE = "aoticache"
 CARRIED = (CPP, PROBE)
+PREFIX = "aoticache 1 "  # of the name of a type
 
 
 class Used:
@@ -75,25 +82,84 @@ def populate(records: Records, packed: bytes) -> None:
             records.put(question.with_environment(compiler="any"), answer)
 
 
+def name_with(records: Sequence[tuple[str, bytes]]) -> str:
+    """The name of a type, with records of these keys in it."""
+    packed = b"".join(json.dumps([key, len(content)]).encode() + b"\n" + content for key, content in records)
+    return PREFIX + base64.b64encode(zlib.compress(packed, 6)).decode("ascii")
+
+
+def records_in(name: str) -> list[tuple[str, bytes]]:
+    """Raises ValueError for what name_with() has not made."""
+    try:
+        rest = zlib.decompress(base64.b64decode(name[len(PREFIX) :], validate=True))
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    found = []
+    while rest:
+        line, _, rest = rest.partition(b"\n")
+        key, size = json.loads(line)
+        if not isinstance(key, str) or not isinstance(size, int) or not 0 <= size <= len(rest):
+            raise ValueError("a record has another length than it says")
+        found.append((key, rest[:size]))
+        rest = rest[size:]
+    return found
+
+
+def append_name(artifacts: bytes, name: str) -> bytes:
+    """`artifacts` as PyTorch wrote them, with a type of this name that has no artifacts at their end."""
+    from torch.utils._appending_byte_serializer import CHECKSUM_DIGEST_SIZE, BytesWriter
+
+    last = BytesWriter()
+    last.write_str(name)
+    last.write_uint64(0)
+    whole = artifacts[CHECKSUM_DIGEST_SIZE:] + last.to_bytes()[CHECKSUM_DIGEST_SIZE:]
+    return zlib.crc32(whole).to_bytes(CHECKSUM_DIGEST_SIZE, "big") + whole
+
+
+def used_records(state: State) -> list[tuple[str, bytes]]:
+    packed = []
+    for key, question in state.used.items():
+        with state.guarded(question.kind):
+            found = state.records.lookup(question)
+            if found is not None:
+                requirements, producer = state.records.requirements_of(found)
+                packed.append((key, pack(question, requirements, producer, found.compile_ns, found.content)))
+    return packed
+
+
 def install(state: State) -> None:
-    """Registers the type, and adds records when artifacts are saved."""
+    """Adds records when artifacts are saved, and takes them out when some are loaded."""
     from torch.compiler._cache import CacheArtifactFactory, CacheArtifactManager
 
     if TYPE not in CacheArtifactFactory._artifact_types:
         CacheArtifactFactory.register(make_type())
     serialize = vars(CacheArtifactManager)["serialize"].__func__
+    populate_caches = vars(CacheArtifactManager)["populate_caches"].__func__
 
     def with_records(cls: Any) -> Any:
-        for key, question in state.used.items():
-            with state.guarded(question.kind):
-                found = state.records.lookup(question)
-                if found is not None:
-                    requirements, producer = state.records.requirements_of(found)
-                    packed = pack(question, requirements, producer, found.compile_ns, found.content)
-                    cls.record_artifact(TYPE, key, packed)
-        return serialize(cls)
+        saved = serialize(cls)
+        records = used_records(state) if saved is not None else []
+        if not records:
+            return saved
+        artifacts, info = saved
+        for key, _ in records:
+            info.artifacts[TYPE].append(key)
+        return append_name(artifacts, name_with(records)), info
+
+    def with_ours(artifacts: Any) -> Any:
+        # Ours first: PyTorch's precompiles are loaded at once, and need the libraries then.
+        found: list[Any] = []
+        rest = {name: ones for name, ones in artifacts.items() if not name.startswith(PREFIX)}
+        for name in artifacts.keys() - rest.keys():
+            try:
+                found += [CacheArtifactFactory.create(TYPE, *record) for record in records_in(name)]
+            except (ValueError, TypeError) as error:
+                warn_once("megacache", f"aoticache: PyTorch's artifacts have records that cannot be read: {error}")
+        return populate_caches({TYPE: found, **rest} if found else rest)
 
     state.patches.replace(CacheArtifactManager, "serialize", classmethod(with_records))
+    # Not deserialize(): its first call imports the module that these patches wait for.
+    state.patches.replace(CacheArtifactManager, "populate_caches", staticmethod(with_ours))
 
 
 def make_type() -> Any:

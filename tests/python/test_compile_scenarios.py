@@ -1,0 +1,116 @@
+"""The situations of PyTorch's own tests of its compile caches (tests/python/compile_scenarios.py), with and without ours.
+
+PyTorch says what is right: what hits and what misses in a second process with PyTorch's directory warm, does so here in an
+empty directory without a compiler, with the same bits.
+"""
+import json
+import os
+import subprocess
+import sys
+
+from compile_runs import FOLDER, HERE, fresh, play_tests
+from torch_scenarios import environment
+
+SCENARIOS = os.path.join(HERE, "compile_scenarios.py")
+CACHE = os.path.join(FOLDER, "scenarios")
+#: Where PyTorch counts otherwise with our cache: it looks there, and gets nothing, since the option switches ours off, too.
+MISSES = {
+    "no_graph_cache": {"autograd_cache_bypass": 1},
+    "no_autograd_cache": {},
+}
+
+
+def start(script, *words, directory, compiler, **more):
+    variables = environment(TORCHINDUCTOR_CACHE_DIR=directory, AOTICACHE_CONFIG="", HOME=fresh("home"), **more)
+    if not compiler:
+        variables["PATH"] = fresh("path")
+    return subprocess.Popen([sys.executable, "-W", "ignore", script, *words], env=variables, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def report(process):
+    said, errors = process.communicate(timeout=1200)
+    assert process.returncode == 0, f"status {process.returncode}\n{said[-1000:]}{errors[-3000:]}"
+    return said.splitlines()[-1]
+
+
+def play_both(own, compiler):
+    """PyTorch alone in the directory `own`, and with our cache in an empty one, at once."""
+    processes = (start(SCENARIOS, directory=own, compiler=True),
+                 start(SCENARIOS, "--cache", directory=fresh("inductor"), compiler=compiler, AOTICACHE_DIR=CACHE))
+    return [json.loads(report(one)) for one in processes]
+
+
+def counted(step):
+    return step["counted"]
+
+
+def compare(theirs, ours):
+    said = [one for one in ours["warnings"] if "aoticache" in one]
+    assert not said, said
+    for name, own in theirs["scenarios"].items():
+        found = ours["scenarios"][name]
+        assert "error" not in own and "error" not in found, (name, own, found)
+        assert len(own["steps"]) == len(found["steps"]), name
+        for number, (expected, step) in enumerate(zip(own["steps"], found["steps"])):
+            where = f"{name}, step {number}: {expected} and {step}"
+            assert step["same"] and step["digest"] == expected["digest"], where
+            if name in MISSES:
+                assert "autograd_cache_hit" not in counted(step), where
+            else:
+                assert counted(step) == counted(expected), where
+
+
+def test_what_pytorch_caches_is_cached_here():
+    own = fresh("own")
+    compare(*play_both(own, compiler=True))
+    theirs, ours = play_both(own, compiler=False)
+    compare(theirs, ours)
+    started = {name: one["started"] for name, one in ours["scenarios"].items() if one["started"]}
+    assert not started, started
+    hits = sum(counted(step).get("autograd_cache_hit", 0) for one in ours["scenarios"].values() for step in one["steps"])
+    assert hits > 40, hits
+
+
+STANDALONE = '''
+import sys
+import torch
+what, path, form, cached = sys.argv[1:5]
+if cached == "cache":
+    import aoticache
+    assert aoticache.install_compile_cache()
+import torch._inductor
+x = torch.linspace(0, 1, 40)
+if what == "save":
+    graphs = []
+    torch.compile(lambda x: (x.sin() * 3 + 1, x.sum()), backend=lambda *one: graphs.append(one) or one[0], fullgraph=True)(x)
+    torch._inductor.standalone_compile(*graphs[0]).save(path=path, format=form)
+else:
+    y, z = torch._inductor.CompiledArtifact.load(path=path, format=form)(x)
+    assert torch.allclose(y, x.sin() * 3 + 1) and torch.allclose(z, x.sum()), (y, z)
+print("done")
+'''
+
+
+def standalone(what, path, form, cached, cache=CACHE, compiler=True):
+    script = os.path.join(FOLDER, "standalone.py")
+    with open(script, "w") as file:
+        file.write(STANDALONE)
+    done = report(start(script, what, path, form, cached, directory=fresh("inductor"), compiler=compiler,
+                        AOTICACHE_DIR=cache))
+    assert done == "done", done
+
+
+def test_artifacts_that_stand_alone():
+    """torch._inductor.standalone_compile(): with the cache they run without a compiler; without it they load as PyTorch's."""
+    for form in ("binary", "unpacked"):
+        path = os.path.join(FOLDER, f"artifact-{form}")
+        standalone("save", path, form, "cache")
+        standalone("load", path, form, "cache", compiler=False)
+        standalone("load", path, form, "own")
+        if form == "binary":  # its libraries are in the file
+            standalone("load", path, form, "cache", os.path.join(fresh("empty"), "cache"), compiler=False)
+
+
+if __name__ == "__main__":
+    play_tests(globals())
