@@ -33,6 +33,7 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
     atomic_init(&cache->pid, getpid());
     cache->max_bytes = options->max_bytes != UINT64_MAX ? options->max_bytes : 0;
     cache->may_use_reserve = options->may_use_reserve;
+    cache->hash_always = options->hash_always;
     cache->max_entries = options->max_entries != UINT64_MAX ? options->max_entries : 0;
     cache->compile_timeout_ms = options->compile_timeout_ms;
     cache->failure_ttl_seconds = options->failure_ttl_seconds;

@@ -10,6 +10,8 @@
  * - File systems over a network, and those that programs provide, keep times and numbers as they like.
  * - The machine was started anew: numbers of devices may mean others, the clock may have been set, and disks may have lost
  *   what they had not written. So each start of the machine hashes everything once.
+ *
+ * A cache that was opened with hash_always (the setting remember_digests = false) believes and remembers nothing.
  */
 #include "cache/known_files.h"
 
@@ -104,8 +106,9 @@ static void note(aoticache_known *known, int fd, const struct stat *found, int64
 
 void aoticache_known_files_begin(aoticache_known_files *files, aoticache_cache *cache)
 {
-    *files =
-        (aoticache_known_files){.known = {.has = has, .note = note}, .cache = cache, .boot = aoticache_boot_number()};
+    /* A start of the machine without a number: nothing is believed, and nothing is noted. */
+    *files = (aoticache_known_files){
+        .known = {.has = has, .note = note}, .cache = cache, .boot = cache->hash_always ? 0 : aoticache_boot_number()};
 }
 
 void aoticache_known_files_end(aoticache_known_files *files)

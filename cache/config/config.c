@@ -222,6 +222,8 @@ static void apply_settings(const aoticache_config *config, aoticache_cache_optio
     apply_trust(config, options);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_remote))
         options->remote = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_remember_digests))
+        options->hash_always = aoticache_config_number(config, AOTICACHE_CONFIG_remember_digests) == 0;
     options->is_configured = true;
 }
 
@@ -259,6 +261,7 @@ static void fill_open_options(aoticache_cache_options *options, const aoticache_
     if (options->directory == NULL)
         options->directory = said->directory;
     options->allow_shared |= said->allow_shared;
+    options->hash_always |= said->hash_always;
     if (options->max_bytes == 0)
         options->max_bytes = said->max_bytes;
     if (options->max_entries == 0)

@@ -47,7 +47,9 @@ extern "C" {
     X(revoked_keys, "AOTICACHE_REVOKED_KEYS", "", "keys and manifests that are not, whatever else is said")         \
     X(sign_with, "AOTICACHE_SIGN_WITH", "", "files of secret keys to sign with; empty: the user's own key")         \
     X(keys, "AOTICACHE_KEYS", "", "the user's folder of keys; empty: ~/.config/aoticache")                          \
-    X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")
+    X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")                 \
+    X(remember_digests, "AOTICACHE_REMEMBER_DIGESTS", "true",                                                       \
+      "a large file that did not change is hashed once per boot")
 
 typedef enum aoticache_config_name {
 #define AOTICACHE_CONFIG_ENUM(name, variable, value, text) AOTICACHE_CONFIG_##name,
@@ -100,8 +102,8 @@ AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aot
 
 /*
  * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries,
- * seconds (max_age, failure_ttl, compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures; policy, as
- * aoticache_collect_policy). 0 for the rest.
+ * seconds (max_age, failure_ttl, compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures,
+ * remember_digests; policy, as aoticache_collect_policy). 0 for the rest.
  */
 AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
 /* min_free where it is a share of the file system: 0.05 for 5%; else 0. */
@@ -116,8 +118,8 @@ AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config 
 struct aoticache_cache_options;
 /*
  * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, and whose signatures are believed; what they do not say
- * stays. Opening the cache then does not read them again (is_configured). For programs that show or change what is
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, hash_always, and whose signatures are believed; what they
+ * do not say stays. Opening the cache then does not read them again (is_configured). For programs that show or change what is
  * configured before they open a cache; others
  * leave it to aoticache_cache_open(). Strings are borrowed from the config.
  */

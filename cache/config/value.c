@@ -159,6 +159,7 @@ static const struct {
     [AOTICACHE_CONFIG_sign_with] = {parse_text, "files"},
     [AOTICACHE_CONFIG_keys] = {parse_text, "a directory"},
     [AOTICACHE_CONFIG_remote] = {parse_text, "remotes"}, /* take_remote() says more of what is wrong */
+    [AOTICACHE_CONFIG_remember_digests] = {parse_truth, "true or false"},
 };
 
 /* ---- asking ---- */

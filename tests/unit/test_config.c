@@ -333,7 +333,7 @@ Test(config, one_file_can_be_checked_alone)
 Test(config, apply_fills_what_is_set_and_leaves_the_rest)
 {
     aoticache_config *config = read_text("directory = /srv/kernels\nmax_size = 0\nmax_entries = 9\nallow_shared = on\n"
-                                         "lock_timeout = 2\nfailure_ttl = 1h\n");
+                                         "lock_timeout = 2\nfailure_ttl = 1h\nremember_digests = no\n");
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_config_apply(config, &options);
     cr_assert_str_eq(options.directory, "/srv/kernels");
@@ -343,8 +343,22 @@ Test(config, apply_fills_what_is_set_and_leaves_the_rest)
     cr_assert_eq(options.lock_timeout_ms, 2000);
     cr_assert_eq(options.failure_ttl_seconds, 3600);
     cr_assert_eq(options.compile_timeout_ms, AOTICACHE_AS_CONFIGURED); /* not said */
+    cr_assert(options.hash_always);
     cr_assert(options.is_configured);
     aoticache_config_free(config);
+}
+
+Test(config, digests_are_remembered_unless_something_says_no)
+{
+    static const char *const texts[] = {"", "remember_digests = true\n", "remember_digests = maybe\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+        aoticache_config *config = NULL;
+        aoticache_config_free(read_text(texts[i]));
+        cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
+        cr_assert_not(options.hash_always, "%s", texts[i]);
+        aoticache_config_free(config);
+    }
 }
 
 Test(config, apply_keeps_to_the_size_of_an_older_program)

@@ -22,14 +22,20 @@ static char directory[128], cache_path[160];
 static aoticache_cache *cache;
 static aoticache_error error;
 
-static aoticache_cache *open_cache(bool read_only)
+static aoticache_cache *open_with(bool read_only, bool hash_always)
 {
     aoticache_cache *opened = NULL;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     options.directory = cache_path;
     options.read_only = read_only;
+    options.hash_always = hash_always;
     cr_assert_eq(aoticache_cache_open(&options, &opened, &error), AOTICACHE_OK, "%s", error.message);
     return opened;
+}
+
+static aoticache_cache *open_cache(bool read_only)
+{
+    return open_with(read_only, false);
 }
 
 static void setup(void)
@@ -236,6 +242,54 @@ Test(known_files, side_files_are_hashed_once_and_damage_is_found)
     change_in_place(object);
     cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_NOT_FOUND);
     aoticache_request_free(request);
+}
+
+Test(known_files, a_cache_that_always_hashes_believes_and_remembers_nothing)
+{
+    bool is_hashed;
+    char library[256], weights[256];
+    write_file("a", LARGE, 'a');
+    write_file("library", 5000, 'l');
+    write_file("weights", LARGE, 'w');
+    snprintf(library, sizeof library, "%s", path_of("library"));
+    snprintf(weights, sizeof weights, "%s", path_of("weights"));
+    const aoticache_file files[] = {{"model.so", library}, {"weights", weights}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = files;
+    product.file_count = 2;
+    aoticache_request *request = make_request();
+    cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
+    settle();
+    aoticache_cache *remembering = cache;
+    cache = open_with(false, true);
+    for (int i = 0; i < 2; i++) {
+        cr_expect(is_read(cache, "a"));
+        cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK, "%s", error.message);
+        cr_expect(is_hashed);
+    }
+    cr_expect(is_read(remembering, "a"), "the other cache has remembered it");
+    cr_expect_not(is_read(remembering, "a"));
+    cr_expect(is_read(cache, "a"), "what others remember is believed");
+    aoticache_cache_close(remembering);
+    aoticache_request_free(request);
+}
+
+Test(known_files, the_environment_turns_it_off)
+{
+    write_file("a", LARGE, 'a');
+    settle();
+    setenv("AOTICACHE_REMEMBER_DIGESTS", "false", 1);
+    aoticache_cache *off = open_cache(false);
+    unsetenv("AOTICACHE_REMEMBER_DIGESTS");
+    for (int i = 0; i < 2; i++)
+        cr_expect(is_read(off, "a"));
+    aoticache_cache_close(off);
+    setenv("AOTICACHE_REMEMBER_DIGESTS", "true", 1);
+    aoticache_cache *on = open_cache(false);
+    unsetenv("AOTICACHE_REMEMBER_DIGESTS");
+    cr_expect(is_read(on, "a"));
+    cr_expect_not(is_read(on, "a"));
+    aoticache_cache_close(on);
 }
 
 Test(known_files, null_arguments_are_refused)

@@ -95,6 +95,7 @@ class CacheOptions(Structure):
         *((name, c_char_p) for name in ("trusted_keys", "revoked_keys", "sign_with", "key_directory")),
         ("signatures", c_int),
         ("remote", c_char_p),
+        ("hash_always", c_bool),
     ]
 
 
