@@ -128,7 +128,7 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text/stream.c base/array.c)
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
-ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c))
+ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c) eager/torch/executor/executor.c)
 
 SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
 STATIC   := $(BUILD)/lib/libaoticache.a
@@ -136,13 +136,14 @@ SHIM     := $(BUILD)/lib/libaoticache_torchshim.so
 KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
+EXECUTOR := $(BUILD)/lib/aoticache/proxy_executor.so
 # Modules for remotes: each needs a library, and is not built where that is missing.
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
 DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
-PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
+PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
 .PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
@@ -245,6 +246,12 @@ $(KERNELRT): $(KERNEL_OBJ)
 $(STUB):
 	@mkdir -p $(@D)
 	$(Q)echo | $(CC) -shared -nostdlib -Wl,-soname,libtorch_cpu.so -x c - -o $@
+
+# What PyTorch's own runner loads when a model needs its proxy executor (eager/torch/executor/executor.c).
+$(EXECUTOR): $(BUILD)/obj/eager/torch/executor/executor.o Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $(filter %.o,$^) -o $@
 
 $(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoticache/*/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so

@@ -22,6 +22,7 @@ LIBRARIES = (
     "libaoticache_cxxbridge.so",
     "libaoticache_runtime.a",
     "aoticache/libtorch_cpu.so",  # what kernels written in C are linked against; it is empty
+    "aoticache/proxy_executor.so",  # what PyTorch's runner loads when a model needs its proxy executor
 )
 PROGRAMS = ("aoticache", "aoticache-gc", "aoticache-stat")
 MODULES = "libaoticache_remote_*.so"  # for remotes; those whose libraries are there

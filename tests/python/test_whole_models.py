@@ -316,6 +316,76 @@ print("done")
 """)
 
 
+SHOP = """
+@torch.library.custom_op("shop::priced", mutates_args=())
+def priced(x: torch.Tensor, factor: float, extra: list[int]) -> torch.Tensor:
+    if float(x.sum()) == 12345.0: raise ValueError("sold out")
+    return x.sum(-1) * factor + sum(extra)
+@priced.register_fake
+def _(x, factor, extra): return x.new_empty(x.shape[:-1])
+"""
+BY_NAME = """
+class Shop(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(8, 300)
+    def forward(self, x):
+        return torch.ops.shop.priced(x, 1.0, [3]) * 0.5 + torch.ops.shop.priced(torch.relu(self.first(x)), 2.5, [1, 2]).sin()
+class Waves(torch.nn.Module):
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(x) * 0.5, n=8), torch.fft.fft(x).real, torch.fft.fft2(x).abs()
+def shop(seed=7):
+    torch.manual_seed(seed)
+    return Shop().eval()
+def equal(model, module, x=X):
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), module(x))
+"""
+
+
+def test_operators_that_are_called_by_name():
+    # Compiled code calls a custom operator, and some FFTs, by PyTorch's proxy executor.
+    cache = os.path.join(FOLDER, "by-name")
+    run(SHOP + BY_NAME + """
+equal(aoticache.compile(shop(), (X,), id="shop"), shop())
+equal(aoticache.compile(shop(8), (X,)), shop(8))
+equal(aoticache.compile(Waves(), (X,), id="waves"), Waves())
+tool = os.path.join(os.environ["AOTICACHE_DIR"], "artifacts")
+assert sum("model.json" in files for _, _, files in os.walk(tool)) == 4
+print("done")
+""", AOTICACHE_DIR=cache)
+    run(SHOP + BY_NAME + """
+model, waves = aoticache.load("shop", num_runners=2), aoticache.load("waves")
+equal(model, shop()); equal(waves, Waves())
+again = aoticache.compile(shop(9), (X,))
+assert again.origin.source == "stored", again.origin
+equal(again, shop(9))
+wrong = []
+def call(seed):
+    x = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+    for _ in range(50):
+        with torch.no_grad():
+            if not torch.allclose(model(x), shop_now(x), atol=1e-5): wrong.append(seed)
+shop_now = shop()
+threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong, wrong
+bad = X * 0; bad[0, 0] = 12345.0
+refused(["sold out"], lambda: model(bad))
+equal(model, shop())
+del model, waves, again
+import gc, glob, tempfile
+gc.collect()
+assert not glob.glob(os.path.join(tempfile.gettempdir(), "aoticache-executor-*"))
+print("done")
+""", AOTICACHE_DIR=cache, PATH="/nowhere")
+    run("""
+refused(["shop", "shop::priced", "import"], lambda: aoticache.load("shop"))
+print("done")
+""", AOTICACHE_DIR=cache)
+
+
 def test_other_sources_and_shapes_of_models():
     run("""
 def function(x, y):

@@ -23,7 +23,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from . import _caches, _graph, _library, _model_inputs, _model_store, _session, _tools
+from . import _caches, _executor, _graph, _library, _model_inputs, _model_store, _session, _tools
 from ._errors import AoticacheError, SettingsError, warn_once
 from ._model_store import Artifact, Contents
 from ._operators import require_torch
@@ -70,8 +70,15 @@ class CompiledModel(PackagedModel):
 
     origin: ModelOrigin  # type: ignore[assignment]
 
-    def __init__(self, cache: _caches.Cache, runner: c_void_p, contents: Contents, origin: ModelOrigin) -> None:
-        super().__init__(cache, runner, origin.name or origin.key, origin)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        cache: _caches.Cache,
+        runner: c_void_p,
+        contents: Contents,
+        origin: ModelOrigin,
+        executor: _executor.Executor | None = None,
+    ) -> None:
+        super().__init__(cache, runner, origin.name or origin.key, origin, executor)  # type: ignore[arg-type]
         self._contents = contents
         self._inputs = _model_inputs.Inputs(contents.inputs) if contents.inputs else None
         self._update_lock = threading.Lock()
@@ -482,6 +489,11 @@ def _open(
 ) -> CompiledModel:
     contents, runner = artifact.contents(), c_void_p()
     name = report.name or bytes(report.key.bytes).hex()[:12].encode()
+    nodes, executor = _executor.find_nodes(artifact.folder), None
+    if nodes is not None:
+        device = (options.device or report.device).decode() or "cpu"
+        executor = _executor.create(store.library, nodes, device, name.decode())
+        options.proxy_executor = executor.handle
     is_stored, compile_seconds = artifact.is_stored, artifact.compile_seconds
     store.library.call(
         "aoticache_model_open_artifact",
@@ -492,14 +504,6 @@ def _open(
         byref(runner),
         byref(report),
     )
-    if store.library.get(
-        "aoticache_library_needs_proxy_executor", store.library.get("aoticache_runner_library", runner)
-    ):
-        store.library.get("aoticache_runner_unref", runner)
-        raise AoticacheError(
-            f"{name.decode()}: the model calls operators by PyTorch's proxy executor, which is not supported here",
-            "UNSUPPORTED",
-        )
     origin = ModelOrigin(
         key=bytes(report.key.bytes).hex(),
         name=report.name.decode(),
@@ -510,7 +514,7 @@ def _open(
         compile_seconds=compile_seconds,
         load_seconds=(report.lookup_ns + report.load_ns + report.weights_ns) / 1e9,
     )
-    return CompiledModel(store.cache, runner, contents, origin)
+    return CompiledModel(store.cache, runner, contents, origin, executor)
 
 
 def _give(model: CompiledModel, tensors: Mapping[str, Any]) -> None:

@@ -44,7 +44,9 @@ class PackagedModel:
     It may be called from many threads at once; `num_runners` of them run at the same time.
     """
 
-    def __init__(self, cache: _caches.Cache, runner: c_void_p, path: str, origin: Origin) -> None:
+    def __init__(
+        self, cache: _caches.Cache, runner: c_void_p, path: str, origin: Origin, executor: Any = None
+    ) -> None:
         library = cache.library
         self._cache = cache
         self._library = library
@@ -55,7 +57,7 @@ class PackagedModel:
         self._outputs = int(library.get("aoticache_runner_num_outputs", runner))
         self._specs: tuple[Any, Any] | None = None
         self._kept: list[list[int]] = []
-        self._finalizer = weakref.finalize(self, _release, library, runner, self._kept)
+        self._finalizer = weakref.finalize(self, _release, library, runner, self._kept, executor)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model."""
@@ -193,7 +195,8 @@ class PackagedModel:
         return self._specs
 
 
-def _release(library: _library.Library, runner: c_void_p, kept: list[list[int]]) -> None:
+def _release(library: _library.Library, runner: c_void_p, kept: list[list[int]], executor: Any) -> None:
+    """executor: what calls operators for the runner; it may go once the runner is gone."""
     library.get("aoticache_runner_unref", runner)
     for handles in kept:
         _handles.delete_handles(handles)
