@@ -73,19 +73,19 @@ typedef struct aoticache_safetensor {
 } aoticache_safetensor;
 
 typedef struct aoticache_safetensors {
-    void *mapping;
-    size_t size;
+    void *mapping; /* of the file, or of memory with its bytes */
+    size_t size;   /* of the mapping */
     json_t *header;
     aoticache_safetensor *tensors; /* by name */
     size_t count;
 } aoticache_safetensors;
 
 /*
- * Maps the file, private and writable, and reads its header, which is untrusted.
- * Returns: OK; INVALID (not such a file, damaged or truncated: what is wrong is named); UNSUPPORTED (a dtype that is not
+ * Reads the file into memory, or maps it, private and writable; and reads its header, which is untrusted.
+ * Returns: OK; INVALID (not such a file, damaged, truncated or growing shorter: what is wrong is named); UNSUPPORTED (a dtype that is not
  * known); NOT_FOUND (no such file); DENIED, IO, NO_MEMORY.
  */
-aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file,
+aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticache_safetensors *ret_file,
                                             aoticache_error *ret_error);
 /* The same from bytes that stay the caller's; *ret_file is all zero before. name: for messages. */
 aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_t size, aoticache_safetensors *ret_file,

@@ -23,7 +23,7 @@ extern "C" {
 typedef struct aoticache_model_options {
     size_t size;
     /* A .safetensors file. Its tensors take the place of the stored ones of the same name. NULL: the stored weights alone.
-     * The file is mapped, not copied, and must stay as it is while the runner lives. */
+     * The file is read into memory of this process (map_weights: mapped). */
     const char *weights;
     const char *framework; /* "pytorch 2.13.0": only what was compiled by it. NULL: by any */
     const char *device;    /* "cpu", "cuda", "cuda:1"; NULL: what the model was compiled for */
@@ -33,6 +33,9 @@ typedef struct aoticache_model_options {
     /* Weights that are neither stored nor in the file are left to the caller (aoticache_runner_update_constants()). false:
      * they are an error. */
     bool partial_weights;
+    /* The file of weights is mapped, not copied: processes share its pages, and nothing is read ahead. The caller answers for
+     * the file: it stays as it is while the runner lives. One that is made shorter ends the process (SIGBUS). */
+    bool map_weights;
 } aoticache_model_options;
 
 #define AOTICACHE_MODEL_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_model_options)

@@ -1,6 +1,9 @@
 /*
  * eager/model/safetensors: files of weights as people have them: eight bytes with the length of a JSON header, the header,
- * raw bytes. The file is mapped; its header is untrusted.
+ * raw bytes. The file is read into memory of our own, or mapped where the caller answers for it; its header is untrusted.
+ *
+ * A page of a mapping that the file no longer has ends the process (SIGBUS), and nothing here can keep others from
+ * making a file shorter.
  *
  * Source: the format's description, https://huggingface.co/docs/safetensors.
  */
@@ -12,11 +15,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/text/json.h"
 
 #define LENGTH_BYTES 8
+#define DATA_ALIGNMENT 64
 #define MAX_HEADER_BYTES (100u << 20) /* the format's own limit */
 
 static const struct {
@@ -171,7 +176,57 @@ aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetensors *ret_file,
+/* Reads the whole file to `bytes`. */
+static aoticache_status read_whole(int fd, const char *path, char *bytes, size_t size, aoticache_error *ret_error)
+{
+    for (size_t have = 0; have < size;) {
+        const ssize_t got = pread(fd, bytes + have, size - have, (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read %.900s", path);
+        if (got == 0)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "%.300s: it had %zu bytes and ends at byte %zu now: something changes it", path,
+                                       size, have);
+        have += (size_t)got;
+    }
+    return AOTICACHE_OK;
+}
+
+/* Memory of our own with the file's bytes, behind so much space that the data of its tensors begins at a multiple of 64. */
+static aoticache_status copy_file(int fd, const char *path, aoticache_safetensors *file, char **ret_bytes,
+                                  aoticache_error *ret_error)
+{
+    uint8_t digits[LENGTH_BYTES];
+    uint64_t length = 0;
+    aoticache_status status = read_whole(fd, path, (char *)digits, sizeof digits, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        length |= (uint64_t)digits[i] << (8 * i);
+    const size_t space = (size_t)(-(length + LENGTH_BYTES) % DATA_ALIGNMENT), size = file->size;
+    char *memory = mmap(NULL, size + space, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %.300s, %zu bytes", path, size);
+    file->mapping = memory;
+    file->size = size + space;
+    madvise(memory, file->size, MADV_HUGEPAGE); /* a hint: it halves the time */
+    *ret_bytes = memory + space;
+    return read_whole(fd, path, *ret_bytes, size, ret_error);
+}
+
+static aoticache_status map_file(int fd, const char *path, aoticache_safetensors *file, char **ret_bytes,
+                                 aoticache_error *ret_error)
+{
+    char *bytes = mmap(NULL, file->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+    if (bytes == MAP_FAILED)
+        return aoticache_error_set_errno(ret_error, errno, "cannot map %.900s, %zu bytes", path, file->size);
+    file->mapping = *ret_bytes = bytes;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticache_safetensors *ret_file,
                                             aoticache_error *ret_error)
 {
     struct stat found;
@@ -187,13 +242,13 @@ aoticache_status aoticache_safetensors_open(const char *path, aoticache_safetens
         return invalid(path, NULL, "it is no regular file", ret_error);
     if (found.st_size < LENGTH_BYTES)
         return invalid(path, NULL, "it is too short for a .safetensors file", ret_error);
+    char *bytes = NULL;
     const size_t size = (size_t)found.st_size;
-    char *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
-    if (bytes == MAP_FAILED)
-        return aoticache_error_set_errno(ret_error, errno, "cannot map %.900s, %zu bytes", path, size);
-    ret_file->mapping = bytes;
     ret_file->size = size;
-    aoticache_status status = aoticache_safetensors_read(path, bytes, size, ret_file, ret_error);
+    aoticache_status status =
+        map ? map_file(fd, path, ret_file, &bytes, ret_error) : copy_file(fd, path, ret_file, &bytes, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_safetensors_read(path, bytes, size, ret_file, ret_error);
     if (status != AOTICACHE_OK)
         aoticache_safetensors_close(ret_file);
     return status;

@@ -3,7 +3,7 @@
  *
  * Mappings are private and writable: their pages are those of the file, which all processes share, until a model writes to a
  * buffer of its own. What is mapped was verified by the lookup that the model came from. A tensor never reaches beyond the
- * end that its file had when it was mapped.
+ * end that its file had when it was mapped. A .safetensors file, which others may change, is read, not mapped.
  */
 #include "eager/model/internal.h"
 
@@ -311,7 +311,7 @@ aoticache_status aoticache_model_weights_create(const char *directory, const cha
     if (status == AOTICACHE_OK)
         status = aoticache_model_tensors_read(directory, &weights->list, ret_error);
     if (status == AOTICACHE_OK && options->weights != NULL)
-        status = aoticache_safetensors_open(options->weights, &weights->given, ret_error);
+        status = aoticache_safetensors_open(options->weights, options->map_weights, &weights->given, ret_error);
     if (status == AOTICACHE_OK)
         status = add_tensors(weights, directory, options, ret_error);
     if (status != AOTICACHE_OK) {

@@ -4,7 +4,12 @@
  */
 #include "eager/model/model.h"
 
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "eager/model/internal.h"
 #include "loader_fixture.h"
@@ -273,6 +278,39 @@ Test(models, a_safetensors_file_takes_the_place_of_stored_weights)
     expect_weight("one", write_safetensors(GIVEN("layer.weight", "F32", "[3]", "[0,12]") " ", 13, 0), 13);
     expect_weight("one", write_safetensors(GIVEN("layer.weight", "F32", "[3]", "[0,12]") "   ", 17, 0), 17);
     expect_weight("one", NULL, 5);
+}
+
+/* A child that opens the model with this file, makes the file shorter, and runs: how it ended. */
+static int end_after_truncation(const aoticache_model_options *options)
+{
+    int ended = 0;
+    aoticache_runner *runner = NULL;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (aoticache_model_open(cache, "one", options, &runner, NULL, &error) != AOTICACHE_OK ||
+            truncate(options->weights, 0) != 0)
+            _exit(3);
+        _exit(run(runner) == 33 ? 0 : 4);
+    }
+    cr_assert_eq(waitpid(child, &ended, 0), child);
+    return ended;
+}
+
+Test(models, a_file_that_is_made_shorter_changes_nothing_unless_it_is_mapped)
+{
+    put((stored_as){.name = "one", .list = LIST(STORED), .weight = 5});
+    aoticache_model_options options = *write_safetensors(GIVEN("layer.weight", "F32", "[3]", "[0,12]"), 11, 0);
+    cr_expect_eq(end_after_truncation(&options), 0);
+    /* The spaces put the data at a multiple of 16 in the file, so that it is used where it is mapped. */
+    static char header[200];
+    snprintf(header, sizeof header, "%s", GIVEN("layer.weight", "F32", "[3]", "[0,12]"));
+    while ((8 + strlen(header)) % 16 != 0)
+        strcat(header, " ");
+    options = *write_safetensors(header, 11, 0);
+    options.map_weights = true;
+    expect_weight("one", &options, 11);
+    const int ended = end_after_truncation(&options);
+    cr_expect(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGBUS, "%x: it was not mapped", ended);
 }
 
 Test(models, a_tied_weight_is_found_under_its_other_name)

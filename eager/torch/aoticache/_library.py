@@ -238,6 +238,7 @@ class ModelOptions(Structure):
         ("num_models", c_size_t),
         ("proxy_executor", c_void_p),
         ("partial_weights", c_bool),
+        ("map_weights", c_bool),
     ]
 
 

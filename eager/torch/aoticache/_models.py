@@ -270,6 +270,7 @@ def load(
     name_or_key: str,
     *,
     weights: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    map_weights: bool = False,
     num_runners: int = 1,
     device: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -277,9 +278,10 @@ def load(
     """
     A stored model, by the name that `compile(..., id=)` gave it, or by its key or the first digits of one (8 at least).
 
-    weights: take the place of stored ones of the same names: a .safetensors file, which is mapped and must stay as it
-    is, or a mapping of names and tensors, which are used without a copy. A program that was stored without a name
-    needs them.
+    weights: take the place of stored ones of the same names: a .safetensors file, which is read into memory, or a
+    mapping of names and tensors, which are used without a copy. A program that was stored without a name needs them.
+    map_weights: the file is mapped instead, so processes share it. It must stay as it is while the model lives: if
+    it is made shorter, the process ends (SIGBUS).
     num_runners: how many calls may run at once. device: "cuda:1"; None: the one that it was compiled for.
 
     Raises AoticacheError: NOT_FOUND names the models that there are.
@@ -293,6 +295,7 @@ def load(
     options.weights = _library.encode(path)
     options.device = _library.encode(device)
     options.partial_weights = isinstance(weights, Mapping)
+    options.map_weights = map_weights
     pointer, report = c_void_p(), _library.ModelReport()
     store.library.call(
         "aoticache_model_lookup",
