@@ -1,0 +1,139 @@
+"""Whether two exports of one model have one key: of real models, in two processes, and in two versions of PyTorch.
+
+Each model, small and with random weights, is exported in a process, and the text of its graph (graph.txt, docs/models-cache.md)
+is digested; a second process with other weights does the same. Prints a table and what differs. Models of transformers and
+torchvision are taken where these are installed (pip install --target=DIR, PYTHONPATH=DIR). Not a test: it takes minutes.
+tests/python/test_model_keys.py has the rules, one by one.
+
+usage: key_table.py [--other DIR] [MODEL...]     (--other: a folder with another PyTorch, which comes first in PYTHONPATH)
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+
+
+def more_models(models):
+    """Beside those of models.py."""
+    vision, language = models.of_torchvision, models.of_transformers
+
+    def config(t, name, **more):
+        sizes = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+        return getattr(t, name)(**{**sizes, **more})
+
+    def of(model, config_name, field="last_hidden_state", **more):
+        return language(lambda t: getattr(t, model)(config(t, config_name, **more)), models.tokens, field)
+
+    causal = {"num_key_value_heads": 2, "use_cache": False, "pad_token_id": 0}
+    return {
+        "ResNet-50": vision(lambda t: t.resnet50()),
+        "VGG-11": vision(lambda t: t.vgg11_bn()),
+        "DenseNet-121": vision(lambda t: t.densenet121()),
+        "EfficientNet-B0": vision(lambda t: t.efficientnet_b0()),
+        "SqueezeNet": vision(lambda t: t.squeezenet1_1()),
+        "ShuffleNetV2": vision(lambda t: t.shufflenet_v2_x0_5()),
+        "MNASNet": vision(lambda t: t.mnasnet0_5()),
+        "RegNet-Y": vision(lambda t: t.regnet_y_400mf()),
+        "ConvNeXt tiny": vision(lambda t: t.convnext_tiny()),
+        "Swin tiny": vision(lambda t: t.swin_t()),
+        "MobileNetV2": vision(lambda t: t.mobilenet_v2()),
+        "RoBERTa": of("RobertaModel", "RobertaConfig", max_position_embeddings=64),
+        "ELECTRA": of("ElectraModel", "ElectraConfig", embedding_size=32),
+        "ALBERT": of("AlbertModel", "AlbertConfig", embedding_size=32),
+        "DistilBERT": language(lambda t: t.DistilBertModel(t.DistilBertConfig(
+            vocab_size=100, dim=64, n_layers=2, n_heads=4, hidden_dim=128)), models.tokens, "last_hidden_state"),
+        "Mistral": of("MistralForCausalLM", "MistralConfig", "logits", **causal),
+        "Qwen2": of("Qwen2ForCausalLM", "Qwen2Config", "logits", **causal),
+    }
+
+
+def export_all(folder, names, seed):
+    """Writes the text of each model's graph into the folder; prints one JSON object per model."""
+    import torch
+    sys.path[:0] = [os.path.join(TOP, "eager", "torch"), HERE]
+    import models
+    from aoticache import _graph
+
+    found = {**models.MODELS, **more_models(models)}
+    for name in names or found:
+        torch.manual_seed(seed)
+        told = {"name": name, "torch": torch.__version__}
+        try:
+            module, inputs = found[name](torch)
+            with torch.no_grad():
+                program = torch.export.export(module.eval(), inputs, strict=False)
+            text = _graph.describe(program)
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+            told.update(digest=_graph.digest(text), lines=text.count("\n"))
+        except Exception as error:  # noqa: BLE001 - it is said in the table
+            told["error"] = f"{type(error).__name__}: {error}".split("\n")[0][:100]
+        print(json.dumps(told), flush=True)
+
+
+def run(folder, names, seed, other=None):
+    os.makedirs(folder, exist_ok=True)
+    path = os.pathsep.join(filter(None, [other, os.environ.get("PYTHONPATH")]))
+    words = [sys.executable, "-W", "ignore", __file__, "--export", folder, "--seed", str(seed), *names]
+    said = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True)
+    return {told["name"]: told for told in map(json.loads, (line for line in said.stdout.splitlines() if line.startswith("{")))}
+
+
+def difference(first, second, name):
+    sys.path[:0] = [os.path.join(TOP, "eager", "torch")]
+    from aoticache import _graph
+
+    with open(os.path.join(first, name)) as a, open(os.path.join(second, name)) as b:
+        return _graph.difference(a.read(), b.read())
+
+
+def verdict(ours, theirs, folders, name):
+    problem = ours.get("error") or theirs.get("error")
+    if problem:
+        return problem, ""
+    same = ours["digest"] == theirs["digest"]
+    return ("same" if same else "differs"), ("" if same else difference(*folders, name))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--other")
+    parser.add_argument("--export", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", metavar="MODEL")
+    words = parser.parse_args()
+    if words.export:
+        return export_all(words.export, words.names, words.seed)
+    with tempfile.TemporaryDirectory(prefix="aoticache-keys-") as base:
+        folders = [os.path.join(base, one) for one in ("first", "second", "other")]
+        first = run(folders[0], words.names, 1)
+        runs = [("another process", run(folders[1], words.names, 2), folders[:2])]
+        if words.other:
+            other = run(folders[2], words.names, 1, words.other)
+            version = next(iter(other.values()))["torch"] if other else "?"
+            runs.append((f"PyTorch {version}", other, folders[::2]))
+        print("| model | lines of graph.txt |", " | ".join(what for what, _, _ in runs), "|")
+        print("| --- | --- |", " | ".join("---" for _ in runs), "|")
+        counts, notes = [0] * len(runs), []
+        for name, told in first.items():
+            cells = []
+            for i, (what, found, pair) in enumerate(runs):
+                word, why = verdict(told, found.get(name, {"error": "not exported"}), pair, name)
+                counts[i] += word == "same"
+                cells.append(word)
+                if why:
+                    notes.append(f"{name}, {what}:\n{why}")
+            print(f"| {name} | {told.get('lines', '')} | {' | '.join(cells)} |")
+        for i, (what, _, _) in enumerate(runs):
+            print(f"{what}: {counts[i]} of {len(first)} the same")
+        print("\n".join(notes))
+    return 0 if counts[0] == sum("digest" in told for told in first.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
