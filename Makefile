@@ -101,7 +101,7 @@ endif
 LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
-              eager $(addprefix eager/,holder hook package model schema dispatch torch)
+              eager $(addprefix eager/,holder hook package safetensors model schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)

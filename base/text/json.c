@@ -119,3 +119,11 @@ bool aoticache_json_is_out_of_memory(const json_error_t *error)
 {
     return json_error_code(error) == json_error_out_of_memory;
 }
+
+bool aoticache_json_text_is_plain(const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++)
+        if (*at < 0x20 || *at == 0x7f)
+            return false;
+    return true;
+}

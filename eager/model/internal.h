@@ -9,11 +9,12 @@
 #include <jansson.h>
 
 #include "eager/model/model.h"
+#include "eager/safetensors/safetensors.h"
 
 #define AOTICACHE_MODEL_OP "aoticache::model"
 #define AOTICACHE_PROGRAM_OP "aoticache::program"
 #define AOTICACHE_WEIGHTS_LIST "weights.list"
-#define AOTICACHE_MODEL_MAX_DIMS 64
+#define AOTICACHE_MODEL_MAX_DIMS AOTICACHE_SAFETENSOR_MAX_DIMS
 
 /* ---- find.c ---- */
 
@@ -55,44 +56,9 @@ aoticache_status aoticache_model_tensors_read(const char *directory, aoticache_m
 aoticache_status aoticache_model_tensors_parse(const char *text, size_t size, aoticache_model_tensors *ret_tensors,
                                                aoticache_error *ret_error);
 void aoticache_model_tensors_free(aoticache_model_tensors *tensors);
-/* Whether a text of an untrusted file can be shown: it has no control characters. */
-bool aoticache_model_text_is_plain(const char *text);
 /* Bytes from the first element to the last; false: it does not fit, or a stride is negative. */
 bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                           uint64_t *ret_bytes);
-
-/* ---- safetensors.c: a JSON header and raw bytes (https://huggingface.co/docs/safetensors, "Format") ---- */
-
-typedef struct aoticache_safetensor {
-    const char *name; /* borrowed from the header */
-    int32_t dtype;
-    int64_t ndim;
-    int64_t sizes[AOTICACHE_MODEL_MAX_DIMS];
-    char *data; /* in the mapping: contiguous */
-    uint64_t bytes;
-} aoticache_safetensor;
-
-typedef struct aoticache_safetensors {
-    void *mapping; /* of the file, or of memory with its bytes */
-    size_t size;   /* of the mapping */
-    json_t *header;
-    aoticache_safetensor *tensors; /* by name */
-    size_t count;
-} aoticache_safetensors;
-
-/*
- * Reads the file into memory, or maps it, private and writable; and reads its header, which is untrusted.
- * Returns: OK; INVALID (not such a file, damaged, truncated or growing shorter: what is wrong is named); UNSUPPORTED (a dtype that is not
- * known); NOT_FOUND (no such file); DENIED, IO, NO_MEMORY.
- */
-aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticache_safetensors *ret_file,
-                                            aoticache_error *ret_error);
-/* The same from bytes that stay the caller's; *ret_file is all zero before. name: for messages. */
-aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_t size, aoticache_safetensors *ret_file,
-                                            aoticache_error *ret_error);
-void aoticache_safetensors_close(aoticache_safetensors *file);
-/* NULL: there is none. */
-const aoticache_safetensor *aoticache_safetensors_find(const aoticache_safetensors *file, const char *name);
 
 /* ---- weights.c ---- */
 

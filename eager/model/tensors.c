@@ -23,14 +23,6 @@
 #define MAX_LIST_BYTES (64u << 20)
 #define FORMAT 1
 
-bool aoticache_model_text_is_plain(const char *text)
-{
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++)
-        if (*at < 0x20 || *at == 0x7f)
-            return false;
-    return true;
-}
-
 bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                           uint64_t *ret_bytes)
 {
@@ -78,7 +70,7 @@ static aoticache_status read_place(const json_t *item, int64_t **dims, aoticache
     tensor->name = json_string_value(json_object_get(item, "name"));
     if (tensor->name == NULL)
         return corrupt(NULL, "it has no name", ret_error);
-    if (!aoticache_model_text_is_plain(tensor->name))
+    if (!aoticache_json_text_is_plain(tensor->name))
         return corrupt(NULL, "its name has control characters", ret_error);
     if (dtype == NULL || aoticache_dtype_parse(dtype, &tensor->dtype) != AOTICACHE_OK)
         return corrupt(tensor->name, "its dtype is not known", ret_error);

@@ -92,6 +92,20 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
                                                void (*release)(void *owned), aoticache_runner **ret_runner,
                                                aoticache_error *ret_error);
 
+/* ---- given.c: weights from a .safetensors file ---- */
+
+typedef struct aoticache_package_given aoticache_package_given;
+
+/*
+ * Opens the file, and gives its tensors to the runner, which must not run meanwhile and must be gone before it is closed.
+ * Returns: as aoticache_safetensors_open() and aoticache_runner_update_constants(); INVALID where no constant has the name of
+ * one of its tensors.
+ */
+aoticache_status aoticache_package_given_open(const char *path, bool map, aoticache_runner *runner,
+                                              aoticache_package_given **ret_given, aoticache_error *ret_error);
+/* NULL is allowed. */
+void aoticache_package_given_close(aoticache_package_given *given);
+
 /* ---- executor.c ---- */
 
 /*

@@ -133,7 +133,8 @@ struct holding {
     aoticache_artifact *artifact;
     aoticache_executor *executor;
     aoticache_package_weights weights;
-    void *owned; /* NULL, or the caller's */
+    aoticache_package_given *given; /* NULL: the package's own weights */
+    void *owned;                    /* NULL, or the caller's */
     void (*release)(void *owned);
 };
 
@@ -141,6 +142,7 @@ static void holding_release(void *owner)
 {
     struct holding *holding = owner;
     aoticache_package_weights_unmap(&holding->weights);
+    aoticache_package_given_close(holding->given);
     aoticache_executor_free(holding->executor);
     aoticache_artifact_unref(holding->artifact);
     if (holding->owned != NULL)
@@ -171,7 +173,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
  * The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. What
  * else is held is taken in either case.
  */
-static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact, struct holding *holding,
+static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
+                                       const aoticache_package_options *options, struct holding *holding,
                                        aoticache_error *ret_error)
 {
     holding->artifact = aoticache_artifact_ref(artifact);
@@ -184,6 +187,9 @@ static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artif
     }
     if (holding->weights.bytes != NULL)
         status = aoticache_package_weights_give(&holding->weights, runner, ret_error);
+    if (status == AOTICACHE_OK && options->weights != NULL)
+        status =
+            aoticache_package_given_open(options->weights, options->map_weights, runner, &holding->given, ret_error);
     return status;
 }
 
@@ -213,7 +219,7 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
         holding_release(holding);
         return status;
     }
-    status = attach_holding(runner, artifact, holding, ret_error);
+    status = attach_holding(runner, artifact, options, holding, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,62 @@ def test_sharing(path, tensor, directory):
     host.close()
 
 
+def write_safetensors(path, tensors):
+    """tensors: names, sizes and float32 values, row by row."""
+    header, offset = {}, 0
+    for name, (sizes, values) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": sizes, "data_offsets": [offset, offset + 4 * len(values)]}
+        offset += 4 * len(values)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, values in tensors.values():
+            file.write(struct.pack(f"<{len(values)}f", *values))
+
+
+def test_weights_of_a_file(torch, source, tensor, directory, work):
+    """A .safetensors file's tensors take the place of the package's of the same names; the others stay."""
+    model = package_models.define_modules(torch)[0]
+    raw, path = os.path.join(work, "input"), os.path.join(work, "tuned.safetensors")
+    with open(raw, "wb") as file:
+        file.write(struct.pack(f"<{tensor.numel()}f", *tensor.reshape(-1).tolist()))
+
+    def play(*words):
+        code, out, err = tool(directory, "run-package", source, "--input", f"float32:{tensor.shape[0]}x64=@{raw}", "--json",
+                              "--all-values", *words)
+        return [o["values"] for o in json.loads(out)["outputs"]] if code == 0 else err
+
+    def eager():
+        with torch.no_grad():
+            return [one.reshape(-1).tolist() for one in model(tensor)]
+
+    plain = play()
+    check("without a file it has its own weights", near(plain, eager()), str(plain)[:300])
+    with torch.no_grad():
+        model.weight.mul_(-0.5)
+        model.bias.add_(3)
+    tuned = {"weight": ([64, 64], model.weight.reshape(-1).tolist()), "bias": ([64], model.bias.tolist()),
+             "nobody": ([3], [1, 2, 3])}
+    for order in (tuned, {"odd": ([1], [0]), **tuned}):  # the second: at addresses that are no multiple of 16
+        write_safetensors(path, order)
+        for words in ((), ("--map-weights",)):
+            got = play("--weights", path, *words)
+            check(f"weights of a file, {list(order)[0]} first {words}", near(got, eager()), str(got)[:300])
+    check("the next run has the package's own again", near(play(), plain))
+    for name, tensors, words in (
+            ("of other sizes", {"weight": ([64, 32], [0] * 2048)}, ("weight", "[64, 32]", "[64, 64]")),
+            ("of another model", {"layer.weight": ([2], [0, 0])}, ("no tensor of the model", "layer.weight"))):
+        write_safetensors(path, tensors)
+        said = play("--weights", path)
+        check(f"weights {name} are refused, with both sides", isinstance(said, str) and all(w in said for w in words), said)
+    said = play("--weights", path + ".none")
+    check("a file of weights that is not there", "no such file" in said, said)
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(path) - 5)
+    said = play("--weights", path)
+    check("a truncated file of weights", "truncated" in said, said)
+
+
 def digests(directory):
     return {name: hashlib.sha256(open(os.path.join(at, name), "rb").read()).hexdigest()
             for at, _, names in os.walk(os.path.join(directory, "objects")) for name in names}
@@ -202,6 +259,7 @@ def main():
         stored = digests(directory)
         check("no object was changed by a run", all(digest.endswith(name) for name, digest in stored.items()))
         test_sharing(f"{folder}/blob.pt2", numbers(1000), directory)
+        test_weights_of_a_file(torch, f"{folder}/embedded.pt2", numbers(3, 64), directory, work)
         test_two_processes(f"{folder}/embedded.pt2", os.path.join(work, "second"))
         test_other_archives(f"{folder}/embedded.pt2", directory, work)
         check("what is stored is sound", tool(directory, "verify")[0] == 0)

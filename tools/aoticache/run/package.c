@@ -13,7 +13,8 @@
 
 struct run {
     const char *what; /* a file or a key */
-    const char *model, *device;
+    const char *model, *device, *weights;
+    bool map_weights;
     aoticache_run_inputs inputs;
     aoticache_timed_runs runs;
 
@@ -28,6 +29,10 @@ static const aoticache_cli_option run_package_options[] = {
      AOTICACHE_CLI_TEXT(struct run, model)},
     {"device", 0, "DEVICE", "the device to run on; default: the one that the package was\ncompiled for",
      AOTICACHE_CLI_TEXT(struct run, device)},
+    {"weights", 'w', "FILE", "a .safetensors file; its tensors take the place of the package's\nof the same names",
+     AOTICACHE_CLI_NAME(struct run, weights, "a file is needed")},
+    {"map-weights", 0, NULL, "map that file, so that processes share it; it must stay as it is",
+     AOTICACHE_CLI_SET(struct run, map_weights)},
     AOTICACHE_CLI_TABLE(struct run, runs, aoticache_timed_runs_option_table),
     {0},
 };
@@ -59,6 +64,8 @@ static int load(const aoticache_cli *cli, struct run *run)
     aoticache_package_options options = AOTICACHE_PACKAGE_OPTIONS_INIT;
     options.model = run->model;
     options.device = run->device;
+    options.weights = run->weights;
+    options.map_weights = run->map_weights;
     aoticache_status status =
         is_key ? aoticache_package_load_key(run->cache, &key, &options, &run->runner, &run->report, &error)
                : aoticache_package_load(run->cache, run->what, &options, &run->runner, &run->report, &error);

@@ -1,13 +1,13 @@
 /*
- * eager/model/safetensors: files of weights as people have them: eight bytes with the length of a JSON header, the header,
- * raw bytes. The file is read into memory of our own, or mapped where the caller answers for it; its header is untrusted.
+ * eager/safetensors/safetensors: eight bytes with the length of a JSON header, the header, raw bytes. The file is read into
+ * memory of our own, or mapped where the caller answers for it; its header is untrusted.
  *
  * A page of a mapping that the file no longer has ends the process (SIGBUS), and nothing here can keep others from
  * making a file shorter.
  *
  * Source: the format's description, https://huggingface.co/docs/safetensors.
  */
-#include "eager/model/internal.h"
+#include "eager/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static aoticache_status read_dtype(const char *file, const json_t *item, aoticac
                                    aoticache_error *ret_error)
 {
     const char *name = json_string_value(json_object_get(item, "dtype"));
-    if (name == NULL || !aoticache_model_text_is_plain(name))
+    if (name == NULL || !aoticache_json_text_is_plain(name))
         return invalid(file, ret_tensor->name, "it has no dtype", ret_error);
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (strcmp(dtypes[i].name, name) == 0) {
@@ -76,7 +76,7 @@ static aoticache_status read_shape(const char *file, const json_t *item, aoticac
     const json_t *shape = json_object_get(item, "shape");
     const size_t ndim = json_array_size(shape);
     uint64_t bytes = aoticache_dtype_size(ret_tensor->dtype);
-    if (!json_is_array(shape) || ndim > AOTICACHE_MODEL_MAX_DIMS)
+    if (!json_is_array(shape) || ndim > AOTICACHE_SAFETENSOR_MAX_DIMS)
         return invalid(file, ret_tensor->name, "its shape is no list of at most 64 sizes", ret_error);
     for (size_t i = 0; i < ndim; i++) {
         const json_t *size = json_array_get(shape, i);
@@ -159,7 +159,7 @@ aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_
                 continue;
             aoticache_safetensor *tensor = &ret_file->tensors[ret_file->count];
             tensor->name = key;
-            if (!aoticache_model_text_is_plain(key))
+            if (!aoticache_json_text_is_plain(key))
                 status = invalid(name, NULL, "the name of a tensor has control characters", ret_error);
             else
                 status = read_tensor(name, item, data, size - LENGTH_BYTES - length, tensor, ret_error);
