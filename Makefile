@@ -71,10 +71,11 @@ ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(HARDEN_CFL
 STATIC_CRYPTO ?= $(wildcard $(shell $(PKG_CONFIG) --variable=libdir libcrypto)/libcrypto.a)
 CRYPTO   := $(if $(STATIC_CRYPTO),-Wl$(comma)--exclude-libs$(comma)libcrypto.a $(STATIC_CRYPTO),$(shell $(PKG_CONFIG) --libs libcrypto))
 LIBS     = $(CRYPTO) $(shell $(PKG_CONFIG) --libs $(filter-out libcrypto,$(PKGS))) -ldl -lpthread
-# What the shim loads at run time, where it is there, for large products and for mathematical functions on vectors; it
-# does with plain C where it is not. Empty: it does not look.
-BLAS_LIBRARY  ?= libopenblas.so.0
-SLEEF_LIBRARY ?= libsleef.so.3
+# What the shim loads at run time, where it is there, for large products, for convolutions, and for mathematical functions
+# on vectors; it does with plain C where it is not. Empty: it does not look. Of oneDNN, versions 3 and 2 can be used.
+BLAS_LIBRARY   ?= libopenblas.so.0
+ONEDNN_LIBRARY ?= libdnnl.so.3 libdnnl.so.2
+SLEEF_LIBRARY  ?= libsleef.so.3
 Q        := $(if $(V),,@)
 
 # ---- what it is built for ----
@@ -207,6 +208,7 @@ $(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter 
 $(call objects,$(filter-out eager/torch/bridge_open.c,$(wildcard eager/torch/*.c))): OWN_CFLAGS += -fexceptions
 
 $(call objects,runtime/shim/math/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
+$(call objects,runtime/shim/math/onednn_library.c): OWN_CPPFLAGS += -DAOTICACHE_ONEDNN_LIBRARIES='"$(ONEDNN_LIBRARY)"'
 $(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
 
 # Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process

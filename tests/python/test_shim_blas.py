@@ -1,7 +1,7 @@
 """Products, convolutions and pooling of the shim against PyTorch: random shapes, strides and dtypes from a fixed seed.
 
-Runs twice, in processes of their own: with the BLAS that the machine has, and with a search path on which it cannot be
-loaded. The shim is called on memory of PyTorch's tensors; results must have PyTorch's sizes and strides too.
+Runs twice, in processes of their own: with the BLAS and the oneDNN that the machine has, and with a search path on which
+they cannot be loaded. The shim is called on memory of PyTorch's tensors; results must have PyTorch's sizes and strides too.
 Environment: BUILD, the build folder.
 """
 import ctypes
@@ -23,6 +23,7 @@ except ImportError:
 NUMBERS = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
            torch.float32: 6, torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bfloat16: 15}
 DTYPES = {number: dtype for dtype, number in NUMBERS.items()}
+ONEDNN = "libdnnl.so.3", "libdnnl.so.2"
 i64 = ctypes.c_int64
 aten = torch.ops.aten
 
@@ -195,10 +196,15 @@ def memory_format(tensor):
     return tensor
 
 
-def convolution_case():
+def convolution_case(large=False):
+    """large: enough multiplications for oneDNN, if its input is not very small; channels that fill its blocks or do not."""
     axes = random.choice([1, 2, 2, 2, 3])
     groups = random.choice([1, 1, 2, 4])
     inputs, outputs = groups * random.choice([1, 2, 5]), groups * random.choice([1, 3, 8])
+    if large:
+        inputs, outputs = groups * random.choice([3, 16, 20]), groups * random.choice([7, 16, 33])
+    if large and random.random() < 0.3: # depthwise
+        groups = inputs = outputs = random.choice([16, 35, 64])
     transposed = random.random() < 0.35
     kernel = [random.choice([1, 2, 3] if axes > 1 else [1, 3, 7]) for _ in range(axes)]
     if random.random() < 0.25:
@@ -208,6 +214,8 @@ def convolution_case():
     padding = [random.choice([0, 1, 2]) for _ in range(axes)]
     output_padding = [random.randrange(max(s, d)) for s, d in zip(stride, dilation)] if transposed else [0] * axes
     sizes = [random.choice([6, 9, 13]) if axes > 1 else 40 for _ in range(axes)]
+    if large and axes < 3:
+        sizes = [size * random.choice([2, 3]) for size in sizes]
     input_sizes = [random.choice([1, 2, 3]), inputs, *sizes]
     weight_sizes = [inputs, outputs // groups, *kernel] if transposed else [outputs, inputs // groups, *kernel]
     return input_sizes, weight_sizes, outputs, stride, padding, dilation, transposed, output_padding, groups
@@ -235,6 +243,29 @@ def check_convolutions(shim):
         except Exception as error:
             raise AssertionError("%s %s %s by %s %s, %s: %s" % (dtype, tuple(x.shape), x.stride(), tuple(w.shape),
                                                                w.stride(), rest, error))
+
+
+def check_convolutions_for_onednn(shim):
+    for _ in range(200):
+        input_sizes, weight_sizes, outputs, *rest = convolution_case(large=True)
+        x, w = memory_format(values(input_sizes, torch.float32)), memory_format(values(weight_sizes, torch.float32))
+        bias = values([2 * outputs], torch.float32)[::random.choice([1, 2])][:outputs] if random.random() < 0.5 else None
+        try:
+            for _ in range(2): # made, and found again
+                compare(run_convolution(shim, x, w, bias, *rest), aten.convolution(x, w, bias, *rest), 30)
+        except Exception as error:
+            raise AssertionError("%s %s by %s %s, %s: %s" % (tuple(x.shape), x.stride(), tuple(w.shape), w.stride(), rest,
+                                                            error))
+    with open("/proc/self/maps") as maps:
+        used = "libdnnl" in maps.read()
+    assert used == has_onednn(), "oneDNN was %sloaded, and it is %sthere" % (("not ", "")[used], ("not ", "")[has_onednn()])
+
+
+def has_onednn():
+    """Asked in a process of its own, which loads it."""
+    script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    return any(subprocess.call([sys.executable, "-c", script, name], stderr=subprocess.DEVNULL) == 0
+               for name in ONEDNN)
 
 
 def check_large_convolution(shim):
@@ -316,7 +347,7 @@ def check_fractional_pooling(shim):
             compare(one, other)
 
 
-CHECKS = [check_products, check_vectors_and_sums, check_in_place, check_large, check_convolutions,
+CHECKS = [check_products, check_vectors_and_sums, check_in_place, check_large, check_convolutions, check_convolutions_for_onednn,
           check_large_convolution, check_pooling, check_adaptive_pooling, check_fractional_pooling]
 
 
@@ -345,10 +376,10 @@ def main():
         return run_checks(sys.argv[1])
     status = subprocess.call([sys.executable, __file__, "as the machine is"])
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("libopenblas.so.0", "libsleef.so.3"):
+        for name in ("libopenblas.so.0", "libsleef.so.3", *ONEDNN):
             open(os.path.join(folder, name), "w").close()
         path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-        status |= subprocess.call([sys.executable, __file__, "without a BLAS"],
+        status |= subprocess.call([sys.executable, __file__, "without libraries"],
                                   env={**os.environ, "LD_LIBRARY_PATH": path})
     return status
 

@@ -385,7 +385,7 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem)
 {
     enum { SMALL = 16384 };
     _Alignas(64) char small[SMALL];
-    if (run_by_library(problem))
+    if (run_by_library(problem) || aoticache_shim_matmul_vectors(problem))
         return true;
     size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
     void *workspace = bytes > SMALL ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : small;

@@ -301,6 +301,8 @@ static void cut_into_pieces(struct pieces *pieces, bool pointwise)
 static AOTITorchError convolve(const char *function, const struct convolution *c, const struct image *weight)
 {
     int64_t depth = c->group_inputs * c->kernel_positions;
+    if (aoticache_shim_onednn_convolve(c, weight))
+        return SHIM_SUCCESS;
     if (aoticache_shim_is_depthwise(c))
         return aoticache_shim_convolve_depthwise(c, weight) ? SHIM_SUCCESS : aoticache_shim_fail_memory(function, 0);
     bool arranged = is_arranged(c, weight);
@@ -309,7 +311,7 @@ static AOTITorchError convolve(const char *function, const struct convolution *c
     struct pieces pieces = {.c = c, .positions = c->output.sizes[0] * c->output.sizes[1] * c->output.sizes[2]};
     cut_into_pieces(&pieces, is_pointwise(c));
     size_t bytes = weight_bytes + (size_t)pieces.workers * pieces.column_bytes;
-    char *memory = malloc(bytes + 1);
+    char *memory = aoticache_shim_workspace_take(bytes, &bytes);
     if (memory == NULL)
         return aoticache_shim_fail_memory(function, bytes);
     if (!arranged)
@@ -317,7 +319,7 @@ static AOTITorchError convolve(const char *function, const struct convolution *c
     pieces.weights = arranged ? weight->data : memory;
     pieces.columns = is_pointwise(c) ? NULL : memory + weight_bytes;
     aoticache_shim_parallel(pieces.workers, make_pieces, &pieces);
-    free(memory);
+    aoticache_shim_workspace_give(memory, bytes);
     return atomic_load(&pieces.failed) ? aoticache_shim_fail_memory(function, bytes) : SHIM_SUCCESS;
 }
 
@@ -422,12 +424,30 @@ static bool onednn_serves(int32_t dtype)
 #endif
 }
 
-/* Whether PyTorch has a kernel for three spatial dimensions that writes channels last: oneDNN's alone does. */
-static bool has_channels_last_3d(int32_t dtype)
+/*
+ * Whether PyTorch gives a float32 convolution to its oneDNN: ConvParams::use_mkldnn(). Which weights it
+ * leaves to other kernels depends on the number of threads, too.
+ */
+static bool goes_to_onednn(const struct convolution *c)
 {
+    const int64_t *k = c->kernel, *in = c->input.sizes;
+    bool moves = c->input.batch >= 16 || k[2] != 1 || aoticache_shim_threads() > 1;
+    for (int axis = 0; axis < IMAGE_AXES; axis++) {
+        if (c->transposed && c->output_padding[axis] >= c->stride[axis])
+            return false;
+        moves = moves || c->stride[axis] != 1 || c->dilation[axis] != 1;
+    }
+    return moves && (c->groups > 1 || (k[2] > 3 && k[1] > 3) || c->input.batch > 1 ||
+                     c->input.batch * c->input.channels * in[0] * in[1] > 20480);
+}
+
+/* Whether PyTorch has a kernel for three spatial dimensions that writes channels last: oneDNN's alone does. */
+static bool has_channels_last_3d(const struct convolution *c)
+{
+    const int32_t dtype = c->dtype;
     static _Atomic(int) known[2]; /* of the small floats, 0: not asked yet; in a virtual machine the question is slow */
     if (dtype != AOTICACHE_DTYPE_BFLOAT16 && dtype != AOTICACHE_DTYPE_FLOAT16)
-        return dtype == AOTICACHE_DTYPE_FLOAT32;
+        return dtype == AOTICACHE_DTYPE_FLOAT32 && goes_to_onednn(c);
     _Atomic(int) *answer = &known[dtype == AOTICACHE_DTYPE_FLOAT16];
     if (atomic_load_explicit(answer, memory_order_relaxed) == 0)
         atomic_store_explicit(answer, onednn_serves(dtype) ? 1 : -1, memory_order_relaxed);
@@ -443,7 +463,7 @@ static AOTITorchError create_output(const char *function, struct convolution *c,
     for (int axis = 0; axis < c->axes; axis++)
         sizes[2 + axis] = spatial[IMAGE_AXES - c->axes + axis];
     bool channels_last = prefers_channels_last(input) || prefers_channels_last(weight);
-    if (c->axes == 3 && channels_last && !has_channels_last_3d(c->dtype))
+    if (c->axes == 3 && channels_last && !has_channels_last_3d(c))
         channels_last = false;
     AtenTensorHandle output;
     if (aoticache_shim_image_empty(function, 2 + c->axes, sizes, channels_last, c->dtype, &output) != SHIM_SUCCESS)

@@ -34,6 +34,15 @@ bool aoticache_shim_is_forked(void);
 /* Into how many parts to cut `work` multiplications and additions: each has some 5 microseconds; `most` at most. */
 int aoticache_shim_parts(double work, long long most);
 
+/* Whether the library's OpenMP functions are those of this process's runtime, so that both share one thread pool. */
+bool aoticache_shim_is_openmp_of(void *library);
+
+/*
+ * Sets how many threads the next parallel regions of the calling thread have, as omp_set_num_threads() does, and returns
+ * what to set afterwards. For libraries that use OpenMP themselves.
+ */
+int aoticache_shim_set_threads(int threads);
+
 /* Runs each part 0 .. parts - 1 once, on any of the threads, and returns when all are done. */
 void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void *user);
 
@@ -85,7 +94,7 @@ void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t posi
  * ---- products of matrices with any strides, blocked for the caches ----
  *
  * matmul_block.c has the walk over blocks, matmul_kernel.c the innermost loops for each class of numbers, blas.c large
- * products where the machine has a BLAS, matmul.c the exported functions and their checks.
+ * products where the machine has a BLAS, matmul_vector.c products with vectors, matmul.c the exported functions and their checks.
  */
 
 /* Largest block: rows and columns of the result, and how much of the inner dimension is packed at once. */
@@ -129,6 +138,8 @@ size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *proble
 void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *workspace);
 /* The same with a workspace of its own, only where one is needed. False: out of memory. */
 bool aoticache_shim_matmul(const struct matmul_problem *problem);
+/* The same for up to three rows or columns (matmul_vector.c). False: nothing was written, and the blocks do it. */
+bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem);
 /*
  * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
  * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.
@@ -161,11 +172,32 @@ struct attention_arithmetic {
 };
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind);
 
+/* ---- what is done to each element of a result, x ---- */
+
+enum shim_unary_kind {
+    SHIM_UNARY_NONE,
+    SHIM_UNARY_RELU,
+    SHIM_UNARY_LEAKY_RELU, /* scalars[0] times x below 0 */
+    SHIM_UNARY_HARDTANH,   /* between scalars[0] and scalars[1] */
+    SHIM_UNARY_HARDSWISH,
+    SHIM_UNARY_HARDSIGMOID,
+    SHIM_UNARY_SIGMOID,
+    SHIM_UNARY_SWISH,
+    SHIM_UNARY_TANH,
+    SHIM_UNARY_GELU,
+    SHIM_UNARY_GELU_TANH
+};
+
+struct shim_unary {
+    enum shim_unary_kind kind;
+    double scalars[2];
+};
+
 /*
  * ---- convolutions ----
  *
- * convolution.c checks, gathers what the kernel sees at each position of the result, and multiplies;
- * convolution_depthwise.c does without gathering and products.
+ * onednn_convolution.c has oneDNN do it, where the machine has one. Else convolution.c gathers what the kernel sees at
+ * each position of the result, and multiplies; convolution_depthwise.c does without gathering and products.
  */
 
 struct convolution {
@@ -181,7 +213,15 @@ struct convolution {
     int64_t output_padding[IMAGE_AXES];
     int64_t kernel_positions;
     const struct shim_tensor *bias; /* NULL: none */
+
+    /* Only read by oneDNN's: */
+    bool adds_output; /* the sums are added to what the output has */
+    struct shim_unary unary;
+    struct shim_tensor *frozen_weight; /* the weight, if its elements never change; else NULL */
 };
+
+/* False: nothing was written. */
+bool aoticache_shim_onednn_convolve(const struct convolution *c, const struct image *weight);
 
 /* Each channel has a kernel of its own, and makes one channel. False: out of memory. */
 bool aoticache_shim_is_depthwise(const struct convolution *c);

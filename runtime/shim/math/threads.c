@@ -22,6 +22,7 @@ static struct {
     void (*parallel)(void (*run)(void *), void *data, unsigned threads, unsigned flags);
     int (*max_threads)(void);
     int (*in_parallel)(void);
+    void (*set_threads)(int threads);
     bool survives_fork;
     pid_t pid;
 } openmp;
@@ -44,11 +45,12 @@ static void bind_runtime(void)
     if (runtime == NULL)
         return;
     void *const symbols[] = {dlsym(runtime, "GOMP_parallel"), dlsym(runtime, "omp_get_max_threads"),
-                             dlsym(runtime, "omp_in_parallel")};
-    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL)
+                             dlsym(runtime, "omp_in_parallel"), dlsym(runtime, "omp_set_num_threads")};
+    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL || symbols[3] == NULL)
         return;
     memcpy(&openmp.max_threads, &symbols[1], sizeof openmp.max_threads);
     memcpy(&openmp.in_parallel, &symbols[2], sizeof openmp.in_parallel);
+    memcpy(&openmp.set_threads, &symbols[3], sizeof openmp.set_threads);
     memcpy(&openmp.parallel, &symbols[0], sizeof openmp.parallel);
     openmp.survives_fork = aoticache_openmp_fork_prepare(runtime);
     openmp.pid = getpid();
@@ -78,6 +80,22 @@ int aoticache_shim_threads(void)
         return 1;
     int threads = openmp.max_threads();
     return threads > 1 ? threads : 1;
+}
+
+bool aoticache_shim_is_openmp_of(void *library)
+{
+    void *symbol = dlsym(library, "omp_get_max_threads");
+    return symbol != NULL && aoticache_shim_has_threads() && memcmp(&symbol, &openmp.max_threads, sizeof symbol) == 0;
+}
+
+int aoticache_shim_set_threads(int threads)
+{
+    if (!aoticache_shim_has_threads())
+        return 1;
+    int former = openmp.max_threads();
+    if (former != threads)
+        openmp.set_threads(threads);
+    return former;
 }
 
 int aoticache_shim_parts(double work, long long most)

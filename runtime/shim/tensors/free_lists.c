@@ -21,7 +21,24 @@ static void *allocate_block(enum shim_free_list list)
     return malloc(block_bytes[list]);
 }
 
+static void *allocate_workspace(size_t bytes, size_t *ret_bytes)
+{
+    *ret_bytes = (bytes + 64) & ~(size_t)63;
+    return *ret_bytes > bytes ? aligned_alloc(64, *ret_bytes) : NULL;
+}
+
 #ifdef SHIM_FREE_LISTS_OFF
+
+void *aoticache_shim_workspace_take(size_t bytes, size_t *ret_bytes)
+{
+    return allocate_workspace(bytes, ret_bytes);
+}
+
+void aoticache_shim_workspace_give(void *block, size_t bytes)
+{
+    (void)bytes;
+    free(block);
+}
 
 void *aoticache_shim_block_allocate(enum shim_free_list list)
 {
@@ -61,6 +78,7 @@ static void free_lists(void *argument)
             block = next;
         }
     }
+    free(lists->workspace);
     free(lists);
 }
 
@@ -110,6 +128,32 @@ void aoticache_shim_block_release(enum shim_free_list list, void *block)
         return;
     }
     shim_block_give(list, block);
+}
+
+enum { WORKSPACE_KEPT_BYTES = 16 << 20 };
+
+void *aoticache_shim_workspace_take(size_t bytes, size_t *ret_bytes)
+{
+    struct shim_free_lists *lists = aoticache_shim_free_lists;
+    if (lists == NULL || lists->workspace == NULL || lists->workspace_bytes < bytes)
+        return allocate_workspace(bytes, ret_bytes);
+    void *block = lists->workspace;
+    *ret_bytes = lists->workspace_bytes;
+    lists->workspace = NULL;
+    return block;
+}
+
+void aoticache_shim_workspace_give(void *block, size_t bytes)
+{
+    struct shim_free_lists *lists = aoticache_shim_free_lists;
+    if (block == NULL || bytes > WORKSPACE_KEPT_BYTES || (lists == NULL && (lists = create_lists()) == NULL) ||
+        (lists->workspace != NULL && lists->workspace_bytes >= bytes)) {
+        free(block);
+        return;
+    }
+    free(lists->workspace);
+    lists->workspace = block;
+    lists->workspace_bytes = bytes;
 }
 
 #endif

@@ -46,7 +46,17 @@ struct shim_free_lists {
         void *head; /* each free block begins with a pointer to the next */
         uint32_t count;
     } lists[SHIM_FREE_LISTS];
+    void *workspace; /* NULL: none, or in use */
+    size_t workspace_bytes;
 };
+
+/*
+ * Memory to work in, aligned to 64 bytes, NULL: out of memory. Each thread keeps the largest block that it gave back, up
+ * to 16 MiB: fresh memory from the kernel costs a page fault for each 4 KiB, more than some convolutions take.
+ * *ret_bytes is what the block has, at least `bytes`, and goes back with it.
+ */
+void *aoticache_shim_workspace_take(size_t bytes, size_t *ret_bytes);
+void aoticache_shim_workspace_give(void *block, size_t bytes);
 
 /* The slow sides: an empty list, a full one, none yet. */
 void *aoticache_shim_block_allocate(enum shim_free_list list);

@@ -1,0 +1,95 @@
+/*
+ * shim/math: oneDNN, where the machine has it. onednn_library.c finds the library and hides what its versions 2 and 3
+ * call differently; onednn_convolution.c has the convolutions.
+ *
+ * Private to runtime/shim/math/. oneDNN's headers are not needed to build: the few functions and numbers that are used
+ * of its C interface are declared here.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_MATH_ONEDNN_H
+#define AOTICACHE_RUNTIME_SHIM_MATH_ONEDNN_H
+
+#include "runtime/shim/math/internal.h"
+
+#include <stddef.h>
+
+/* Dimensions of a memory descriptor; of a convolution's weight: groups, outputs, inputs, three of the kernel. */
+enum { ONEDNN_MAX_NDIM = 12 };
+
+/* dnnl_data_type_t, dnnl_format_tag_t, dnnl_prop_kind_t, dnnl_alg_kind_t: the same numbers in versions 2 and 3. */
+enum { ONEDNN_FLOAT32 = 3, ONEDNN_TAG_ANY = 1, ONEDNN_INFERENCE = 96 };
+enum { ONEDNN_CONVOLUTION_DIRECT = 0x1, ONEDNN_DECONVOLUTION_DIRECT = 0xa };
+
+/* dnnl_query_t. */
+enum {
+    ONEDNN_QUERY_IMPLEMENTATION = 8,
+    ONEDNN_QUERY_SOURCE = 129,
+    ONEDNN_QUERY_WEIGHTS = 131,
+    ONEDNN_QUERY_DESTINATION = 133,
+    ONEDNN_QUERY_SCRATCHPAD = 136
+};
+
+/* Names of a primitive's arguments (DNNL_ARG_...). */
+enum { ONEDNN_SOURCE = 1, ONEDNN_DESTINATION = 17, ONEDNN_WEIGHTS = 33, ONEDNN_BIAS = 41, ONEDNN_SCRATCHPAD = 80 };
+
+struct onednn_argument { /* dnnl_exec_arg_t */
+    int name;
+    void *memory;
+};
+
+/* Functions that have one type in both versions. All return 0 on success, unless they return a number of bytes. */
+struct onednn_library {
+    int (*engine_create)(void **engine, int kind, size_t index);
+    int (*stream_create)(void **stream, void *engine, unsigned flags);
+    int (*stream_wait)(void *stream);
+    int (*stream_destroy)(void *stream);
+    int (*memory_create)(void **memory, const void *descriptor, void *engine, void *data);
+    int (*memory_destroy)(void *memory);
+    size_t (*memory_desc_get_size)(const void *descriptor);
+    int (*memory_desc_equal)(const void *a, const void *b);
+    int (*primitive_attr_create)(void **attributes);
+    int (*primitive_attr_destroy)(void *attributes);
+    int (*primitive_attr_set_scratchpad_mode)(void *attributes, int mode);
+    int (*primitive_attr_set_post_ops)(void *attributes, const void *post_ops);
+    int (*post_ops_create)(void **post_ops);
+    int (*post_ops_destroy)(void *post_ops);
+    int (*reorder_primitive_desc_create)(void **ret, const void *from, void *from_engine, const void *to,
+                                         void *to_engine, const void *attributes);
+    int (*primitive_desc_query)(const void *primitive_desc, int what, int index, void *ret);
+    const void *(*primitive_desc_query_md)(const void *primitive_desc, int what, int index);
+    int (*primitive_desc_destroy)(void *primitive_desc);
+    int (*primitive_create)(void **primitive, const void *primitive_desc);
+    int (*primitive_destroy)(void *primitive);
+    int (*primitive_execute)(const void *primitive, void *stream, int count, const struct onednn_argument *arguments);
+
+    void *engine; /* of the processor */
+    int version;  /* 2 or 3 */
+};
+
+/*
+ * The library, loaded by the first call; NULL: this machine has none that can be used, or this is the child of a fork
+ * that the OpenMP runtime's threads do not survive.
+ */
+const struct onednn_library *aoticache_shim_onednn(void);
+
+/* ---- what the versions do differently; each returns false on failure, and descriptors are freed by the caller ---- */
+
+/* A memory descriptor of float32 elements; strides in elements, NULL: the library chooses the format. NULL on failure. */
+void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, const int64_t *strides);
+void *aoticache_shim_onednn_describe_same(const void *descriptor);
+void aoticache_shim_onednn_describe_free(void *descriptor);
+
+struct onednn_convolution {
+    bool transposed;
+    const void *source, *weights, *bias, *destination; /* descriptors; bias may be NULL */
+    const int64_t *stride, *dilation;                  /* a dilation of 0 is none */
+    const int64_t *padding, *padding_end;
+    const void *attributes;
+};
+bool aoticache_shim_onednn_describe_convolution(const struct onednn_convolution *c, void **ret_primitive_desc);
+
+/* dnnl_post_ops_append_eltwise(), for the functions of enum shim_unary that both versions have; false for others. */
+bool aoticache_shim_onednn_append_unary(void *post_ops, const struct shim_unary *unary);
+/* The destination's former elements are added. */
+bool aoticache_shim_onednn_append_sum(void *post_ops);
+
+#endif
