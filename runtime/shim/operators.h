@@ -236,6 +236,36 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(
     int32_t bidirectional, int32_t batch_first, int32_t train, AtenTensorHandle *ret0, AtenTensorHandle *ret1,
     AtenTensorHandle *ret2, AtenTensorHandle *ret3);
 
+/* ---- math/fused.c ---- */
+/* B: NULL, or the place of the handle. algorithm, unary_attr: NULL, or the place of the name. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
+    AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
+    const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_, int64_t groups,
+    const char *attr, const double **scalars, int64_t scalars_len_, const char **algorithm, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
+    AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
+    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
+    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0);
+/* The result is `other`. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
+    AtenTensorHandle other, AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
+    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
+    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
+    AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
+    const int64_t *output_padding, int64_t output_padding_len_, const int64_t *stride, int64_t stride_len_,
+    const int64_t *dilation, int64_t dilation_len_, int64_t groups, const char *attr, const double **scalars,
+    int64_t scalars_len_, const char **algorithm, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B,
+                                                            const char *attr, const double **scalars,
+                                                            int64_t scalars_len_, const char **algorithm,
+                                                            AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenTensorHandle other,
+                                                                   AtenTensorHandle W, AtenTensorHandle *B,
+                                                                   const char *attr, AtenTensorHandle *ret0);
+
 /* ---- math/convolution.c ---- */
 /* bias: NULL, or the place of the handle. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight,

@@ -9,6 +9,7 @@ it takes minutes. tests/python/test_models.py runs those that need nothing but P
 usage: models.py [MODEL...]     (MODEL...: only these, nothing is written)
 Environment: BUILD, the build folder.
 """
+import ctypes
 import json
 import os
 import subprocess
@@ -181,6 +182,10 @@ MODELS = {
 }
 
 
+FROZEN = ", frozen" # behind the name of a model that is compiled with Inductor's `freezing`
+TABLE_ROWS = [*MODELS, *[name + FROZEN for name in ("ResNet-18", "MobileNetV3 small", "U-Net", "LSTM", "ViT", "BERT", "GPT-2")]]
+
+
 # ---- compiling and running ----
 
 def build(torch, name):
@@ -189,8 +194,8 @@ def build(torch, name):
     return module.eval(), inputs
 
 
-def compile_package(torch, module, inputs, path):
-    with torch.no_grad():
+def compile_package(torch, module, inputs, path, freezing=False):
+    with torch.no_grad(), torch._inductor.config.patch(freezing=freezing):
         torch._inductor.aoti_compile_and_package(torch.export.export(module, inputs, strict=False), package_path=path)
 
 
@@ -218,19 +223,20 @@ print(time.monotonic() - begun, usage.ru_maxrss * 1024, os.waitstatus_to_exitcod
 """
 
 
-def measured(command):
+def measured(command, environment=os.environ):
     """(exit status, standard output, standard error, seconds, bytes of resident memory at most), on one thread."""
     done = subprocess.run([sys.executable, "-I", "-S", "-c", LAUNCHER, *command], capture_output=True, text=True,
-                          env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+                          env={**environment, "OMP_NUM_THREADS": "1"}, check=True)
     *messages, last = done.stderr.rstrip("\n").split("\n")
     seconds, memory, code = last.split()
     return int(code), done.stdout, "\n".join(messages), float(seconds), int(memory)
 
 
-def run_alone(torch, path, inputs, folder, *more):
+def run_alone(torch, path, inputs, folder, *more, environment=os.environ):
     """The outputs in a process of the tool, in which PyTorch never is, and what `measured` and the tool say."""
     code, out, err, seconds, memory = measured([TOOL, "run-package", path, "--json", "--all-values", "--cache-dir",
-                                                os.path.join(folder, "cache"), *more, *input_words(inputs, folder)])
+                                                os.path.join(folder, "cache"), *more, *input_words(inputs, folder)],
+                                               environment)
     if code != 0:
         raise RuntimeError("exit %d: %s" % (code, err.strip()))
     report = json.loads(out)
@@ -276,9 +282,9 @@ print(sorted(times)[len(times) // 2] if times else 0)
 
 def measure(torch, name, folder):
     """A row of the table."""
-    module, inputs = build(torch, name)
+    module, inputs = build(torch, name.removesuffix(FROZEN))
     path = os.path.join(folder, "model.pt2")
-    compile_package(torch, module, inputs, path)
+    compile_package(torch, module, inputs, path, freezing=name.endswith(FROZEN))
     with torch.no_grad():
         eager = flat(module(*inputs))
     theirs = flat(torch._inductor.aoti_load_package(path)(*inputs))
@@ -322,25 +328,36 @@ seed); `aoticache run-package` runs it in a process without PyTorch. The outputs
 
 Both use one thread. The machine had other work: compare the two, not the milliseconds.
 
-A package that is compiled with Inductor's `freezing` calls oneDNN's fused convolutions and linear layers, which the shim
-lacks: the loader refuses it and names them.
+*Frozen* models are compiled with Inductor's `freezing`: their weights are laid out for oneDNN by the compile. Ours ran with
+OpenBLAS and oneDNN %s on the machine (docs/packages.md says what is without them); PyTorch has its own.
 
 | model | result | run, ms | first output, ms | memory, MiB |
 | --- | --- | --- | --- | --- |
 """
 
 
+def onednn_version():
+    for name in ("libdnnl.so.3", "libdnnl.so.2"):
+        try:
+            version = ctypes.CDLL(name).dnnl_version
+        except OSError:
+            continue
+        version.restype = ctypes.POINTER(ctypes.c_int)
+        return "%d.%d.%d" % tuple(version()[:3])
+    return "(none)"
+
+
 def main():
     import torch
     import torch._inductor.package
     warnings.simplefilter("ignore")
-    names = sys.argv[1:] or list(MODELS)
+    names = sys.argv[1:] or TABLE_ROWS
     rows = []
     for name in names:
         rows.append(row(torch, name))
         print(rows[-1], flush=True)
     if not sys.argv[1:]:
-        head = HEAD % (torch.__version__, TOLERANCE["rtol"], TOLERANCE["atol"], REPEAT)
+        head = HEAD % (torch.__version__, TOLERANCE["rtol"], TOLERANCE["atol"], REPEAT, onednn_version())
         with open(TABLE, "w") as file:
             file.write(head + "\n".join(rows) + "\n")
     return 0

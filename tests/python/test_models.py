@@ -1,7 +1,7 @@
 """Models of transformers, an LSTM and a convolutional network run without PyTorch, with PyTorch's results.
 
 Those of models.py that need nothing but PyTorch, in one package, since compiling one takes PyTorch nearly as long as
-compiling four. Environment: BUILD, the build folder.
+compiling four: compiled as they are, and frozen; with the libraries that make the shim faster, and without. Environment: BUILD, the build folder.
 """
 import sys
 import tempfile
@@ -14,6 +14,7 @@ except ImportError:
     sys.exit(77)
 
 import models
+from test_shim_blas import without_libraries
 
 
 class Together(torch.nn.Module):
@@ -25,6 +26,23 @@ class Together(torch.nn.Module):
         return tuple(result for part, given in zip(self.parts, inputs) for result in models.flat(part(given)))
 
 
+def check(built, ours, theirs, label):
+    """Prints a line for each model; returns how many are wrong."""
+    failed = begun = 0
+    for name, (part, given) in built.items():
+        eager = models.flat(part(*given))
+        end = begun + len(eager)
+        try:
+            models.compare(torch, ours[begun:end], theirs[begun:end], eager)
+            print("ok - models: %s%s" % (name, label), flush=True)
+        except AssertionError as error:
+            failed += 1
+            print("not ok - models: %s%s: %s" % (name, label, " ".join(str(error).split())[:600]), flush=True)
+        begun = end
+    assert begun == len(ours), "%d outputs, %d wanted" % (len(ours), begun)
+    return failed
+
+
 def main():
     warnings.simplefilter("ignore")
     import torch._inductor.package
@@ -32,23 +50,16 @@ def main():
     inputs = tuple(given[0] for _, given in built.values())
     module = Together([part for part, _ in built.values()]).eval()
     failed = 0
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        path = folder + "/models.pt2"
-        models.compile_package(torch, module, inputs, path)
-        theirs = torch._inductor.aoti_load_package(path)(*inputs)
-        ours, _ = models.run_alone(torch, path, inputs, folder)
-        begun = 0
-        for name, (part, given) in built.items():
-            eager = models.flat(part(*given))
-            end = begun + len(eager)
-            try:
-                models.compare(torch, ours[begun:end], theirs[begun:end], eager)
-                print("ok - models: %s" % name, flush=True)
-            except AssertionError as error:
-                failed += 1
-                print("not ok - models: %s: %s" % (name, " ".join(str(error).split())[:600]), flush=True)
-            begun = end
-        assert begun == len(ours), "%d outputs, %d wanted" % (len(ours), begun)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty, torch.no_grad():
+        bare = without_libraries(empty)
+        for label, freezing in (("", False), (", frozen", True)):
+            path = folder + "/models%d.pt2" % freezing
+            models.compile_package(torch, module, inputs, path, freezing)
+            theirs = torch._inductor.aoti_load_package(path)(*inputs)
+            ours, _ = models.run_alone(torch, path, inputs, folder)
+            failed += check(built, ours, theirs, label)
+            ours, _ = models.run_alone(torch, path, inputs, folder, environment=bare)
+            failed += check(built, ours, theirs, label + ", without BLAS and oneDNN")
     return 1 if failed else 0
 
 

@@ -368,6 +368,14 @@ def run_checks(label):
     return 1 if failed else 0
 
 
+def without_libraries(folder):
+    """An environment in which the libraries that make the shim faster cannot be loaded; the empty folder gets files."""
+    for name in ("libopenblas.so.0", "libsleef.so.3", *ONEDNN):
+        open(os.path.join(folder, name), "w").close()
+    path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+    return {**os.environ, "LD_LIBRARY_PATH": path}
+
+
 def main():
     if not os.path.exists(SHIM):
         print("not ok - %s is not built" % SHIM)
@@ -376,11 +384,7 @@ def main():
         return run_checks(sys.argv[1])
     status = subprocess.call([sys.executable, __file__, "as the machine is"])
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("libopenblas.so.0", "libsleef.so.3", *ONEDNN):
-            open(os.path.join(folder, name), "w").close()
-        path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-        status |= subprocess.call([sys.executable, __file__, "without libraries"],
-                                  env={**os.environ, "LD_LIBRARY_PATH": path})
+        status |= subprocess.call([sys.executable, __file__, "without libraries"], env=without_libraries(folder))
     return status
 
 

@@ -228,7 +228,10 @@ Test(shim_tensor, other_layouts_are_refused)
     float values[6] = {0};
     AtenTensorHandle tensor = NULL;
     __typeof__(&aoti_torch_create_tensor_from_blob_v2) from_blob = SHIM(aoti_torch_create_tensor_from_blob_v2);
-    SHIM_FAILS(from_blob(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0), "layout 3 (_mkldnn)");
+    SHIM_FAILS(from_blob(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 1, NULL, 0), "layout 1 (sparse_coo)");
+    SHIM_FAILS(from_blob(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0), "a description of 0 bytes");
+    SHIM_FAILS(SHIM(torch_from_blob)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0, NULL, NULL),
+               "layout 3 (_mkldnn)");
 }
 
 static void *toggle_gradients(void *argument)

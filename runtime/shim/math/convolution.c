@@ -11,6 +11,7 @@
 #include "runtime/shim/math/internal.h"
 
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -512,6 +513,53 @@ static AOTITorchError read_operands(const char *function, struct convolution *c,
     return measure_kernel(function, c, ret_weight);
 }
 
+/* Has oneDNN add the convolution to `addend`, in place. False: nothing was written. */
+static bool add_in_place(const struct convolution *c, const struct image *weight, AtenTensorHandle addend)
+{
+    struct convolution adding = *c;
+    if (addend->tensor->dtype != c->dtype ||
+        aoticache_shim_image_of("", addend->tensor, c->axes, &adding.output) != SHIM_SUCCESS ||
+        adding.output.batch != c->output.batch || adding.output.channels != c->output.channels ||
+        memcmp(adding.output.sizes, c->output.sizes, sizeof c->output.sizes) != 0)
+        return false;
+    adding.adds_output = true;
+    return aoticache_shim_onednn_convolve(&adding, weight);
+}
+
+AOTITorchError aoticache_shim_convolve(const char *function, struct convolution *c,
+                                       const struct convolution_windows *windows, AtenTensorHandle input,
+                                       AtenTensorHandle weight, AtenTensorHandle addend, bool *ret_fused,
+                                       AtenTensorHandle *ret_tensor)
+{
+    const struct convolution_windows *w = windows;
+    struct image weight_image;
+    AtenTensorHandle output;
+    SHIM_TRY(read_operands(function, c, input->tensor, weight->tensor, &weight_image));
+    SHIM_TRY(aoticache_shim_window_read(function, "stride", w->stride, w->stride_count, c->axes, 1, 1, c->stride));
+    SHIM_TRY(aoticache_shim_window_read(function, "padding", w->padding, w->padding_count, c->axes, 0, 0, c->padding));
+    SHIM_TRY(
+        aoticache_shim_window_read(function, "dilation", w->dilation, w->dilation_count, c->axes, 1, 1, c->dilation));
+    if (c->transposed)
+        SHIM_TRY(aoticache_shim_window_read(function, "output_padding", w->output_padding, w->output_padding_count,
+                                            c->axes, 0, 0, c->output_padding));
+    SHIM_TRY(create_output(function, c, input->tensor, weight->tensor, &output));
+    *ret_fused = false;
+    if (addend != NULL && output->tensor->numel > 0 && add_in_place(c, &weight_image, addend)) {
+        aoti_torch_delete_tensor_object(output);
+        *ret_fused = true;
+        return aoti_torch_new_tensor_handle(addend, ret_tensor);
+    }
+    if (addend == NULL && c->unary.kind != SHIM_UNARY_NONE && output->tensor->numel > 0)
+        *ret_fused = aoticache_shim_onednn_convolve(c, &weight_image);
+    c->unary.kind = SHIM_UNARY_NONE;
+    if (!*ret_fused && output->tensor->numel > 0 && convolve(function, c, &weight_image) != SHIM_SUCCESS) {
+        aoti_torch_delete_tensor_object(output);
+        return SHIM_FAILURE;
+    }
+    *ret_tensor = output;
+    return SHIM_SUCCESS;
+}
+
 AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias,
                                           const int64_t *stride, int64_t stride_count, const int64_t *padding,
                                           int64_t padding_count, const int64_t *dilation, int64_t dilation_count,
@@ -521,27 +569,11 @@ AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHand
     SHIM_CHECK_TENSOR(input);
     SHIM_CHECK_TENSOR(weight);
     SHIM_CHECK_RESULT(ret_tensor);
+    bool fused;
     struct convolution c = {.transposed = transposed != 0, .groups = groups};
-    struct image weight_image;
-    AtenTensorHandle output;
+    const struct convolution_windows windows = {stride,   stride_count,   padding,        padding_count,
+                                                dilation, dilation_count, output_padding, output_padding_count};
     if (bias != NULL && shim_is_defined(*bias)) /* an undefined one is none, as in PyTorch */
         c.bias = (*bias)->tensor;
-    if (read_operands(__func__, &c, input->tensor, weight->tensor, &weight_image) != SHIM_SUCCESS ||
-        aoticache_shim_window_read(__func__, "stride", stride, stride_count, c.axes, 1, 1, c.stride) != SHIM_SUCCESS ||
-        aoticache_shim_window_read(__func__, "padding", padding, padding_count, c.axes, 0, 0, c.padding) !=
-            SHIM_SUCCESS ||
-        aoticache_shim_window_read(__func__, "dilation", dilation, dilation_count, c.axes, 1, 1, c.dilation) !=
-            SHIM_SUCCESS)
-        return SHIM_FAILURE;
-    if (c.transposed && aoticache_shim_window_read(__func__, "output_padding", output_padding, output_padding_count,
-                                                   c.axes, 0, 0, c.output_padding) != SHIM_SUCCESS)
-        return SHIM_FAILURE;
-    if (create_output(__func__, &c, input->tensor, weight->tensor, &output) != SHIM_SUCCESS)
-        return SHIM_FAILURE;
-    if (output->tensor->numel > 0 && convolve(__func__, &c, &weight_image) != SHIM_SUCCESS) {
-        aoti_torch_delete_tensor_object(output);
-        return SHIM_FAILURE;
-    }
-    *ret_tensor = output;
-    return SHIM_SUCCESS;
+    return aoticache_shim_convolve(__func__, &c, &windows, input, weight, NULL, &fused, ret_tensor);
 }

@@ -220,6 +220,29 @@ struct convolution {
     struct shim_tensor *frozen_weight; /* the weight, if its elements never change; else NULL */
 };
 
+/* The lists of a call; output_padding is only read by transposed convolutions. */
+struct convolution_windows {
+    const int64_t *stride;
+    int64_t stride_count;
+    const int64_t *padding;
+    int64_t padding_count;
+    const int64_t *dilation;
+    int64_t dilation_count;
+    const int64_t *output_padding;
+    int64_t output_padding_count;
+};
+
+/*
+ * Convolves into a fresh tensor, or, with an addend, adds the convolution to that in place, if oneDNN can. *ret_fused tells
+ * whether the addend and c->unary have been seen to; else the result is the convolution alone, in a fresh tensor.
+ *
+ * c: transposed, groups, bias, unary and frozen_weight are set.
+ */
+AOTITorchError aoticache_shim_convolve(const char *function, struct convolution *c,
+                                       const struct convolution_windows *windows, AtenTensorHandle input,
+                                       AtenTensorHandle weight, AtenTensorHandle addend, bool *ret_fused,
+                                       AtenTensorHandle *ret_tensor);
+
 /* False: nothing was written. */
 bool aoticache_shim_onednn_convolve(const struct convolution *c, const struct image *weight);
 

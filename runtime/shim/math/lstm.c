@@ -206,6 +206,23 @@ static AOTITorchError layer(const char *function, const struct operands *o, stru
     return SHIM_SUCCESS;
 }
 
+/*
+ * A weight as PyTorch's LSTM has it, gates and units x inputs. One that a compile has packed has the dimensions layers,
+ * directions, inputs, gates and units, of which the inputs lie together in memory (tensors/packed.c).
+ */
+static AOTITorchError flatten_weight(const char *function, AtenTensorHandle weight, AtenTensorHandle *ret_weight)
+{
+    if (!shim_is_defined(weight) || weight->tensor->packed == NULL || weight->tensor->ndim != 5)
+        return aoti_torch_new_tensor_handle(weight, ret_weight);
+    const struct shim_tensor *w = weight->tensor;
+    const int64_t sizes[] = {w->sizes[3] * w->sizes[4], w->sizes[2]}, strides[] = {w->sizes[2], 1};
+    if (w->sizes[0] != 1 || w->sizes[1] != 1 || w->sizes[3] != GATES || w->strides[2] != 1 ||
+        w->strides[4] != w->sizes[2] || w->strides[3] != w->sizes[4] * w->sizes[2])
+        return aoticache_shim_fail("%s: a packed weight of %lld elements in 5 dimensions is not an LSTM layer's",
+                                   function, (long long)w->numel);
+    return aoticache_shim_tensor_view(function, w, w->dtype, 2, sizes, strides, 0, ret_weight);
+}
+
 AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(AtenTensorHandle input, AtenTensorHandle weight0,
                                                AtenTensorHandle weight1, AtenTensorHandle weight2,
                                                AtenTensorHandle weight3, AtenTensorHandle hx_, AtenTensorHandle cx_,
@@ -217,7 +234,7 @@ AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(AtenTensorHandle input, AtenTenso
 {
     AtenTensorHandle results[3] = {NULL};
     cleanup_tensor AtenTensorHandle workspace = NULL;
-    const struct operands operands = {input, weight0, weight1, {weight2, weight3}, hx_, cx_, has_biases != 0};
+    cleanup_tensor AtenTensorHandle input_weight = NULL, state_weight = NULL;
     struct lstm l = {.reverse = reverse != 0};
     (void)batch_sizes;
     (void)batch_first; /* the input comes with the steps in front, whatever it says */
@@ -231,6 +248,9 @@ AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(AtenTensorHandle input, AtenTenso
             "%s: one layer of an LSTM (mode 2) in one direction, not packed, is supported; this is "
             "mode %lld with %lld layers, bidirectional %d, %lld batch sizes",
             __func__, (long long)mode, (long long)num_layers, (int)bidirectional, (long long)batch_sizes_len_);
+    SHIM_TRY(flatten_weight(__func__, weight0, &input_weight));
+    SHIM_TRY(flatten_weight(__func__, weight1, &state_weight));
+    const struct operands operands = {input, input_weight, state_weight, {weight2, weight3}, hx_, cx_, has_biases != 0};
     SHIM_TRY(describe(__func__, &operands, hidden_size, &l));
     SHIM_TRY(aoticache_shim_make(__func__, 1, (const int64_t[]){0}, AOTICACHE_DTYPE_UINT8, &workspace));
     SHIM_TRY(layer(__func__, &operands, &l, results));

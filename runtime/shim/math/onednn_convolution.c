@@ -451,18 +451,74 @@ static bool reorder(const struct onednn_library *onednn, const struct operand *o
            run_step(onednn, &operand->reorder, stream, scratch, 2, names, descriptors, data);
 }
 
+/* A weight that never changes, in the format of a primitive. */
+struct kept_weight {
+    void *descriptor;
+    _Alignas(64) char elements[];
+};
+
+static void free_kept(void *weight)
+{
+    struct kept_weight *kept = weight;
+    aoticache_shim_onednn_describe_free(kept->descriptor);
+    free(kept);
+}
+
+static struct kept_weight *make_kept(const struct onednn_library *onednn, const struct prepared *p,
+                                     const struct image *weight, void *stream, char *scratch)
+{
+    struct kept_weight *kept = aligned_alloc(64, sizeof *kept + p->weights.copy_bytes);
+    if (kept == NULL)
+        return NULL;
+    kept->descriptor = aoticache_shim_onednn_describe_same(p->weights.wanted);
+    if (kept->descriptor != NULL &&
+        reorder(onednn, &p->weights, false, stream, scratch, weight->data, kept->elements) &&
+        onednn->stream_wait(stream) == 0)
+        return kept;
+    free_kept(kept);
+    return NULL;
+}
+
+/*
+ * The elements of a weight that never changes, in the primitive's format, made by the first call; NULL if they were kept
+ * in another format, for another shape of the input, or there is no memory.
+ */
+static char *find_kept(const struct onednn_library *onednn, const struct prepared *p, const struct convolution *c,
+                       const struct image *weight, void *stream, char *scratch)
+{
+    struct shim_packed *packed = c->frozen_weight->packed;
+    struct kept_weight *kept = atomic_load(&packed->prepared);
+    if (kept == NULL) {
+        void *none = NULL;
+        kept = make_kept(onednn, p, weight, stream, scratch);
+        if (kept == NULL)
+            return NULL;
+        atomic_store(&packed->free_prepared, free_kept);
+        if (!atomic_compare_exchange_strong(&packed->prepared, &none, kept)) {
+            free_kept(kept);
+            kept = none;
+        }
+    }
+    return onednn->memory_desc_equal(kept->descriptor, p->weights.wanted) ? kept->elements : NULL;
+}
+
 static bool run_steps(const struct onednn_library *onednn, const struct prepared *p, const struct convolution *c,
                       const struct image *weight, void *stream, char *memory)
 {
     static const int names[] = {ONEDNN_SOURCE, ONEDNN_WEIGHTS, ONEDNN_DESTINATION, ONEDNN_BIAS};
     char *weights = memory + p->source.copy_bytes, *destination = weights + p->weights.copy_bytes;
     char *scratch = p->scratch_bytes > 0 ? destination + p->destination.copy_bytes : NULL;
+    char *kept = NULL;
+    if (c->frozen_weight != NULL && p->weights.copy_bytes > 0)
+        kept = find_kept(onednn, p, c, weight, stream, scratch);
+    if (kept != NULL)
+        weights = kept;
     const void *const descriptors[] = {p->source.wanted, p->weights.wanted, p->destination.wanted, p->bias};
     void *const data[] = {
         p->source.copy_bytes > 0 ? memory : c->input.data, p->weights.copy_bytes > 0 ? weights : weight->data,
         p->destination.copy_bytes > 0 ? destination : c->output.data, c->bias != NULL ? c->bias->data : NULL};
     return reorder(onednn, &p->source, false, stream, scratch, c->input.data, memory) &&
-           reorder(onednn, &p->weights, false, stream, scratch, weight->data, weights) &&
+           (kept != NULL || reorder(onednn, &p->weights, false, stream, scratch, weight->data, weights)) &&
            run_step(onednn, &p->convolution, stream, scratch, c->bias != NULL ? 4 : 3, names, descriptors, data) &&
            reorder(onednn, &p->destination, true, stream, scratch, c->output.data, destination) &&
            onednn->stream_wait(stream) == 0;

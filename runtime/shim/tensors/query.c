@@ -29,7 +29,8 @@ DEFINE_QUERY(aoti_torch_is_contiguous, bool, ret_is_contiguous, aoticache_shim_i
 /* All tensors here are strided ones on the CPU; as in PyTorch they have no device index. */
 DEFINE_QUERY(aoti_torch_get_device_type, int32_t, ret_device_type, AOTICACHE_DEVICE_TYPE_CPU)
 DEFINE_QUERY(aoti_torch_get_device_index, int32_t, ret_device_index, -1)
-DEFINE_QUERY(aoti_torch_get_layout, int32_t, ret_layout, AOTICACHE_LAYOUT_STRIDED)
+DEFINE_QUERY(aoti_torch_get_layout, int32_t, ret_layout,
+             it->packed != NULL ? AOTICACHE_LAYOUT_MKLDNN : AOTICACHE_LAYOUT_STRIDED)
 
 AOTITorchError torch_get_mutable_data_ptr(AtenTensorHandle tensor, void **ret_data)
 {

@@ -78,9 +78,19 @@ static inline void unref_storage(struct shim_storage *storage)
         aoticache_shim_storage_free(storage);
 }
 
+static void free_packed(struct shim_packed *packed)
+{
+    void *prepared = atomic_load(&packed->prepared);
+    if (prepared != NULL)
+        packed->free_prepared(prepared);
+    free(packed);
+}
+
 void aoticache_shim_tensor_free(struct shim_tensor *tensor)
 {
     unref_storage(tensor->storage);
+    if (__builtin_expect(tensor->packed != NULL, 0))
+        free_packed(tensor->packed);
     if (tensor->sizes != tensor->inline_dims)
         free(tensor->sizes);
     shim_block_give(SHIM_FREE_TENSOR, tensor);
@@ -137,6 +147,7 @@ AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_st
     tensor->numel = numel;
     tensor->offset = offset;
     tensor->storage = storage;
+    tensor->packed = NULL;
     /* PyTorch gives NULL for tensors without elements. */
     tensor->data = numel > 0 ? (char *)storage->data + (size_t)offset * item_bytes : NULL;
     handle->tensor = tensor;
@@ -159,7 +170,7 @@ AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shi
                                         ret_handle);
 }
 
-static AOTITorchError check_options(const char *function, int32_t dtype, int32_t device_type)
+AOTITorchError aoticache_shim_check_options(const char *function, int32_t dtype, int32_t device_type)
 {
     if (shim_item_bytes(dtype) == 0)
         return aoticache_shim_fail("%s: %d is not a dtype", function, (int)dtype);
@@ -190,7 +201,7 @@ AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t *sizes, cons
 {
     (void)device_index; /* the CPU is one device, whatever its number */
     SHIM_CHECK_RESULT(ret_tensor);
-    if (check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
+    if (aoticache_shim_check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
 }
@@ -226,34 +237,20 @@ AOTITorchError aoti_torch_create_tensor_from_blob(void *data, int64_t ndim, cons
 {
     (void)device_index;
     SHIM_CHECK_RESULT(ret_tensor);
-    if (check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
+    if (aoticache_shim_check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     if (data == NULL) /* PyTorch's answer too: constants without data are empty ones */
         return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
     return wrap_blob(__func__, data, ndim, sizes, strides, storage_offset, dtype, NULL, NULL, ret_tensor);
 }
 
-static AOTITorchError check_layout(const char *function, int32_t layout)
+AOTITorchError aoticache_shim_check_layout(const char *function, int32_t layout)
 {
     if (layout == AOTICACHE_LAYOUT_STRIDED)
         return SHIM_SUCCESS;
     const char *name = aoticache_layout_name(layout);
     return aoticache_shim_fail("%s: layout %d (%s) needs PyTorch in the process; here are strided tensors only",
                                function, (int)layout, name != NULL ? name : "unknown");
-}
-
-AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, const int64_t *sizes,
-                                                     const int64_t *strides, int64_t storage_offset, int32_t dtype,
-                                                     int32_t device_type, int32_t device_index,
-                                                     AtenTensorHandle *ret_tensor, int32_t layout,
-                                                     const uint8_t *opaque_metadata, int64_t opaque_metadata_size)
-{
-    (void)opaque_metadata;
-    (void)opaque_metadata_size;
-    if (check_layout(__func__, layout) != SHIM_SUCCESS)
-        return SHIM_FAILURE;
-    return aoti_torch_create_tensor_from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type,
-                                              device_index, ret_tensor);
 }
 
 AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes, const int64_t *strides,
@@ -265,7 +262,8 @@ AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes, c
     (void)opaque_metadata;
     (void)opaque_metadata_size;
     SHIM_CHECK_RESULT(ret_tensor);
-    if (check_layout(__func__, layout) != SHIM_SUCCESS || check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
+    if (aoticache_shim_check_layout(__func__, layout) != SHIM_SUCCESS ||
+        aoticache_shim_check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     if (data == NULL)
         return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);

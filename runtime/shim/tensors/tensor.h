@@ -55,6 +55,15 @@ struct shim_storage {
     void *context;
 };
 
+/*
+ * What a tensor has whose layout is oneDNN's (packed.c). Its elements never change, so that an operator may keep a copy in a
+ * form of its own.
+ */
+struct shim_packed {
+    _Atomic(void *) prepared;              /* NULL until an operator puts it there, once */
+    void (*_Atomic free_prepared)(void *); /* set before it */
+};
+
 struct shim_tensor {
     _Atomic uint32_t refs;
     int32_t dtype;
@@ -64,7 +73,8 @@ struct shim_tensor {
     int64_t offset; /* of the first element in the storage, in elements */
     void *data;     /* of the first element; NULL where there is none */
     struct shim_storage *storage;
-    int64_t *sizes; /* sizes and strides: inline_dims, or one block of 2 * ndim numbers */
+    struct shim_packed *packed; /* of a weight in oneDNN's layout; else NULL */
+    int64_t *sizes;             /* sizes and strides: inline_dims, or one block of 2 * ndim numbers */
     int64_t *strides;
     int64_t inline_dims[2 * SHIM_INLINE_NDIM];
 };
@@ -131,6 +141,10 @@ AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_st
 AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shim_tensor *tensor, int32_t dtype,
                                           int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
                                           AtenTensorHandle *ret_handle);
+/* What is not a dtype, not on the CPU, not strided is refused. */
+AOTITorchError aoticache_shim_check_options(const char *function, int32_t dtype, int32_t device_type);
+AOTITorchError aoticache_shim_check_layout(const char *function, int32_t layout);
+
 /* Fresh memory. */
 AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, const int64_t *sizes,
                                            const int64_t *strides, int32_t dtype, AtenTensorHandle *ret_handle);

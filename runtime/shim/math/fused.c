@@ -1,0 +1,417 @@
+/*
+ * shim/math/fused: what Inductor calls when it compiles with `freezing`: convolutions and linear layers with weights that
+ * never change (tensors/packed.c), and with what is done to each element of the result afterwards.
+ *
+ * oneDNN does most of that within its convolutions (onednn_convolution.c); the rest is a second walk over the result here.
+ *
+ * Source: mkldnn::_convolution_pointwise, mkldnn::_linear_pointwise and their kin (aten/src/ATen/native/mkldnn/Conv.cpp).
+ * float32.
+ */
+#include "runtime/shim/math/internal.h"
+
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <math.h>
+#include <string.h>
+
+enum binary { BINARY_ADD, BINARY_SUB, BINARY_MUL };
+
+/* ---- what is asked for ---- */
+
+static const struct {
+    const char *name;
+    enum shim_unary_kind kind;
+    int scalars;
+} unary_names[] = {
+    {"none", SHIM_UNARY_NONE, 0},
+    {"relu", SHIM_UNARY_RELU, 0},
+    {"leaky_relu", SHIM_UNARY_LEAKY_RELU, 1},
+    {"hardtanh", SHIM_UNARY_HARDTANH, 2},
+    {"hardswish", SHIM_UNARY_HARDSWISH, 0},
+    {"hardsigmoid", SHIM_UNARY_HARDSIGMOID, 0},
+    {"sigmoid", SHIM_UNARY_SIGMOID, 0},
+    {"swish", SHIM_UNARY_SWISH, 0},
+    {"tanh", SHIM_UNARY_TANH, 0},
+    {"gelu", SHIM_UNARY_GELU, 0},
+};
+
+static AOTITorchError read_unary(const char *function, const char *name, const double **scalars, int64_t scalar_count,
+                                 const char **algorithm, struct shim_unary *ret_unary)
+{
+    *ret_unary = (struct shim_unary){SHIM_UNARY_NONE, {0, 0}};
+    if (name == NULL)
+        return SHIM_SUCCESS;
+    for (size_t i = 0; i < sizeof unary_names / sizeof unary_names[0]; i++) {
+        if (strcmp(name, unary_names[i].name) != 0)
+            continue;
+        ret_unary->kind = unary_names[i].kind;
+        for (int k = 0; k < unary_names[i].scalars; k++) {
+            if (scalars == NULL || k >= scalar_count || scalars[k] == NULL)
+                return aoticache_shim_fail("%s: %s needs %d numbers", function, name, unary_names[i].scalars);
+            ret_unary->scalars[k] = *scalars[k];
+        }
+        if (ret_unary->kind == SHIM_UNARY_GELU && algorithm != NULL && *algorithm != NULL &&
+            strcmp(*algorithm, "tanh") == 0)
+            ret_unary->kind = SHIM_UNARY_GELU_TANH;
+        return SHIM_SUCCESS;
+    }
+    return aoticache_shim_fail("%s: \"%.40s\" of the result is not supported", function, name);
+}
+
+static AOTITorchError read_binary(const char *function, const char *name, enum binary *ret_binary)
+{
+    static const char *const names[] = {[BINARY_ADD] = "add", [BINARY_SUB] = "sub", [BINARY_MUL] = "mul"};
+    for (int i = 0; name != NULL && i < 3; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret_binary = (enum binary)i;
+            return SHIM_SUCCESS;
+        }
+    }
+    return aoticache_shim_fail("%s: the result and another tensor by \"%.40s\" is not supported", function,
+                               name != NULL ? name : "NULL");
+}
+
+static AOTITorchError check_float32(const char *function, const AtenTensorHandle *tensors, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!shim_is_defined(tensors[i]))
+            return aoticache_shim_fail_undefined(function, tensors[i]);
+        int32_t dtype = tensors[i]->tensor->dtype;
+        if (dtype != AOTICACHE_DTYPE_FLOAT32)
+            return aoticache_shim_fail("%s: float32 is supported, and this is %s", function,
+                                       aoticache_shim_dtype_text(dtype, (char[SHIM_DTYPE_TEXT_BYTES]){0}));
+    }
+    return SHIM_SUCCESS;
+}
+
+/* ---- element by element ---- */
+
+static float clamp(float x, float low, float high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x; /* a NaN stays one */
+}
+
+static float unary_of(const struct shim_unary *unary, float x)
+{
+    switch (unary->kind) {
+    case SHIM_UNARY_HARDTANH:
+        return clamp(x, (float)unary->scalars[0], (float)unary->scalars[1]);
+    case SHIM_UNARY_HARDSWISH:
+        return x * clamp(x + 3, 0, 6) / 6;
+    case SHIM_UNARY_HARDSIGMOID:
+        return clamp(x + 3, 0, 6) / 6;
+    case SHIM_UNARY_SIGMOID:
+        return 1 / (1 + expf(-x));
+    case SHIM_UNARY_SWISH:
+        return x / (1 + expf(-x));
+    case SHIM_UNARY_TANH:
+        return tanhf(x);
+    case SHIM_UNARY_GELU:
+        return x / 2 * (1 + erff(x * 0.70710678F));
+    case SHIM_UNARY_GELU_TANH:
+        return x / 2 * (1 + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
+    default:
+        return x;
+    }
+}
+
+static void apply_unary(const struct shim_unary *unary, float *x, int64_t count)
+{
+    const float slope = (float)unary->scalars[0];
+    if (unary->kind == SHIM_UNARY_RELU)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = x[i] < 0 ? 0 : x[i];
+    else if (unary->kind == SHIM_UNARY_LEAKY_RELU)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = x[i] < 0 ? slope * x[i] : x[i];
+    else if (unary->kind != SHIM_UNARY_NONE)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = unary_of(unary, x[i]);
+}
+
+static void apply_binary(enum binary binary, float alpha, float *x, const float *other, int64_t count)
+{
+    if (binary == BINARY_MUL)
+        for (int64_t i = 0; i < count; i++)
+            x[i] *= other[i];
+    else if (alpha == 1 && binary == BINARY_ADD)
+        for (int64_t i = 0; i < count; i++)
+            x[i] += other[i];
+    else
+        for (int64_t i = 0; i < count; i++)
+            x[i] += (binary == BINARY_SUB ? -alpha : alpha) * other[i];
+}
+
+struct elements {
+    const struct shim_unary *unary;
+    float *x;
+    const float *other; /* NULL: none */
+    enum binary binary;
+    float alpha;
+    int64_t count;
+    int parts;
+};
+
+static void apply_part(void *user, int part)
+{
+    const struct elements *e = user;
+    int64_t first = e->count / e->parts * part;
+    int64_t count = part + 1 == e->parts ? e->count - first : e->count / e->parts;
+    if (e->other != NULL)
+        apply_binary(e->binary, e->alpha, e->x + first, e->other + first, count);
+    apply_unary(e->unary, e->x + first, count);
+}
+
+/* result = unary(result `binary` other), for a result that has just been made. other: NULL, or of the same sizes. */
+static AOTITorchError apply(const char *function, AtenTensorHandle result, AtenTensorHandle other, enum binary binary,
+                            double alpha, const struct shim_unary *unary)
+{
+    const struct shim_tensor *x = result->tensor;
+    cleanup_tensor AtenTensorHandle alike = NULL;
+    struct elements e = {.unary = unary, .x = x->data, .binary = binary, .alpha = (float)alpha, .count = x->numel};
+    if (other != NULL) { /* a copy with the strides of the result */
+        SHIM_TRY(aoticache_shim_tensor_empty(function, x->ndim, x->sizes, x->strides, x->dtype, &alike));
+        SHIM_TRY(aoti_torch_copy_(alike, other, 0));
+        e.other = alike->tensor->data;
+    }
+    e.parts = aoticache_shim_parts((double)e.count * (unary->kind > SHIM_UNARY_HARDSIGMOID ? 16 : 1), 64);
+    if (e.count > 0)
+        aoticache_shim_parallel(e.parts, apply_part, &e);
+    return SHIM_SUCCESS;
+}
+
+/* ---- convolutions ---- */
+
+static struct convolution describe(AtenTensorHandle weight, const AtenTensorHandle *bias, int64_t groups,
+                                   const struct shim_unary *unary)
+{
+    struct convolution c = {.groups = groups, .unary = *unary};
+    AtenTensorHandle given = shim_optional(bias);
+    if (shim_is_defined(given))
+        c.bias = given->tensor;
+    if (weight->tensor->packed != NULL)
+        c.frozen_weight = weight->tensor;
+    return c;
+}
+
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
+    AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
+    const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_, int64_t groups,
+    const char *attr, const double **scalars, int64_t scalars_len_, const char **algorithm, AtenTensorHandle *ret0)
+{
+    struct shim_unary unary;
+    bool fused;
+    cleanup_tensor AtenTensorHandle output = NULL;
+    SHIM_CHECK_RESULT(ret0);
+    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){X, W}, 2));
+    SHIM_TRY(read_unary(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    struct convolution c = describe(W, B, groups, &unary);
+    const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
+                                                dilation, dilation_len_, NULL,    0};
+    SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, X, W, NULL, &fused, &output));
+    if (!fused)
+        SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
+    *ret0 = shim_steal(&output);
+    return SHIM_SUCCESS;
+}
+
+struct binary_call {
+    AtenTensorHandle input, other, weight, *bias;
+    const struct convolution_windows *windows;
+    int64_t groups;
+    const char *binary;
+    const double *alpha;
+    struct shim_unary unary;
+};
+
+/* in_place: the result goes where `other` was. */
+static AOTITorchError convolve_binary(const char *function, const struct binary_call *call, bool in_place,
+                                      AtenTensorHandle *ret_tensor)
+{
+    bool fused;
+    enum binary binary;
+    cleanup_tensor AtenTensorHandle output = NULL;
+    const double alpha = call->alpha != NULL ? *call->alpha : 1;
+    SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){call->input, call->other, call->weight}, 3));
+    SHIM_TRY(read_binary(function, call->binary, &binary));
+    struct convolution c = describe(call->weight, call->bias, call->groups, &call->unary);
+    AtenTensorHandle addend = in_place && binary == BINARY_ADD && alpha == 1 ? call->other : NULL;
+    if (addend == NULL)
+        c.unary.kind = SHIM_UNARY_NONE;
+    SHIM_TRY(aoticache_shim_convolve(function, &c, call->windows, call->input, call->weight, addend, &fused, &output));
+    if (addend == NULL || !fused) {
+        if (!aoticache_shim_same_sizes(output->tensor, call->other->tensor))
+            return aoticache_shim_fail("%s: the other tensor does not have the result's sizes", function);
+        SHIM_TRY(apply(function, output, call->other, binary, alpha, &call->unary));
+        if (in_place) {
+            SHIM_TRY(aoti_torch_copy_(call->other, output, 0));
+            return aoti_torch_new_tensor_handle(call->other, ret_tensor);
+        }
+    }
+    *ret_tensor = shim_steal(&output);
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
+    AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
+    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
+    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0)
+{
+    const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
+                                                dilation, dilation_len_, NULL,    0};
+    struct binary_call call = {X, other, W, B, &windows, groups, binary_attr, alpha, {SHIM_UNARY_NONE, {0, 0}}};
+    SHIM_CHECK_RESULT(ret0);
+    SHIM_TRY(read_unary(__func__, unary_attr != NULL ? *unary_attr : NULL, unary_scalars, unary_scalars_len_,
+                        unary_algorithm, &call.unary));
+    return convolve_binary(__func__, &call, false, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
+    AtenTensorHandle other, AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding,
+    int64_t padding_len_, const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, const char *binary_attr, double *alpha, const char **unary_attr, const double **unary_scalars,
+    int64_t unary_scalars_len_, const char **unary_algorithm, AtenTensorHandle *ret0)
+{
+    const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
+                                                dilation, dilation_len_, NULL,    0};
+    struct binary_call call = {X, other, W, B, &windows, groups, binary_attr, alpha, {SHIM_UNARY_NONE, {0, 0}}};
+    SHIM_CHECK_RESULT(ret0);
+    SHIM_TRY(read_unary(__func__, unary_attr != NULL ? *unary_attr : NULL, unary_scalars, unary_scalars_len_,
+                        unary_algorithm, &call.unary));
+    return convolve_binary(__func__, &call, true, ret0);
+}
+
+/*
+ * A packed weight of a transposed convolution has, within each group, the outputs first, another one the inputs: the
+ * weight as aten::convolution takes it, inputs x outputs of a group x kernel.
+ */
+static AOTITorchError turn_weight(const char *function, AtenTensorHandle weight, int64_t groups,
+                                  AtenTensorHandle *ret_weight)
+{
+    const struct shim_tensor *w = weight->tensor;
+    if (w->packed == NULL)
+        return aoti_torch_new_tensor_handle(weight, ret_weight);
+    if (w->ndim < 3 || w->ndim > 5 || groups < 1 || w->sizes[0] % groups != 0 || !aoticache_shim_is_contiguous(w))
+        return aoticache_shim_fail("%s: a packed weight of %d dimensions for %lld groups is not understood", function,
+                                   (int)w->ndim, (long long)groups);
+    const int64_t outputs = w->sizes[0] / groups, inputs = w->sizes[1], kernel = w->numel / (w->sizes[0] * inputs);
+    const int64_t apart_sizes[] = {groups, inputs, outputs, kernel};
+    const int64_t apart_strides[] = {outputs * inputs * kernel, kernel, inputs * kernel, 1};
+    int64_t sizes[5] = {groups * inputs, outputs}, strides[5] = {kernel, inputs * kernel}, stride = 1;
+    for (int d = w->ndim - 1; d >= 2; stride *= sizes[d], d--) {
+        sizes[d] = w->sizes[d];
+        strides[d] = stride;
+    }
+    if (groups == 1)
+        return aoticache_shim_tensor_view(function, w, w->dtype, w->ndim, sizes, strides, 0, ret_weight);
+    cleanup_tensor AtenTensorHandle apart = NULL, together = NULL;
+    SHIM_TRY(aoticache_shim_tensor_view(function, w, w->dtype, 4, apart_sizes, apart_strides, 0, &apart));
+    SHIM_TRY(aoticache_shim_read(function, apart, w->dtype, &together));
+    strides[0] = outputs * kernel;
+    strides[1] = kernel;
+    return aoticache_shim_tensor_view(function, together->tensor, w->dtype, w->ndim, sizes, strides, 0, ret_weight);
+}
+
+AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
+    AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
+    const int64_t *output_padding, int64_t output_padding_len_, const int64_t *stride, int64_t stride_len_,
+    const int64_t *dilation, int64_t dilation_len_, int64_t groups, const char *attr, const double **scalars,
+    int64_t scalars_len_, const char **algorithm, AtenTensorHandle *ret0)
+{
+    struct shim_unary unary;
+    bool fused;
+    cleanup_tensor AtenTensorHandle output = NULL, weight = NULL;
+    SHIM_CHECK_RESULT(ret0);
+    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){X, W}, 2));
+    SHIM_TRY(read_unary(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    SHIM_TRY(turn_weight(__func__, W, groups, &weight));
+    struct convolution c = describe(W, B, groups, &unary);
+    c.transposed = true;
+    const struct convolution_windows windows = {stride,   stride_len_,   padding,        padding_len_,
+                                                dilation, dilation_len_, output_padding, output_padding_len_};
+    SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, X, weight, NULL, &fused, &output));
+    if (!fused)
+        SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
+    *ret0 = shim_steal(&output);
+    return SHIM_SUCCESS;
+}
+
+/* ---- linear layers ---- */
+
+/* out = x Wᵀ + bias, over the last dimension of x. */
+static AOTITorchError multiply(const char *function, AtenTensorHandle input, AtenTensorHandle weight,
+                               const AtenTensorHandle *bias, AtenTensorHandle *ret_tensor)
+{
+    SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){input, weight}, 2));
+    const struct shim_tensor *x = input->tensor, *w = weight->tensor, *b = NULL;
+    AtenTensorHandle given = shim_optional(bias);
+    if (shim_is_defined(given))
+        b = given->tensor;
+    if (x->ndim < 1 || w->ndim != 2 || x->sizes[x->ndim - 1] != w->sizes[1])
+        return aoticache_shim_fail(
+            "%s: a weight of %d dimensions, %lld elements, does not fit an input of %d dimensions, "
+            "%lld elements",
+            function, (int)w->ndim, (long long)w->numel, (int)x->ndim, (long long)x->numel);
+    if (b != NULL && (b->dtype != x->dtype || b->ndim != 1 || b->sizes[0] != w->sizes[0]))
+        return aoticache_shim_fail("%s: a bias of %d dimensions, %lld elements, for %lld results", function,
+                                   (int)b->ndim, (long long)b->numel, (long long)w->sizes[0]);
+    int64_t sizes[SHIM_MAX_NDIM];
+    memcpy(sizes, x->sizes, (size_t)x->ndim * sizeof *sizes);
+    sizes[x->ndim - 1] = w->sizes[0];
+    cleanup_tensor AtenTensorHandle in = NULL, out = NULL;
+    SHIM_TRY(aoticache_shim_read(function, input, x->dtype, &in));
+    SHIM_TRY(aoticache_shim_make(function, x->ndim, sizes, x->dtype, &out));
+    const ptrdiff_t item = sizeof(float), depth = (ptrdiff_t)w->sizes[1], columns = (ptrdiff_t)w->sizes[0];
+    const struct matmul_problem problem = {
+        .arithmetic = aoticache_shim_matmul_arithmetic(SHIM_CLASS_FLOAT),
+        .access = aoticache_shim_dtype_access(AOTICACHE_DTYPE_FLOAT32),
+        .item_bytes = sizeof(float),
+        .rows = columns > 0 ? out->tensor->numel / columns : 0,
+        .columns = columns,
+        .depth = depth,
+        .alpha = 1,
+        .beta = 1,
+        .a = {in->tensor->data, depth * item, item},
+        .b = {w->data, (ptrdiff_t)w->strides[1] * item, (ptrdiff_t)w->strides[0] * item},
+        .addend = {b != NULL ? b->data : NULL, 0, b != NULL ? (ptrdiff_t)b->strides[0] * item : 0},
+        .out = {out->tensor->data, columns * item, item},
+    };
+    if (out->tensor->numel > 0 && !aoticache_shim_matmul(&problem))
+        return aoticache_shim_fail_memory(function, (size_t)out->tensor->numel * sizeof(float));
+    *ret_tensor = shim_steal(&out);
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B,
+                                                const char *attr, const double **scalars, int64_t scalars_len_,
+                                                const char **algorithm, AtenTensorHandle *ret0)
+{
+    struct shim_unary unary;
+    cleanup_tensor AtenTensorHandle output = NULL;
+    SHIM_CHECK_RESULT(ret0);
+    SHIM_TRY(read_unary(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    SHIM_TRY(multiply(__func__, X, W, B, &output));
+    SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
+    *ret0 = shim_steal(&output);
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W,
+                                                       AtenTensorHandle *B, const char *attr, AtenTensorHandle *ret0)
+{
+    const struct shim_unary none = {SHIM_UNARY_NONE, {0, 0}};
+    enum binary binary;
+    cleanup_tensor AtenTensorHandle output = NULL;
+    SHIM_CHECK_RESULT(ret0);
+    SHIM_TRY(check_float32(__func__, &other, 1));
+    SHIM_TRY(read_binary(__func__, attr, &binary));
+    SHIM_TRY(multiply(__func__, X, W, B, &output));
+    if (!aoticache_shim_same_sizes(output->tensor, other->tensor))
+        return aoticache_shim_fail("%s: the other tensor does not have the result's sizes", __func__);
+    SHIM_TRY(apply(__func__, output, other, binary, 1, &none));
+    *ret0 = shim_steal(&output);
+    return SHIM_SUCCESS;
+}
