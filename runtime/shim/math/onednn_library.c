@@ -1,7 +1,7 @@
 /*
  * shim/math/onednn_library: finds the machine's oneDNN, and hides what its versions 2 and 3 call differently.
  *
- * The library is never linked. It is loaded, once, by the first convolution or LSTM layer large enough to gain from it,
+ * The library is never linked. It is loaded, once, by the first convolution large enough to gain from it,
  * into a scope of its own, as BLAS is (blas.c): its symbols do not meet those of a PyTorch, which has an oneDNN inside.
  * Loading it takes 1.3 milliseconds and 5 megabytes. Without it the functions beside it do the work in plain C.
  *
