@@ -124,12 +124,13 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_OBJ    := $(call objects,$(LIB_SRC))
 SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/process/load_gate.c base/process/openmp_fork.c)
+PYTHON_OBJ := $(call objects,$(wildcard eager/python/*.c))
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text/stream.c base/array.c)
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
-ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c) eager/torch/executor/executor.c)
+ALL_OBJ    := $(LIB_OBJ) $(PYTHON_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c) eager/torch/executor/executor.c)
 
 SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
 STATIC   := $(BUILD)/lib/libaoticache.a
@@ -138,13 +139,14 @@ KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 EXECUTOR := $(BUILD)/lib/aoticache/proxy_executor.so
+EXTENSION := $(BUILD)/lib/aoticache/_runtime.abi3.so
 # Modules for remotes: each needs a library, and is not built where that is missing.
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
 DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
-PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(BINS) $(BUILD)/aoticache.pc \
+PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
 .PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
@@ -254,6 +256,16 @@ $(EXECUTOR): $(BUILD)/obj/eager/torch/executor/executor.o Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $(filter %.o,$^) -o $@
+
+# What aoticache.runtime of the Python package stands on. It declares the functions of Python's stable ABI that it uses itself
+# (eager/python/stable_abi.h), so no headers of Python are needed, and any Python from 3.10 on loads it. It finds the library
+# in the folder above. (A slot of a type is a void pointer, which ISO C makes of no function.)
+$(PYTHON_OBJ): OWN_CFLAGS += -Wno-pedantic
+$(EXTENSION): $(PYTHON_OBJ) $(BUILD)/lib/libaoticache.so Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $(HARDEN_LDFLAGS) $(PYTHON_OBJ) -L$(BUILD)/lib -laoticache \
+	    $(if $(RPATH),-Wl$(comma)-rpath$(comma)'$$ORIGIN/..') -o $@
 
 $(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoticache/*/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so

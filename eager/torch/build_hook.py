@@ -23,6 +23,7 @@ LIBRARIES = (
     "libaoticache_runtime.a",
     "aoticache/libtorch_cpu.so",  # what kernels written in C are linked against; it is empty
     "aoticache/proxy_executor.so",  # what PyTorch's runner loads when a model needs its proxy executor
+    "aoticache/_runtime.abi3.so",  # the part of aoticache.runtime that is in C, for every Python from 3.10 on
 )
 PROGRAMS = ("aoticache", "aoticache-gc", "aoticache-stat")
 MODULES = "libaoticache_remote_*.so"  # for remotes; those whose libraries are there

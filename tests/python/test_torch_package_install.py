@@ -26,6 +26,32 @@ print("done")
 """
 
 
+# aoticache.runtime where there is neither PyTorch nor NumPy, and where there is NumPy alone; on an operator that the tool has
+# compiled, since nothing here could make a package. tests/python/test_runtime.py has everything else.
+RUNTIME_CHECK = """
+import array, importlib.util, os, sys, time
+wanted = sys.argv[1:]
+assert [name for name in ("numpy", "torch") if importlib.util.find_spec(name)] == wanted, sys.path
+begin = time.perf_counter()
+import aoticache.runtime
+assert time.perf_counter() - begin < 0.25 and "/site-packages/" in aoticache.__file__, time.perf_counter() - begin
+assert "/site-packages/aoticache/lib/" in aoticache.runtime._runtime.__file__
+mul = aoticache.runtime.operator("aten::mul.Tensor")
+x = memoryview(array.array("f", [1, 2, 3]))
+y = mul(x, x)
+assert type(y) is aoticache.runtime.Tensor and y.tolist() == [1, 4, 9] and memoryview(y).tolist() == [1, 4, 9]
+if wanted:
+    import numpy
+    x = numpy.array([1, 2, 3], "f")
+    assert type(mul(x, x)) is numpy.ndarray and mul(x, x).tolist() == [1, 4, 9] and y.numpy().tolist() == [1, 4, 9]
+if os.path.exists("package.pt2"):
+    model = aoticache.runtime.load("package.pt2")
+    y = model(memoryview(array.array("f", [1, -2, 3])))
+    assert y.tolist() == [3, 0, 7], y.tolist()
+print("done")
+"""
+
+
 # What the variable installs at `import torch`, and nothing without it.
 COMPILE_CHECK = """
 import os, sys, torch
@@ -122,6 +148,7 @@ def check_contents(wheel):
         names = set(archive.namelist())
         metadata = next(archive.read(name).decode() for name in names if name.endswith("METADATA"))
     for name in ("py.typed", "lib/libaoticache.so.0", "lib/libaoticache_torchshim.so", "lib/libaoticache_cxxbridge.so",
+                 "lib/aoticache/_runtime.abi3.so", "runtime.py",
                  "share/aoticache/worker.py", "share/aoticache/guards.py", "share/aoticache/inductor/build.py",
                  "share/aoticache/inductor/wrapper.h", "share/aoticache/inductor/wrapper_std.h",
                  "share/aoticache/bridge.cpp", "share/aoticache/kernels/aten_abs.c",
@@ -144,6 +171,7 @@ def check_wheel(wheel, folder):
                           cwd=folder)
     assert done.returncode == 1 and "pip install 'aoticache[torch]'" in done.stdout, done.stdout + done.stderr
     print("ok - doctor_without_pytorch", flush=True)
+    check_runtime(venv, python, variables, folder)
     lend(venv, "torch")
     assert "done" in run(python, "-c", CHECK, env=variables, cwd=folder)
     print("ok - operators_are_served", flush=True)
@@ -158,6 +186,27 @@ def check_wheel(wheel, folder):
         assert "done" in run(python, "-c", ENABLE_CHECK, env={**variables, **more}, cwd=folder)
     print("ok - the_variable_enables_operators", flush=True)
     check_tools(venv, python, variables, folder)
+
+
+def check_runtime(venv, python, variables, folder):
+    """In a folder with a package of PyTorch's, made by this Python, which the environment's has no PyTorch to make."""
+    make = "import sys, torch, torch._inductor.package as p; m = type('M', (torch.nn.Module,), {'forward': lambda s, x: " \
+           "torch.relu(x * 2 + 1)})(); torch._inductor.aoti_compile_and_package(torch.export.export(m, (torch.ones(3),)), " \
+           "package_path='package.pt2')"
+    inductor = os.path.join(BUILD, "inductor-cache")
+    run(sys.executable, "-W", "ignore", "-c", make, env={**variables, "TORCHINDUCTOR_CACHE_DIR": inductor}, cwd=folder)
+    words = ("aten::mul.Tensor", "--hook", "c", "--input", "float32:3", "--input", "float32:3", "--quiet")
+    run(os.path.join(venv, "bin", "aoticache"), "run", *words, env=variables, cwd=folder)
+    assert "done" in run(python, "-c", RUNTIME_CHECK, env=variables, cwd=folder)
+    print("ok - models_run_with_neither_pytorch_nor_numpy", flush=True)
+    numpy = os.path.join(folder, "numpy-alone")
+    os.makedirs(numpy)
+    place = os.path.dirname(os.path.dirname(importlib.util.find_spec("numpy").origin))
+    for name in ("numpy", "numpy.libs"):
+        if os.path.exists(os.path.join(place, name)):
+            os.symlink(os.path.join(place, name), os.path.join(numpy, name))
+    assert "done" in run(python, "-c", RUNTIME_CHECK, "numpy", env={**variables, "PYTHONPATH": numpy}, cwd=folder)
+    print("ok - models_run_with_numpy_alone", flush=True)
 
 
 def check_tools(venv, python, variables, folder):

@@ -7,9 +7,13 @@ class `AoticacheWarning` says why.
 
 from __future__ import annotations
 
-import inspect
+import sys
 import threading
 import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 class AoticacheError(RuntimeError):
@@ -73,7 +77,8 @@ def warn_once(topic: str, message: str) -> None:
 def _depth_of_caller() -> int:
     """The stacklevel, for warn_once(), of the innermost frame that is none of the package's."""
     package = __name__.partition(".")[0]
-    frame, depth = inspect.currentframe(), 0
+    frame: FrameType | None = sys._getframe()
+    depth = 0
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
         frame, depth = frame.f_back, depth + 1
     return depth

@@ -11,7 +11,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import AoticacheError, LibraryNotFoundError
+from ._places import candidates
 
-SONAME = "libaoticache.so.0"
 STATUS = (
     "OK",
     "NOT_FOUND",
@@ -474,6 +474,24 @@ class Library:
         return hasattr(self.c, "aoticache_binding_create")
 
 
+def problem_with_provider(library: Library) -> str:
+    """Why PyTorch's tensors cannot be given to kernels in this process; "" where they can. PyTorch has been imported."""
+    torch = c_void_p()
+    library.call("aoticache_torch_get", ctypes.byref(torch))
+    if c_int.from_address(torch.value or 0).value == 0:  # AOTICACHE_TORCH_LIBTORCH, the first member
+        return ""
+    return (
+        "this process ran a model without PyTorch (aoticache.runtime) before PyTorch was imported, and its kernels stay with "
+        "libaoticache's own tensors; import torch first"
+    )
+
+
+def require_libtorch(library: Library) -> None:
+    problem = problem_with_provider(library)
+    if problem:
+        raise AoticacheError(problem, "UNSUPPORTED")
+
+
 def free(text: c_char_p) -> None:
     """Frees a text that the library gave away."""
     libc = ctypes.CDLL(None)
@@ -484,30 +502,6 @@ def free(text: c_char_p) -> None:
 
 def status_name(status: int) -> str:
     return STATUS[status] if 0 <= status < len(STATUS) else "UNKNOWN"
-
-
-def source_tree() -> Path | None:
-    """The top of the source tree that this package is used from; None where it is installed."""
-    top = Path(__file__).resolve().parents[3]
-    return top if (top / "eager" / "torch" / "binding.h").is_file() else None
-
-
-def candidates() -> Iterator[str]:
-    """Where the library may be, in the order in which it is looked for."""
-    own = os.environ.get("AOTICACHE_LIBRARY")
-    if own:
-        yield own
-        return
-    package = Path(__file__).resolve().parent
-    yield str(package / "lib" / SONAME)
-    for variable in ("AOTICACHE_HOME", "BUILD"):
-        folder = os.environ.get(variable)
-        if folder:
-            yield os.path.join(os.path.abspath(folder), "lib", SONAME)
-    tree = source_tree()
-    if tree is not None:
-        yield str(tree / "build" / "lib" / SONAME)
-    yield SONAME  # the system's
 
 
 _library: Library | None = None

@@ -490,6 +490,7 @@ def _open(
     source: str,
     export_seconds: float = 0.0,
 ) -> CompiledModel:
+    _library.require_libtorch(store.library)
     contents, runner = artifact.contents(), c_void_p()
     name = report.name or bytes(report.key.bytes).hex()[:12].encode()
     nodes, executor = _executor.find_nodes(artifact.folder), None

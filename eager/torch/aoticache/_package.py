@@ -260,6 +260,7 @@ def _load(
     cache: _caches.Cache, path: str, model_name: str | None, num_runners: int, device_index: int
 ) -> PackagedModel:
     library, runner, report = cache.library, c_void_p(), _library.PackageReport()
+    _library.require_libtorch(library)
     options = _library.PackageOptions(
         size=sizeof(_library.PackageOptions), model=_library.encode(model_name), num_models=num_runners
     )

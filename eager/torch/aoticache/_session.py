@@ -480,7 +480,10 @@ def problem_with_torch(device: str) -> str:
         return f"PyTorch {torch.__version__} has no stable C interface for kernels; 2.10 or later has"
     if device == "cuda" and not torch.cuda.is_available():
         return "PyTorch finds no GPU"
-    return ""
+    try:
+        return _library.problem_with_provider(_library.load())
+    except AoticacheError as error:
+        return str(error)
 
 
 def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:

@@ -1,0 +1,608 @@
+/*
+ * eager/python/exchange: arrays of other libraries as tensors, and tensors for other libraries: the buffer protocol and
+ * DLPack (https://dmlc.github.io/dlpack/latest/), without copies.
+ *
+ * Compiled code may write to its inputs, and nothing tells whether it does. So what its owner declares read-only is copied
+ * before it is handed on, unless the caller knows better. It also reads whole elements, so memory that is not aligned is
+ * copied too.
+ */
+#include "eager/python/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- DLPack's structs ---- */
+
+typedef struct dlpack_tensor {
+    void *data;
+    struct {
+        int32_t type, id;
+    } device;
+    int32_t ndim;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape;
+    int64_t *strides; /* in elements; NULL: contiguous */
+    uint64_t byte_offset;
+} dlpack_tensor;
+
+/* DLManagedTensor. */
+typedef struct dlpack_managed {
+    dlpack_tensor tensor;
+    void *context;
+    void (*deleter)(struct dlpack_managed *self);
+} dlpack_managed;
+
+/* DLManagedTensorVersioned, of version 1. */
+typedef struct dlpack_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dlpack_versioned *self);
+    uint64_t flags;
+    dlpack_tensor tensor;
+} dlpack_versioned;
+
+enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3, DLPACK_READ_ONLY = 1 };
+
+static const char *const names[2][2] = {{"dltensor", "used_dltensor"},
+                                        {"dltensor_versioned", "used_dltensor_versioned"}};
+
+/* Code and bits of each dtype that DLPack has. */
+static const struct {
+    int32_t dtype;
+    uint8_t code, bits;
+} dlpack_dtypes[] = {
+    {AOTICACHE_DTYPE_INT8, 0, 8},
+    {AOTICACHE_DTYPE_INT16, 0, 16},
+    {AOTICACHE_DTYPE_INT32, 0, 32},
+    {AOTICACHE_DTYPE_INT64, 0, 64},
+    {AOTICACHE_DTYPE_UINT8, 1, 8},
+    {AOTICACHE_DTYPE_UINT16, 1, 16},
+    {AOTICACHE_DTYPE_UINT32, 1, 32},
+    {AOTICACHE_DTYPE_UINT64, 1, 64},
+    {AOTICACHE_DTYPE_FLOAT16, 2, 16},
+    {AOTICACHE_DTYPE_FLOAT32, 2, 32},
+    {AOTICACHE_DTYPE_FLOAT64, 2, 64},
+    {AOTICACHE_DTYPE_BFLOAT16, 4, 16},
+    {AOTICACHE_DTYPE_COMPLEX32, 5, 32},
+    {AOTICACHE_DTYPE_COMPLEX64, 5, 64},
+    {AOTICACHE_DTYPE_COMPLEX128, 5, 128},
+    {AOTICACHE_DTYPE_BOOL, 6, 8},
+    {AOTICACHE_DTYPE_FLOAT8_E4M3FN, 10, 8},
+    {AOTICACHE_DTYPE_FLOAT8_E4M3FNUZ, 11, 8},
+    {AOTICACHE_DTYPE_FLOAT8_E5M2, 12, 8},
+    {AOTICACHE_DTYPE_FLOAT8_E5M2FNUZ, 13, 8},
+    {AOTICACHE_DTYPE_FLOAT8_E8M0FNU, 14, 8},
+};
+#define DLPACK_DTYPE_COUNT (sizeof dlpack_dtypes / sizeof dlpack_dtypes[0])
+
+/* ---- what somebody else's memory is ---- */
+
+typedef struct foreign {
+    const char *what; /* for messages */
+    void *data;
+    int32_t dtype;
+    int64_t ndim;
+    bool is_read_only;
+    int64_t sizes[MAX_DIMS], strides[MAX_DIMS]; /* strides in elements */
+} foreign;
+
+/* One that is contiguous gets the strides that go with its sizes: of a dimension of one element they may be any. */
+static void settle_strides(foreign *array)
+{
+    int64_t contiguous[MAX_DIMS] = {0}, numel = 1;
+    for (int64_t i = array->ndim - 1; i >= 0; i--) {
+        contiguous[i] = numel;
+        if (array->sizes[i] > 1 && array->strides[i] != numel)
+            return;
+        numel *= array->sizes[i] > 0 ? array->sizes[i] : 1;
+    }
+    memcpy(array->strides, contiguous, (size_t)array->ndim * sizeof *contiguous);
+}
+
+static bool check_strides(const foreign *array)
+{
+    for (int64_t i = 0; i < array->ndim; i++)
+        if (array->strides[i] < 0 && array->sizes[i] > 1) {
+            PyErr_Format(PyExc_ValueError, "%s: dimension %lld has a negative stride; give a copy", array->what,
+                         (long long)i);
+            return false;
+        }
+    return true;
+}
+
+static size_t alignment_of(int32_t dtype)
+{
+    const size_t size = aoticache_dtype_size(dtype);
+    const bool is_complex =
+        dtype == AOTICACHE_DTYPE_COMPLEX32 || dtype == AOTICACHE_DTYPE_COMPLEX64 || dtype == AOTICACHE_DTYPE_COMPLEX128;
+    return is_complex ? size / 2 : size;
+}
+
+/* A copy of everything from the first element to the last, for the same strides. */
+static void *copy_memory(runtime_tensor *tensor, const foreign *array)
+{
+    const aoticache_tensor_view view = {
+        .dtype = array->dtype, .ndim = array->ndim, .numel = 1, .sizes = array->sizes, .strides = array->strides};
+    uint64_t bytes = runtime_extent(&view);
+    for (int64_t i = 0; i < array->ndim; i++)
+        bytes = array->sizes[i] == 0 ? 0 : bytes;
+    tensor->copy = malloc(bytes > 0 ? bytes : 1);
+    if (tensor->copy == NULL)
+        PyErr_NoMemory();
+    else
+        memcpy(tensor->copy, array->data, bytes);
+    return tensor->copy;
+}
+
+/* The tensor gets a handle over the memory, or over a copy. */
+static bool adopt(runtime_tensor *tensor, foreign *array, int32_t dtype, bool share_read_only)
+{
+    void *data = array->data;
+    settle_strides(array);
+    if (!check_strides(array))
+        return false;
+    if (dtype >= 0 && aoticache_dtype_size(dtype) != aoticache_dtype_size(array->dtype)) {
+        PyErr_Format(PyExc_ValueError, "%s: an element of %s has %zd bytes, one of %s has %zd", array->what,
+                     aoticache_dtype_name(array->dtype), (Py_ssize_t)aoticache_dtype_size(array->dtype),
+                     aoticache_dtype_name(dtype), (Py_ssize_t)aoticache_dtype_size(dtype));
+        return false;
+    }
+    if (dtype >= 0)
+        array->dtype = dtype;
+    for (int64_t i = 0; i < array->ndim; i++)
+        array->strides[i] = array->strides[i] < 0 ? 1 : array->strides[i]; /* of one element, or of none */
+    if ((array->is_read_only && !share_read_only) || (uintptr_t)data % alignment_of(array->dtype) != 0) {
+        data = copy_memory(tensor, array);
+        if (data == NULL)
+            return false;
+    } else {
+        tensor->is_read_only = array->is_read_only;
+    }
+    return runtime_tensor_set_memory(tensor, data, array->dtype, array->ndim, array->sizes, array->strides);
+}
+
+/* ---- from the buffer protocol ---- */
+
+/* The dtype of a format of one element, as the module struct writes it; complex numbers as NumPy does. -1: none. */
+static int32_t dtype_of_format(const char *format, Py_ssize_t size)
+{
+    const char *letter = format;
+    if (*letter == '@' || *letter == '=' || *letter == '<')
+        letter++;
+    else if ((*letter == '>' || *letter == '!') && size == 1) /* one byte has no order */
+        letter++;
+    if (letter[0] == 'Z' && letter[1] != '\0' && letter[2] == '\0')
+        return letter[1] == 'f' && size == 8    ? AOTICACHE_DTYPE_COMPLEX64
+               : letter[1] == 'd' && size == 16 ? AOTICACHE_DTYPE_COMPLEX128
+                                                : -1;
+    if (letter[0] == '\0' || letter[1] != '\0')
+        return -1;
+    if (strchr("bhilqn", *letter) != NULL)
+        return size == 1   ? AOTICACHE_DTYPE_INT8
+               : size == 2 ? AOTICACHE_DTYPE_INT16
+               : size == 4 ? AOTICACHE_DTYPE_INT32
+               : size == 8 ? AOTICACHE_DTYPE_INT64
+                           : -1;
+    if (strchr("BHILQN", *letter) != NULL)
+        return size == 1   ? AOTICACHE_DTYPE_UINT8
+               : size == 2 ? AOTICACHE_DTYPE_UINT16
+               : size == 4 ? AOTICACHE_DTYPE_UINT32
+               : size == 8 ? AOTICACHE_DTYPE_UINT64
+                           : -1;
+    return *letter == '?' && size == 1   ? AOTICACHE_DTYPE_BOOL
+           : *letter == 'e' && size == 2 ? AOTICACHE_DTYPE_FLOAT16
+           : *letter == 'f' && size == 4 ? AOTICACHE_DTYPE_FLOAT32
+           : *letter == 'd' && size == 8 ? AOTICACHE_DTYPE_FLOAT64
+                                         : -1;
+}
+
+static bool read_buffer(const Py_buffer *buffer, foreign *array)
+{
+    const char *format = buffer->format != NULL ? buffer->format : "B";
+    array->data = buffer->buf;
+    array->ndim = buffer->ndim;
+    array->is_read_only = buffer->readonly != 0;
+    array->dtype = dtype_of_format(format, buffer->itemsize);
+    if (array->ndim > MAX_DIMS)
+        return PyErr_Format(PyExc_ValueError, "%s has %d dimensions; a tensor has %d at most", array->what,
+                            buffer->ndim, MAX_DIMS) != NULL;
+    if (array->dtype < 0 && (format[0] == '>' || format[0] == '!'))
+        return PyErr_Format(PyExc_ValueError, "%s is in big-endian order ('%s'); give it in the machine's order",
+                            array->what, format) != NULL;
+    if (array->dtype < 0)
+        return PyErr_Format(PyExc_TypeError, "%s has elements of the format '%s', which no dtype of a tensor has",
+                            array->what, format) != NULL;
+    for (int64_t i = 0; i < array->ndim; i++) {
+        array->sizes[i] = buffer->shape[i];
+        if (buffer->strides[i] % buffer->itemsize != 0 && buffer->shape[i] > 1)
+            return PyErr_Format(
+                       PyExc_ValueError,
+                       "%s: dimension %lld has a stride of %zd bytes, which is no number of whole elements (of "
+                       "%zd bytes); give a copy",
+                       array->what, (long long)i, buffer->strides[i], buffer->itemsize) != NULL;
+        array->strides[i] = buffer->strides[i] / buffer->itemsize;
+    }
+    return true;
+}
+
+/* "input 0: " before what the exporter says. */
+static void prefix_exception(const char *what, PyObject *object)
+{
+    PyObject *type = NULL, *value = NULL, *traceback = NULL;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *kind = PyObject_Type(object), *name = kind != NULL ? PyObject_GetAttrString(kind, "__name__") : NULL;
+    if (name == NULL)
+        PyErr_Clear();
+    else
+        PyErr_Format(PyExc_TypeError, "%s (%U) gives no access to its memory: %S", what, name,
+                     value != NULL ? value : Py_None);
+    if (name == NULL)
+        PyErr_Restore(type, value, traceback);
+    else {
+        Py_DecRef(type);
+        Py_DecRef(value);
+        Py_DecRef(traceback);
+    }
+    Py_DecRef(kind);
+    Py_DecRef(name);
+}
+
+static bool from_buffer(runtime_tensor *tensor, PyObject *object, foreign *array)
+{
+    if (PyObject_GetBuffer(object, &tensor->buffer, PyBUF_RECORDS_RO) == 0)
+        return read_buffer(&tensor->buffer, array);
+    tensor->buffer.obj = NULL;
+    prefix_exception(array->what, object);
+    return false;
+}
+
+/* ---- from DLPack ---- */
+
+static bool read_dlpack(const dlpack_tensor *from, bool is_read_only, foreign *array)
+{
+    array->ndim = from->ndim;
+    array->data = from->data != NULL ? (char *)from->data + from->byte_offset : NULL;
+    array->is_read_only = is_read_only;
+    array->dtype = -1;
+    if (from->device.type != DLPACK_CPU && from->device.type != DLPACK_CUDA_HOST)
+        return PyErr_Format(PyExc_ValueError, "%s is not in the memory of the CPU (DLPack's device %d)", array->what,
+                            (int)from->device.type) != NULL;
+    if (from->ndim < 0 || from->ndim > MAX_DIMS)
+        return PyErr_Format(PyExc_ValueError, "%s has %d dimensions; a tensor has %d at most", array->what,
+                            (int)from->ndim, MAX_DIMS) != NULL;
+    for (size_t i = 0; i < DLPACK_DTYPE_COUNT && from->dtype.lanes == 1; i++)
+        if (dlpack_dtypes[i].code == from->dtype.code && dlpack_dtypes[i].bits == from->dtype.bits)
+            array->dtype = dlpack_dtypes[i].dtype;
+    if (array->dtype < 0)
+        return PyErr_Format(PyExc_TypeError, "%s has a dtype that no tensor has (DLPack's code %d, %d bits, %d lanes)",
+                            array->what, (int)from->dtype.code, (int)from->dtype.bits, (int)from->dtype.lanes) != NULL;
+    int64_t numel = 1;
+    for (int64_t i = array->ndim - 1; i >= 0; i--) {
+        array->sizes[i] = from->shape[i];
+        array->strides[i] = from->strides != NULL ? from->strides[i] : numel;
+        numel *= from->shape[i] > 0 ? from->shape[i] : 1;
+    }
+    return true;
+}
+
+static bool take_capsule(runtime_tensor *tensor, PyObject *capsule, foreign *array)
+{
+    const bool is_versioned = PyCapsule_IsValid(capsule, names[1][0]) != 0;
+    void *managed = PyCapsule_GetPointer(capsule, names[is_versioned][0]);
+    if (managed == NULL)
+        return false;
+    const dlpack_versioned *versioned = managed;
+    if (is_versioned && versioned->major != 1)
+        return PyErr_Format(PyExc_BufferError, "%s speaks DLPack %u.%u; this is 1", array->what,
+                            (unsigned)versioned->major, (unsigned)versioned->minor) != NULL;
+    tensor->managed = managed;
+    tensor->is_versioned = is_versioned;
+    PyCapsule_SetName(capsule, names[is_versioned][1]);
+    if (is_versioned)
+        return read_dlpack(&versioned->tensor, (versioned->flags & DLPACK_READ_ONLY) != 0, array);
+    return read_dlpack(&tensor->managed->tensor, false, array);
+}
+
+/* Calls __dlpack__ as version 1 does, and then as it was before, without arguments. */
+static PyObject *ask_for_capsule(PyObject *method)
+{
+    PyObject *arguments = PyTuple_New(0), *keywords = PyDict_New(), *version = Py_BuildValue("(ii)", 1, 0);
+    PyObject *capsule = NULL;
+    if (arguments != NULL && keywords != NULL && version != NULL &&
+        PyDict_SetItemString(keywords, "max_version", version) == 0) {
+        capsule = PyObject_Call(method, arguments, keywords);
+        if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+            PyErr_Clear();
+            capsule = PyObject_Call(method, arguments, NULL);
+        }
+    }
+    Py_DecRef(arguments);
+    Py_DecRef(keywords);
+    Py_DecRef(version);
+    return capsule;
+}
+
+static bool from_dlpack(runtime_tensor *tensor, PyObject *object, foreign *array)
+{
+    PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
+    if (method == NULL) {
+        PyObject *type = PyObject_Type(object), *name = PyObject_GetAttrString(type, "__name__");
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "%s is no array: %S has neither the buffer protocol nor __dlpack__", array->what,
+                     name != NULL ? name : Py_None);
+        Py_DecRef(type);
+        Py_DecRef(name);
+        return false;
+    }
+    PyObject *capsule = ask_for_capsule(method);
+    Py_DecRef(method);
+    if (capsule == NULL) {
+        prefix_exception(array->what, object);
+        return false;
+    }
+    const bool taken = take_capsule(tensor, capsule, array);
+    Py_DecRef(capsule);
+    return taken;
+}
+
+runtime_tensor *runtime_tensor_from_object(PyObject *object, int32_t dtype, bool share_read_only, const char *what)
+{
+    const int is_ours = PyObject_IsInstance(object, (PyObject *)runtime_tensor_type);
+    if (is_ours < 0)
+        return NULL;
+    if (is_ours && dtype < 0 && (share_read_only || !((runtime_tensor *)object)->is_read_only)) {
+        Py_IncRef(object);
+        return (runtime_tensor *)object;
+    }
+    foreign array = {.what = what};
+    runtime_tensor *tensor = runtime_tensor_new();
+    if (tensor == NULL)
+        return NULL;
+    const bool is_buffer = !is_ours && PyObject_CheckBuffer(object) != 0;
+    if ((is_buffer ? from_buffer(tensor, object, &array) : from_dlpack(tensor, object, &array)) &&
+        adopt(tensor, &array, dtype, share_read_only)) {
+        if (tensor->copy != NULL)
+            runtime_release_memory(tensor); /* all but the copy */
+        return tensor;
+    }
+    Py_DecRef((PyObject *)tensor);
+    return NULL;
+}
+
+static void free_managed(runtime_tensor *tensor)
+{
+    dlpack_versioned *versioned = (dlpack_versioned *)(void *)tensor->managed;
+    if (tensor->managed != NULL && tensor->is_versioned && versioned->deleter != NULL)
+        versioned->deleter(versioned);
+    else if (tensor->managed != NULL && !tensor->is_versioned && tensor->managed->deleter != NULL)
+        tensor->managed->deleter(tensor->managed);
+    tensor->managed = NULL;
+}
+
+void runtime_release_memory(runtime_tensor *tensor)
+{
+    free_managed(tensor);
+    if (tensor->buffer.obj != NULL)
+        PyBuffer_Release(&tensor->buffer);
+}
+
+/* ---- to the buffer protocol ---- */
+
+const char *runtime_buffer_format(int32_t dtype)
+{
+    switch (dtype) {
+    case AOTICACHE_DTYPE_BOOL:
+        return "?";
+    case AOTICACHE_DTYPE_UINT8:
+        return "B";
+    case AOTICACHE_DTYPE_INT8:
+        return "b";
+    case AOTICACHE_DTYPE_INT16:
+        return "h";
+    case AOTICACHE_DTYPE_UINT16:
+        return "H";
+    case AOTICACHE_DTYPE_INT32:
+        return "i";
+    case AOTICACHE_DTYPE_UINT32:
+        return "I";
+    case AOTICACHE_DTYPE_INT64:
+        return "l";
+    case AOTICACHE_DTYPE_UINT64:
+        return "L";
+    case AOTICACHE_DTYPE_FLOAT16:
+        return "e";
+    case AOTICACHE_DTYPE_FLOAT32:
+        return "f";
+    case AOTICACHE_DTYPE_FLOAT64:
+        return "d";
+    case AOTICACHE_DTYPE_COMPLEX64:
+        return "Zf";
+    case AOTICACHE_DTYPE_COMPLEX128:
+        return "Zd";
+    default:
+        return NULL;
+    }
+}
+
+static bool fits(const Py_buffer *view, int flags)
+{
+    const bool is_c = PyBuffer_IsContiguous(view, 'C') != 0;
+    if ((flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || (flags & PyBUF_STRIDES) != PyBUF_STRIDES)
+        return is_c;
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS)
+        return PyBuffer_IsContiguous(view, 'F') != 0;
+    return (flags & PyBUF_ANY_CONTIGUOUS) != PyBUF_ANY_CONTIGUOUS || is_c || PyBuffer_IsContiguous(view, 'F') != 0;
+}
+
+int runtime_get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    const runtime_tensor *tensor = (runtime_tensor *)self;
+    const aoticache_tensor_view *of = &tensor->view;
+    const char *format = runtime_buffer_format(of->dtype);
+    const size_t item = aoticache_dtype_size(of->dtype);
+    view->obj = NULL;
+    if (format == NULL)
+        return PyErr_Format(PyExc_BufferError, "the buffer protocol has no %s: use __dlpack__, or .view() for its bits",
+                            aoticache_dtype_name(of->dtype)),
+               -1;
+    if ((flags & PyBUF_WRITABLE) != 0 && tensor->is_read_only)
+        return PyErr_Format(PyExc_BufferError, "the tensor is read-only"), -1;
+    Py_ssize_t *strides = malloc(((size_t)of->ndim + 1) * sizeof *strides);
+    if (strides == NULL)
+        return PyErr_NoMemory(), -1;
+    for (int64_t i = 0; i < of->ndim; i++)
+        strides[i] = of->strides[i] * (Py_ssize_t)item;
+    *view = (Py_buffer){.buf = of->data,
+                        .len = of->numel * (Py_ssize_t)item,
+                        .itemsize = (Py_ssize_t)item,
+                        .readonly = tensor->is_read_only,
+                        .ndim = (int)of->ndim,
+                        .format = (char *)format,
+                        .shape = (Py_ssize_t *)of->sizes,
+                        .strides = strides,
+                        .internal = strides};
+    if (!fits(view, flags)) {
+        free(strides);
+        return PyErr_Format(PyExc_BufferError, "the tensor is not contiguous"), -1;
+    }
+    if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES)
+        view->strides = NULL;
+    if ((flags & PyBUF_ND) != PyBUF_ND)
+        view->shape = NULL;
+    if ((flags & PyBUF_FORMAT) != PyBUF_FORMAT)
+        view->format = NULL;
+    Py_IncRef(view->obj = self);
+    return 0;
+}
+
+void runtime_release_buffer(PyObject *self, Py_buffer *view)
+{
+    (void)self;
+    free(view->internal);
+}
+
+/* ---- to DLPack ---- */
+
+/* What a capsule points to: one of both, and the tensor whose memory it is. */
+typedef struct export
+{
+    union {
+        dlpack_managed plain;
+        dlpack_versioned versioned;
+    } as;
+    PyObject *tensor;
+}
+export;
+
+/* Consumers may call this from any thread. At the end of the process there is no Python any more. */
+static void free_export(void *context)
+{
+    export *made = context;
+    if (Py_IsInitialized()) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        Py_DecRef(made->tensor);
+        PyGILState_Release(state);
+    }
+    free(made);
+}
+
+static void delete_plain(dlpack_managed *self)
+{
+    free_export(self->context);
+}
+
+static void delete_versioned(dlpack_versioned *self)
+{
+    free_export(self->context);
+}
+
+/* Of a capsule that nobody has taken. */
+static void free_capsule(PyObject *capsule)
+{
+    for (int i = 0; i < 2; i++)
+        if (PyCapsule_IsValid(capsule, names[i][0])) {
+            void *managed = PyCapsule_GetPointer(capsule, names[i][0]);
+            free_export(i == 0 ? ((dlpack_managed *)managed)->context : ((dlpack_versioned *)managed)->context);
+        }
+}
+
+static bool fill_dlpack(const aoticache_tensor_view *view, dlpack_tensor *ret_tensor)
+{
+    *ret_tensor = (dlpack_tensor){.data = view->data,
+                                  .device = {.type = DLPACK_CPU},
+                                  .ndim = (int32_t)view->ndim,
+                                  .dtype = {.lanes = 1},
+                                  .shape = (int64_t *)view->sizes,
+                                  .strides = (int64_t *)view->strides};
+    for (size_t i = 0; i < DLPACK_DTYPE_COUNT; i++)
+        if (dlpack_dtypes[i].dtype == view->dtype) {
+            ret_tensor->dtype.code = dlpack_dtypes[i].code;
+            ret_tensor->dtype.bits = dlpack_dtypes[i].bits;
+            return true;
+        }
+    PyErr_Format(PyExc_BufferError, "DLPack has no %s", aoticache_dtype_name(view->dtype));
+    return false;
+}
+
+static PyObject *make_capsule(PyObject *self, bool is_versioned)
+{
+    const runtime_tensor *tensor = (runtime_tensor *)self;
+    dlpack_tensor filled;
+    if (tensor->is_read_only && !is_versioned)
+        return PyErr_Format(PyExc_BufferError, "the tensor is read-only, which DLPack before 1.0 cannot say");
+    if (!fill_dlpack(&tensor->view, &filled))
+        return NULL;
+    export *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return PyErr_NoMemory();
+    if (is_versioned)
+        made->as.versioned = (dlpack_versioned){.major = 1,
+                                                .context = made,
+                                                .deleter = delete_versioned,
+                                                .flags = tensor->is_read_only ? DLPACK_READ_ONLY : 0,
+                                                .tensor = filled};
+    else
+        made->as.plain = (dlpack_managed){.tensor = filled, .context = made, .deleter = delete_plain};
+    Py_IncRef(made->tensor = self);
+    PyObject *capsule = PyCapsule_New(made, names[is_versioned][0], free_capsule);
+    if (capsule == NULL)
+        free_export(made);
+    return capsule;
+}
+
+static bool is_none(PyObject *keywords, const char *name)
+{
+    PyObject *value = keywords != NULL ? PyDict_GetItemString(keywords, name) : NULL;
+    return value == NULL || value == Py_None;
+}
+
+/* __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None), of the array API standard. */
+PyObject *runtime_dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    int major = 0, minor = 0, device = DLPACK_CPU, id = 0;
+    if (PyTuple_Size(arguments) != 0)
+        return PyErr_Format(PyExc_TypeError, "__dlpack__() takes keyword arguments alone");
+    if (!is_none(keywords, "stream"))
+        return PyErr_Format(PyExc_BufferError, "memory of the CPU has no streams");
+    if (!is_none(keywords, "max_version") &&
+        !PyArg_ParseTuple(PyDict_GetItemString(keywords, "max_version"), "ii", &major, &minor))
+        return NULL;
+    if (!is_none(keywords, "dl_device") &&
+        !PyArg_ParseTuple(PyDict_GetItemString(keywords, "dl_device"), "ii", &device, &id))
+        return NULL;
+    if (device != DLPACK_CPU)
+        return PyErr_Format(PyExc_BufferError, "the tensor is in the memory of the CPU, and is not copied elsewhere");
+    if (!is_none(keywords, "copy") && PyDict_GetItemString(keywords, "copy") == (PyObject *)(void *)&_Py_TrueStruct)
+        return PyErr_Format(PyExc_BufferError, "__dlpack__() makes no copies");
+    return make_capsule(self, major >= 1);
+}
+
+PyObject *runtime_dlpack_device(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return Py_BuildValue("(ii)", DLPACK_CPU, 0);
+}

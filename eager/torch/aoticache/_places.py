@@ -1,0 +1,33 @@
+"""Where libaoticache.so is. It imports next to nothing, since aoticache.runtime has to be there in milliseconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+SONAME = "libaoticache.so.0"
+
+
+def source_tree() -> str | None:
+    """The top of the source tree that this package is used from; None where it is installed."""
+    top = os.path.realpath(__file__)
+    for _ in range(4):
+        top = os.path.dirname(top)
+    return top if os.path.isfile(os.path.join(top, "eager", "torch", "binding.h")) else None
+
+
+def candidates() -> Iterator[str]:
+    """The files to try, in this order; the last is the name by which the dynamic linker knows the system's."""
+    own = os.environ.get("AOTICACHE_LIBRARY")
+    if own:
+        yield own
+        return
+    yield os.path.join(os.path.dirname(os.path.realpath(__file__)), "lib", SONAME)
+    for variable in ("AOTICACHE_HOME", "BUILD"):
+        folder = os.environ.get(variable)
+        if folder:
+            yield os.path.join(os.path.abspath(folder), "lib", SONAME)
+    tree = source_tree()
+    if tree is not None:
+        yield os.path.join(tree, "build", "lib", SONAME)
+    yield SONAME

@@ -1,0 +1,372 @@
+"""Models and operators of the cache in a Python without PyTorch, on NumPy's arrays and on anything else that has its memory
+to give: through the buffer protocol (array.array, bytes, memoryview) or DLPack (`__dlpack__`: JAX, CuPy, PyTorch).
+
+```python
+import numpy
+import aoticache.runtime
+
+model = aoticache.runtime.load("model.pt2")          # a package of PyTorch's, or the name of a stored model
+y = model(numpy.ones((4, 64), numpy.float32))        # an array of NumPy's
+
+mul = aoticache.runtime.operator("aten::mul.Tensor") # a kernel of the cache
+z = mul(y, y)
+```
+
+It needs neither PyTorch nor NumPy; importing it takes a few milliseconds (docs/runtime.md). Arrays go in and come out
+without copies. The lock of the interpreter is released while a model runs, and any number of threads may call one model.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._errors import AoticacheError, LibraryNotFoundError
+from ._places import candidates
+
+__all__ = ["AoticacheError", "Model", "Operator", "Tensor", "load", "operator", "provider", "tensor"]
+
+_HEX = frozenset("0123456789abcdef")
+
+
+def _import_extension() -> Any:
+    """The part in C: aoticache/_runtime.abi3.so beside the library, or in the folder that a distribution gives its parts."""
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    library = next((path for path in candidates() if os.path.isabs(path) and os.path.exists(path)), None)
+    if library is None:  # the system's: the dynamic linker knows where it is
+        from . import _library
+
+        library = _library.load().path
+    folder = os.path.dirname(os.path.realpath(library))
+    places = [os.path.join(folder, *parts, "_runtime.abi3.so") for parts in (["aoticache"], ["aoticache", "aoticache"])]
+    path = next((place for place in places if os.path.exists(place)), None)
+    if path is None:
+        raise LibraryNotFoundError(f"{places[0]} is missing: reinstall aoticache, or build it again (make)")
+    spec = spec_from_file_location("aoticache._runtime", path, loader=ExtensionFileLoader("aoticache._runtime", path))
+    if spec is None or spec.loader is None:
+        raise LibraryNotFoundError(f"{path} cannot be imported")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.set_error_type(AoticacheError)
+    return module
+
+
+_runtime = _import_extension()
+
+if TYPE_CHECKING:
+
+    class Tensor:
+        """An array in memory; it speaks the buffer protocol and DLPack."""
+
+        shape: tuple[int, ...]
+        strides: tuple[int, ...]
+        dtype: str
+        ndim: int
+        size: int
+        nbytes: int
+
+        def numpy(self) -> Any: ...
+        def tolist(self) -> Any: ...
+        def item(self) -> Any: ...
+        def view(self, dtype: str) -> Tensor: ...
+        def __len__(self) -> int: ...
+        def __dlpack__(self, **wishes: Any) -> Any: ...
+        def __dlpack_device__(self) -> tuple[int, int]: ...
+else:
+    Tensor = _runtime.Tensor
+
+
+# ---- caches ----
+
+_caches: dict[str | None, Any] = {}
+_caches_lock = threading.Lock()
+
+
+def _open_cache(directory: str | os.PathLike[str] | None) -> Any:
+    """A cache, opened once in a process. None: the one that is configured."""
+    key = None if directory is None else os.path.abspath(os.fspath(directory))
+    with _caches_lock:
+        if key not in _caches:
+            if not _caches:
+                import atexit
+
+                atexit.register(_at_exit)
+                os.register_at_fork(after_in_child=_after_fork)
+            _caches[key] = _runtime.open_cache(key)
+        return _caches[key]
+
+
+def _at_exit() -> None:
+    for cache in list(_caches.values()):
+        cache.at_exit()
+
+
+def _after_fork() -> None:
+    global _caches_lock
+    _caches_lock = threading.Lock()
+
+
+# ---- arguments and results, as the module had them ----
+
+
+class _Node:
+    """How arguments or results are made up of tensors: a leaf, or a container with its keys."""
+
+    __slots__ = ("children", "keys", "kind")
+
+    def __init__(self, described: dict[str, Any]) -> None:
+        import json
+
+        name, context = described["type"], described["context"]
+        self.children = [_Node(child) for child in described["children_spec"]]
+        self.kind: str = "leaf" if name is None else name.rpartition(".")[2]
+        self.keys: list[Any] = []
+        if self.kind in ("dict", "OrderedDict", "defaultdict"):
+            keys = json.loads(context) if isinstance(context, str) else context
+            self.keys = keys if self.kind != "defaultdict" else keys["dict_context"]
+
+    def is_flat(self, count: int) -> bool:
+        return len(self.children) == count and all(child.kind == "leaf" for child in self.children)
+
+    def take(self, value: Any, where: str, leaves: list[Any]) -> None:
+        """Adds what the value has at the leaves. Raises TypeError where it is made up in another way."""
+        if self.kind == "leaf":
+            leaves.append(value)
+        elif self.keys or self.kind in ("dict", "OrderedDict", "defaultdict"):
+            if not isinstance(value, dict) or set(value) != set(self.keys):
+                given = f"{sorted(map(str, value))}" if isinstance(value, dict) else type(value).__name__
+                raise TypeError(f"{where}: the model takes a dict of {sorted(map(str, self.keys))}, not {given}")
+            for key, child in zip(self.keys, self.children):
+                child.take(value[key], f"{where}[{key!r}]", leaves)
+        elif self.kind == "NoneType":
+            if value is not None:
+                raise TypeError(f"{where}: the model takes None, not {type(value).__name__}")
+        else:
+            if not isinstance(value, (list, tuple)) or len(value) != len(self.children):
+                given = f"{len(value)}" if isinstance(value, (list, tuple)) else type(value).__name__
+                raise TypeError(f"{where}: the model takes {len(self.children)} in a {self.kind}, not {given}")
+            for place, child in enumerate(self.children):
+                child.take(value[place], f"{where}[{place}]", leaves)
+
+    def count(self) -> int:
+        return 1 if self.kind == "leaf" else sum(child.count() for child in self.children)
+
+    def make(self, leaves: Any) -> Any:
+        """The results, from an iterator of what stands at the leaves."""
+        if self.kind == "leaf":
+            return next(leaves)
+        made = [child.make(leaves) for child in self.children]
+        if self.keys:
+            return dict(zip(self.keys, made))
+        if self.kind == "NoneType":
+            return None
+        return made if self.kind == "list" else {} if self.kind.lower().endswith("dict") else tuple(made)
+
+
+def _parse(text: str) -> _Node | None:
+    """The structure that PyTorch wrote into the library (torch.utils._pytree); None where there is none."""
+    if not text:
+        return None
+    import json
+
+    try:
+        return _Node(json.loads(text)[1])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+class Model:
+    """
+    A compiled model, to be called like the module that was exported: the same arguments, the same results.
+
+    Arguments are arrays: NumPy's, or any that have the buffer protocol or `__dlpack__`. Results are NumPy's arrays if one of
+    the arguments is, and else `Tensor`. Both keep the memory that they show.
+
+    Raises AoticacheError with the model's own words where a dtype, a size, a stride or the number of arrays does not fit,
+    TypeError and ValueError for what is no array, or none that compiled code can read.
+    """
+
+    def __init__(self, made: Any, name: str, key: str) -> None:
+        self._made = made
+        self._run = made.run
+        #: The name that it is stored under, or the model's in its package.
+        self.name = name
+        #: Of its entry in the cache, in hexadecimal: `load()` takes it.
+        self.key = key
+        inputs, outputs = (_parse(text) for text in made.call_spec)
+        self._inputs = inputs if inputs is not None and len(inputs.children) == 2 else None
+        self._is_flat = (
+            self._inputs is None
+            or self._inputs.children[0].is_flat(made.num_inputs)
+            and not self._inputs.children[1].children
+        )
+        self._outputs = outputs if outputs is not None and outputs.count() == made.num_outputs else None
+
+    @property
+    def num_inputs(self) -> int:
+        """How many arrays it takes."""
+        return int(self._made.num_inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many arrays it gives."""
+        return int(self._made.num_outputs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model."""
+        if kwargs or not self._is_flat:
+            args = self._flatten(args, kwargs)
+        results = self._run(args)
+        if self._outputs is None:
+            return results[0] if len(results) == 1 else results
+        return results[0] if self._outputs.kind == "leaf" else self._outputs.make(iter(results))
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Runs it with its arrays as a flat list, and gives its results as one."""
+        return list(self._run(tuple(inputs)))
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if self._inputs is None:
+            raise TypeError("this model does not say what its arguments are called: give them by position")
+        positional, named = self._inputs.children
+        if len(args) != len(positional.children) or set(kwargs) != set(named.keys):
+            names = "".join(f", {name}=" for name in named.keys)
+            raise TypeError(
+                f"the model takes {len(positional.children)} arguments{names}; given were {len(args)}"
+                + "".join(f", {name}=" for name in kwargs)
+            )
+        leaves: list[Any] = []
+        for place, child in enumerate(positional.children):
+            child.take(args[place], f"argument {place}", leaves)
+        for name, child in zip(named.keys, named.children):
+            child.take(kwargs[name], f"argument {name}", leaves)
+        if len(leaves) != self.num_inputs:  # numbers, texts and None were compiled in
+            leaves = [leaf for leaf in leaves if not (leaf is None or isinstance(leaf, (bool, int, float, str)))]
+        return tuple(leaves)
+
+    def __repr__(self) -> str:
+        return f"<aoticache.runtime.Model {self.name or self.key[:12]}>"
+
+
+class Operator:
+    """An operator with kernels that the cache has, to be called with arrays, numbers, texts and lists of whole numbers."""
+
+    def __init__(self, name: str, make: Any) -> None:
+        #: "aten::mul.Tensor"
+        self.name = name
+        self._make = make
+        self._made: dict[int, Any] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the kernel for these arguments. Raises AoticacheError (NOT_FOUND) if the cache has none."""
+        made = self._made.get(len(args))
+        if made is None:
+            made = self._made[len(args)] = self._make(len(args))
+        results = made.run(tuple(tuple(one) if isinstance(one, list) else one for one in args))
+        return results[0] if len(results) == 1 else results
+
+    def __repr__(self) -> str:
+        return f"<aoticache.runtime.Operator {self.name}>"
+
+
+def load(
+    what: str | os.PathLike[str],
+    *,
+    model: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    num_runners: int = 1,
+    cache_dir: str | os.PathLike[str] | None = None,
+    share_read_only: bool = False,
+) -> Model:
+    """
+    A model for the CPU.
+
+    what: the path of a .pt2 package, which is put into the cache if it is not there; or the name of a model that
+        `aoticache.compile(..., id=)` stored; or a key. What contains a "/", ends in ".pt2" or is a path object is a path.
+    model: which one of a package with several.
+    weights: a .safetensors file, for a stored model: its tensors take the place of the stored ones of the same name. It is
+        mapped, and must stay as it is while the model lives.
+    num_runners: how many calls may run at once; further ones wait.
+    cache_dir: None for the cache that is configured.
+    share_read_only: read-only arrays are handed to the model as they are. Without it they are copied for each call, since
+        nothing tells whether a model writes to its inputs. One that does would change what must not change, or end the
+        process.
+
+    Raises AoticacheError; `status` is NOT_FOUND, UNSUPPORTED, INVALID, CORRUPT, ...
+
+    >>> model = aoticache.runtime.load("model.pt2")                                             # doctest: +SKIP
+    >>> y = model(x)                                                                            # doctest: +SKIP
+    """
+    if num_runners < 1:
+        raise ValueError(f"num_runners is {num_runners}; it must be at least 1")
+    # The compiled code reads it at its first run, and then compares every input with what it was compiled for.
+    os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
+    name = os.fspath(what)
+    is_path = not isinstance(what, str) or name.endswith(".pt2") or os.sep in name
+    if is_path and weights is not None:
+        raise ValueError("weights= is for models that are stored under a name: a package has its own")
+    if not is_path and model is not None:
+        raise ValueError("model= names one of a package's models; this is a stored model")
+    file = None if weights is None else os.fspath(weights)
+    cache = _open_cache(cache_dir)
+    kind = "package" if is_path else "model"
+    try:
+        return Model(*_runtime.open_model(cache, kind, name, model, file, num_runners, share_read_only))
+    except AoticacheError as error:
+        if is_path or error.status != "NOT_FOUND" or len(name) != 64 or not _HEX.issuperset(name.lower()) or file:
+            raise
+    return Model(*_runtime.open_model(cache, "key", name, None, None, num_runners, share_read_only))
+
+
+def operator(
+    name: str,
+    *,
+    framework: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    share_read_only: bool = False,
+) -> Operator:
+    """
+    An operator of the cache, for the CPU. Nothing is compiled: `aoticache compile` or a program with PyTorch does that.
+
+    name: "aten::mul.Tensor", whose arguments are then those of the call, and all of them; or a schema
+        ("aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"), whose defaults are filled in.
+    framework: whose kernels: "pytorch 2.13.0". None: those of whoever stored one last.
+    cache_dir, share_read_only: as for `load()`.
+
+    >>> mul = aoticache.runtime.operator("aten::mul.Tensor")                                    # doctest: +SKIP
+    >>> z = mul(x, y)                                                                           # doctest: +SKIP
+    """
+    cache = _open_cache(cache_dir)
+    bare, parenthesis, _ = name.partition("(")
+    bare = bare.strip()
+
+    def make(count: int) -> Any:
+        arguments = ", ".join(f"Tensor a{place}" for place in range(count))
+        schema = name if parenthesis else f"{bare}({arguments}) -> Tensor[]"
+        return _runtime.open_operator(cache, bare, schema, framework, share_read_only)
+
+    return Operator(bare, make)
+
+
+def tensor(array: Any, dtype: str | None = None, *, share_read_only: bool = False) -> Tensor:
+    """
+    A tensor over the memory of an array, for dtypes that its library does not have: the bits of `numpy.uint16` as
+    "bfloat16", those of `numpy.uint8` as "float8_e4m3fn". Elements must have the same size.
+
+    >>> x = aoticache.runtime.tensor(bits, "bfloat16")                                          # doctest: +SKIP
+    """
+    made: Tensor = _runtime.tensor(array, dtype, share_read_only)
+    return made
+
+
+def provider() -> tuple[str, str]:
+    """
+    Where models have PyTorch's C functions from: ("shim", FILE), libaoticache's own, or ("libtorch", FILE) in a process
+    that had imported PyTorch before its first model was loaded.
+    """
+    kind, path = _runtime.provider()
+    return kind, path
