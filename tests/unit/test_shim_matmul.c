@@ -55,8 +55,9 @@ static void check_mm(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_
 
 Test(shim_matmul, mm_of_all_sorts_of_sizes)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},      {3, 5, 7},      {4, 16, 8},   {5, 17, 1},   {64, 256, 256},
-                                       {65, 257, 257}, {130, 70, 300}, {1, 300, 40}, {300, 1, 40}, {2, 2, 600}};
+    static const int64_t sizes[][3] = {{1, 1, 1},      {3, 5, 7},      {4, 16, 8},     {5, 17, 1},
+                                       {64, 256, 256}, {65, 257, 257}, {130, 70, 300}, {1, 300, 40},
+                                       {300, 1, 40},   {2, 2, 600},    {3, 300, 77}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int transposed = 0; transposed < 4; transposed++)
             check_mm(sizes[i][0], sizes[i][1], sizes[i][2], (transposed & 1) != 0, (transposed & 2) != 0);
