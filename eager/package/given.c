@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "eager/safetensors/safetensors.h"
 
 #define ALIGNMENT 16
@@ -79,43 +80,68 @@ static aoticache_status add_pair(aoticache_package_given *given, const aoticache
     return status;
 }
 
-/* Whether a pair for this tensor is there: several constants may have one FQN, and one pair is for all of them. */
-static bool is_added(const aoticache_package_given *given, const aoticache_safetensor *tensor)
+static int compare_names(const void *a, const void *b)
 {
-    for (size_t i = given->count; i-- > 0;)
-        if (given->pairs[i].name == tensor->name)
-            return true;
-    return false;
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static aoticache_status add_pairs(aoticache_package_given *given, const char *path, const aoticache_runner *runner,
-                                  aoticache_error *ret_error)
+/* The names of the model's constants that have a value of their own, sorted; by free(). */
+static aoticache_status list_constants(const aoticache_runner *runner, const char ***ret_names, size_t *ret_count,
+                                       aoticache_error *ret_error)
 {
-    const char *first = "nothing";
-    given->pairs = calloc(given->file.count + 1, sizeof *given->pairs);
-    given->copies = calloc(given->file.count + 1, sizeof *given->copies);
-    if (given->pairs == NULL || given->copies == NULL)
+    const size_t total = aoticache_runner_num_constants(runner);
+    size_t count = 0;
+    cleanup_free const char **names = calloc(total + 1, sizeof *names);
+    if (names == NULL)
         return out_of_memory(ret_error);
-    for (size_t i = 0; i < aoticache_runner_num_constants(runner); i++) {
+    for (size_t i = 0; i < total; i++) {
         aoticache_constant constant;
         aoticache_status status = aoticache_runner_read_constant(runner, i, &constant, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        if (constant.from_folded || constant.original_fqn[0] == '\0')
-            continue;
-        first = strcmp(first, "nothing") == 0 ? constant.original_fqn : first;
-        const aoticache_safetensor *tensor = aoticache_safetensors_find(&given->file, constant.original_fqn);
-        if (tensor != NULL && !is_added(given, tensor))
-            status = add_pair(given, tensor, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
+        if (!constant.from_folded && constant.original_fqn[0] != '\0')
+            names[count++] = constant.original_fqn;
     }
-    if (given->count == 0)
-        return aoticache_error_set(
-            ret_error, AOTICACHE_INVALID,
-            "%.300s has no tensor of the model: the file begins with %.150s, the model with %.150s", path,
-            given->file.count > 0 ? given->file.tensors[0].name : "nothing", first);
+    qsort(names, count, sizeof *names, compare_names);
+    *ret_count = count;
+    *ret_names = names;
+    names = NULL;
     return AOTICACHE_OK;
+}
+
+static aoticache_status refuse_unknown(const char *path, const char *name, aoticache_error *ret_error)
+{
+    return aoticache_error_set(
+        ret_error, AOTICACHE_INVALID,
+        "%.300s: the tensor %.200s is no constant of the model. PyTorch may have folded it, or written "
+        "it into the code; if it does not matter, say that unknown ones are to be ignored",
+        path, name);
+}
+
+/* One pair for all constants of a name. */
+static aoticache_status add_pairs(aoticache_package_given *given, const aoticache_package_options *options,
+                                  const aoticache_runner *runner, aoticache_error *ret_error)
+{
+    size_t name_count = 0;
+    cleanup_free const char **names = NULL;
+    aoticache_status status = list_constants(runner, &names, &name_count, ret_error);
+    given->pairs = calloc(given->file.count + 1, sizeof *given->pairs);
+    given->copies = calloc(given->file.count + 1, sizeof *given->copies);
+    if (status == AOTICACHE_OK && (given->pairs == NULL || given->copies == NULL))
+        return out_of_memory(ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < given->file.count; i++) {
+        const aoticache_safetensor *tensor = &given->file.tensors[i];
+        if (bsearch(&tensor->name, names, name_count, sizeof *names, compare_names) != NULL)
+            status = add_pair(given, tensor, ret_error);
+        else if (!options->ignore_unknown_weights)
+            status = refuse_unknown(options->weights, tensor->name, ret_error);
+    }
+    if (status == AOTICACHE_OK && given->count == 0)
+        status = aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "%.300s has no tensor of the model: the file begins with %.150s, the model with %.150s", options->weights,
+            given->file.count > 0 ? given->file.tensors[0].name : "nothing", name_count > 0 ? names[0] : "nothing");
+    return status;
 }
 
 static aoticache_status give(const aoticache_package_given *given, const char *path, aoticache_runner *runner,
@@ -131,17 +157,18 @@ static aoticache_status give(const aoticache_package_given *given, const char *p
     return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%.300s: %s", path, detail.message);
 }
 
-aoticache_status aoticache_package_given_open(const char *path, bool map, aoticache_runner *runner,
+aoticache_status aoticache_package_given_open(const aoticache_package_options *options, aoticache_runner *runner,
                                               aoticache_package_given **ret_given, aoticache_error *ret_error)
 {
     aoticache_package_given *given = calloc(1, sizeof *given);
     if (given == NULL)
         return out_of_memory(ret_error);
-    aoticache_status status = aoticache_safetensors_open(path, map, &given->file, ret_error);
+    aoticache_status status =
+        aoticache_safetensors_open(options->weights, options->map_weights, &given->file, ret_error);
     if (status == AOTICACHE_OK)
-        status = add_pairs(given, path, runner, ret_error);
+        status = add_pairs(given, options, runner, ret_error);
     if (status == AOTICACHE_OK)
-        status = give(given, path, runner, ret_error);
+        status = give(given, options->weights, runner, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_package_given_close(given);
         return status;

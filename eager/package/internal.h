@@ -97,11 +97,12 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
 typedef struct aoticache_package_given aoticache_package_given;
 
 /*
- * Opens the file, and gives its tensors to the runner, which must not run meanwhile and must be gone before it is closed.
- * Returns: as aoticache_safetensors_open() and aoticache_runner_update_constants(); INVALID where no constant has the name of
- * one of its tensors.
+ * Opens options->weights, and gives its tensors to the runner, which must not run meanwhile and must be gone before it is
+ * closed.
+ * Returns: as aoticache_safetensors_open() and aoticache_runner_update_constants(); INVALID for a tensor that is no constant,
+ * unless those are to be ignored, and then where none is one.
  */
-aoticache_status aoticache_package_given_open(const char *path, bool map, aoticache_runner *runner,
+aoticache_status aoticache_package_given_open(const aoticache_package_options *options, aoticache_runner *runner,
                                               aoticache_package_given **ret_given, aoticache_error *ret_error);
 /* NULL is allowed. */
 void aoticache_package_given_close(aoticache_package_given *given);

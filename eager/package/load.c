@@ -188,8 +188,7 @@ static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artif
     if (holding->weights.bytes != NULL)
         status = aoticache_package_weights_give(&holding->weights, runner, ret_error);
     if (status == AOTICACHE_OK && options->weights != NULL)
-        status =
-            aoticache_package_given_open(options->weights, options->map_weights, runner, &holding->given, ret_error);
+        status = aoticache_package_given_open(options, runner, &holding->given, ret_error);
     return status;
 }
 

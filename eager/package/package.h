@@ -56,11 +56,14 @@ typedef struct aoticache_package_options {
     size_t num_models;  /* 0: 1 */
     AOTIProxyExecutorHandle
         proxy_executor; /* of a process with PyTorch: PyTorch's; NULL: see aoticache_package_load() */
-    /* A .safetensors file. Its tensors take the place of the model's constants whose FQN is their name; what it has besides
-     * is left alone. NULL: the package's own weights. On the CPU they are used where they lie: in memory that the file was
-     * read into, or (map_weights) in a mapping of the file, whose pages processes share. */
+    /* A .safetensors file. Its tensors take the place of the model's constants whose FQN is their name; other constants keep
+     * the package's values. NULL: the package's own weights. On the CPU they are used where they lie: in memory that the file
+     * was read into, or (map_weights) in a mapping of the file, whose pages processes share. */
     const char *weights;
     bool map_weights; /* the caller answers for the file: one that is made shorter ends the process (SIGBUS) */
+    /* Tensors of the file that are no constants of the model are left alone. false: they are an error, as in PyTorch: Inductor
+     * writes numbers and short vectors among the weights into the code, and folds others, and no file changes those. */
+    bool ignore_unknown_weights;
 } aoticache_package_options;
 
 #define AOTICACHE_PACKAGE_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_package_options)
@@ -72,8 +75,8 @@ typedef struct aoticache_package_options {
  * be registered now and as long as the runner runs (docs/packages.md, "Operators of your own").
  * Returns: as aoticache_package_add(), and LOAD_FAILED; UNSUPPORTED also where this machine, CPU or device is not what
  * the model was compiled for (named), and for operators that have no kernel here, or arguments of theirs that are not
- * supported (all named). Of options.weights: NOT_FOUND, INVALID (not a .safetensors file, or one that has no constant of the
- * model, or another dtype, size or stride: named, with both sides).
+ * supported (all named). Of options.weights: NOT_FOUND, INVALID (not a .safetensors file; a tensor that is no constant of the
+ * model, or has another dtype, size or stride: named, with both sides).
  */
 AOTICACHE_API aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path,
                                                       const aoticache_package_options *options,

@@ -236,6 +236,7 @@ static aoticache_status check_model(aoticache_runner *runner, const char *device
 typedef struct opening {
     aoticache_cache *cache;
     const char *kind, *what, *model, *weights;
+    bool map_weights, ignore_unknown;
     Py_ssize_t num_runners;
     aoticache_runner *runner;
     aoticache_key key;
@@ -247,6 +248,9 @@ static aoticache_status open_package(opening *open, bool by_key, aoticache_error
     aoticache_package_options options = AOTICACHE_PACKAGE_OPTIONS_INIT;
     aoticache_package_report report;
     options.model = open->model;
+    options.weights = open->weights;
+    options.map_weights = open->map_weights;
+    options.ignore_unknown_weights = open->ignore_unknown;
     options.num_models = (size_t)open->num_runners;
     aoticache_status status = AOTICACHE_OK;
     if (by_key && aoticache_digest_from_hex(open->what, &open->key) != AOTICACHE_OK)
@@ -268,6 +272,7 @@ static aoticache_status open_stored_model(opening *open, aoticache_error *ret_er
     aoticache_model_options options = AOTICACHE_MODEL_OPTIONS_INIT;
     aoticache_model_report report;
     options.weights = open->weights;
+    options.map_weights = open->map_weights;
     options.num_models = (size_t)open->num_runners;
     aoticache_status status =
         aoticache_model_open(open->cache, open->what, &options, &open->runner, &report, ret_error);
@@ -289,19 +294,22 @@ static aoticache_status open_runner(opening *open, aoticache_error *ret_error)
     return status;
 }
 
-/* open_model(cache, kind, what, model, weights, num_runners, share_read_only) -> (model, name, key) */
+/* open_model(cache, kind, what, model, weights, map_weights, ignore_unknown, num_runners, share_read_only) ->
+ * (model, name, key) */
 static PyObject *open_model(PyObject *module, PyObject *arguments)
 {
     PyObject *cache;
-    int share_read_only;
+    int map_weights, ignore_unknown, share_read_only;
     opening open = {0};
     aoticache_error error = {.message = ""};
     aoticache_status status;
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "O!sszznp", cache_type, &cache, &open.kind, &open.what, &open.model, &open.weights,
-                          &open.num_runners, &share_read_only))
+    if (!PyArg_ParseTuple(arguments, "O!sszzppnp", cache_type, &cache, &open.kind, &open.what, &open.model,
+                          &open.weights, &map_weights, &ignore_unknown, &open.num_runners, &share_read_only))
         return NULL;
+    open.map_weights = map_weights != 0;
+    open.ignore_unknown = ignore_unknown != 0;
     runtime_model *made = (runtime_model *)PyType_GenericAlloc(model_type, 0);
     if (made == NULL)
         return NULL;

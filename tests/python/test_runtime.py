@@ -124,8 +124,11 @@ def make_models(torch, folder):
     aoticache.compile(linear, (x,), id="line", cache_dir=cache)
     tuned = {"layer.weight": linear.layer.weight.detach() * 2, "layer.bias": linear.layer.bias.detach() - 1}
     write_safetensors(os.path.join(folder, "tuned.safetensors"), tuned)
-    numpy.save(os.path.join(folder, "tuned.npy"),
-               torch.relu(x @ tuned["layer.weight"].t() + tuned["layer.bias"]).numpy())
+    expected = torch.relu(x @ tuned["layer.weight"].t() + tuned["layer.bias"])
+    numpy.save(os.path.join(folder, "tuned.npy"), expected.numpy())
+    half = torch.relu(x @ tuned["layer.weight"].t() + linear.layer.bias.detach())  # a package has its short bias in the code
+    numpy.save(os.path.join(folder, "half-tuned.npy"), half.numpy())
+    torch.save(half, os.path.join(folder, "half-tuned.pt"))
     aoticache.enable("aten::sinh", mode="wait", dynamic="always", cache_dir=CACHE, judge=False)  # it has the bridge already
     torch.sinh(torch.ones(3, 5))
     aoticache.disable()
@@ -243,8 +246,6 @@ def check_refusals(numpy, runtime, model, several, x):
         model("abc")
     with refused("a package that does not exist", error, "no.pt2"):
         runtime.load("no.pt2")
-    with refused("weights for a package", ValueError, "weights="):
-        runtime.load("no.pt2", weights="x.safetensors")
     with refused("no runner", ValueError, "num_runners"):
         runtime.load("no.pt2", num_runners=0)
     check("a model goes on after refusals", model(x).shape == (3, 3))
@@ -346,6 +347,15 @@ def check_stored(numpy, runtime, folder, x, expected):
     check("a package by its key", numpy.allclose(runtime.load(package.key, cache_dir=cache)(x), expected, atol=1e-6))
     tuned = runtime.load("line", weights=os.path.join(folder, "tuned.safetensors"), cache_dir=cache)
     check("other weights", numpy.allclose(tuned(x), numpy.load(os.path.join(folder, "tuned.npy")), atol=1e-6))
+    with refused("a bias that PyTorch wrote into the code", runtime.AoticacheError, "layer.bias", "into the code"):
+        load("linear", folder, weights=os.path.join(folder, "tuned.safetensors"))
+    for mapped in (False, True):
+        file = {"ignore_unknown_weights": True, "weights": os.path.join(folder, "tuned.safetensors"), "map_weights": mapped}
+        for what in (load("linear", folder, **file), runtime.load(package.key, cache_dir=cache, **file)):
+            check(f"other weights for a package, mapped: {mapped}",
+                  numpy.allclose(what(x), numpy.load(os.path.join(folder, "half-tuned.npy")), atol=1e-6))
+    with refused("no weights for a package", runtime.AoticacheError, "no.safetensors"):
+        load("linear", folder, weights="no.safetensors")
     with refused("a name that no model has", runtime.AoticacheError, "no model is called lime", "line"):
         runtime.load("lime", cache_dir=cache)
     with refused("weights that are not there", runtime.AoticacheError, "no.safetensors"):
@@ -494,6 +504,11 @@ def play_after_torch(folder):
     import aoticache
     beside = aoticache.load_package(os.path.join(folder, "linear.pt2"), cache_dir=os.path.join(folder, "cache"))
     check("the package's other half works beside it", torch.allclose(beside(x), torch.from_dlpack(y), atol=1e-6))
+    file = os.path.join(folder, "tuned.safetensors")
+    beside = aoticache.load_package(os.path.join(folder, "linear.pt2"), weights=file, ignore_unknown_weights=True,
+                                    cache_dir=os.path.join(folder, "cache"))
+    expected = torch.load(os.path.join(folder, "half-tuned.pt"))
+    check("with other weights", torch.allclose(beside(x), expected, atol=1e-6))
 
 
 def play_before_torch(folder):

@@ -214,6 +214,9 @@ class PackageOptions(Structure):
         ("device", c_char_p),
         ("num_models", c_size_t),
         ("proxy_executor", c_void_p),
+        ("weights", c_char_p),
+        ("map_weights", c_bool),
+        ("ignore_unknown_weights", c_bool),
     ]
 
 

@@ -215,6 +215,9 @@ def load_package(
     num_runners: int = 1,
     device_index: int = -1,
     *,
+    weights: str | os.PathLike[str] | None = None,
+    map_weights: bool = False,
+    ignore_unknown_weights: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Any:
     """
@@ -223,10 +226,13 @@ def load_package(
     path: the package, or a file object with one. model_name: None for the only one or, of several, the one called
     "model". num_runners: how many calls may run at once. device_index: of the GPU, -1 for the current one.
     run_single_threaded: for programs written for PyTorch's loader; calls that meet nobody take the short way anyway.
-    cache_dir: None for the cache of `configure()`.
+    weights: a .safetensors file, which is read into memory: its tensors take the place of the package's of the same names.
+    map_weights: the file is mapped instead, so processes share it. It must stay as it is while the model lives: if
+    it is made shorter, the process ends (SIGBUS). ignore_unknown_weights: tensors of the file that the model does not have
+    are left alone, and no error. cache_dir: None for the cache of `configure()`.
 
     A package that the cache cannot load here (its model calls operators of PyTorch by way of its proxy executor, or the
-    cache cannot be opened) is loaded by PyTorch, with one warning. Returns a PackagedModel, or what PyTorch returns.
+    cache cannot be opened) is loaded by PyTorch, with one warning; with `weights` it is refused. Returns a PackagedModel, or what PyTorch returns.
 
     >>> model = aoticache.load_package("model.pt2")                                             # doctest: +SKIP
     >>> y = model(x)                                                                            # doctest: +SKIP
@@ -240,15 +246,32 @@ def load_package(
             file.write(path.read())
             file.flush()
             return load_package(
-                file.name, model_name, run_single_threaded, num_runners, device_index, cache_dir=cache_dir
+                file.name,
+                model_name,
+                run_single_threaded,
+                num_runners,
+                device_index,
+                weights=weights,
+                map_weights=map_weights,
+                ignore_unknown_weights=ignore_unknown_weights,
+                cache_dir=cache_dir,
             )
     path = os.path.abspath(os.fspath(path))
     try:
         directory = os.path.abspath(os.fspath(cache_dir)) if cache_dir is not None else None
         cache = _caches.open_cache(directory or _session.current_settings().cache_dir)
-        return _load(cache, path, model_name, num_runners, device_index)
+        options = _library.PackageOptions(
+            size=sizeof(_library.PackageOptions),
+            model=_library.encode(model_name),
+            num_models=num_runners,
+            weights=None if weights is None else os.fsencode(weights),
+            map_weights=map_weights,
+            ignore_unknown_weights=ignore_unknown_weights,
+        )
+        return _load(cache, path, options, device_index)
     except AoticacheError as error:
-        if error.status not in ("UNSUPPORTED", "DENIED", "IO", "LOCKED") or not os.path.exists(path):
+        is_ours = error.status not in ("UNSUPPORTED", "DENIED", "IO", "LOCKED") or not os.path.exists(path)
+        if is_ours or weights is not None:
             raise
         warn_once("package " + path, f"aoticache: {path} is loaded by PyTorch's own loader: {error}")
         from torch._inductor.package.package import load_package as torch_load_package
@@ -256,14 +279,9 @@ def load_package(
         return torch_load_package(path, model_name or "model", run_single_threaded, num_runners, device_index)
 
 
-def _load(
-    cache: _caches.Cache, path: str, model_name: str | None, num_runners: int, device_index: int
-) -> PackagedModel:
+def _load(cache: _caches.Cache, path: str, options: _library.PackageOptions, device_index: int) -> PackagedModel:
     library, runner, report = cache.library, c_void_p(), _library.PackageReport()
     _library.require_libtorch(library)
-    options = _library.PackageOptions(
-        size=sizeof(_library.PackageOptions), model=_library.encode(model_name), num_models=num_runners
-    )
     if device_index >= 0 and require_torch().cuda.is_available():
         options.device = f"cuda:{device_index}".encode()
     library.call(

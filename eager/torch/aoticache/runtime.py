@@ -278,6 +278,8 @@ def load(
     *,
     model: str | None = None,
     weights: str | os.PathLike[str] | None = None,
+    map_weights: bool = False,
+    ignore_unknown_weights: bool = False,
     num_runners: int = 1,
     cache_dir: str | os.PathLike[str] | None = None,
     share_read_only: bool = False,
@@ -288,8 +290,11 @@ def load(
     what: the path of a .pt2 package, which is put into the cache if it is not there; or the name of a model that
         `aoticache.compile(..., id=)` stored; or a key. What contains a "/", ends in ".pt2" or is a path object is a path.
     model: which one of a package with several.
-    weights: a .safetensors file, for a stored model: its tensors take the place of the stored ones of the same name. It is
-        mapped, and must stay as it is while the model lives.
+    weights: a .safetensors file, which is read into memory: its tensors take the place of the model's of the same names.
+    map_weights: the file is mapped instead, so processes share it. It must stay as it is while the model lives: if it is
+        made shorter, the process ends (SIGBUS).
+    ignore_unknown_weights: tensors of the file that a package's model does not have are left alone, and no error. PyTorch
+        writes short vectors into the code and folds others, and no file changes those.
     num_runners: how many calls may run at once; further ones wait.
     cache_dir: None for the cache that is configured.
     share_read_only: read-only arrays are handed to the model as they are. Without it they are copied for each call, since
@@ -307,19 +312,17 @@ def load(
     os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
     name = os.fspath(what)
     is_path = not isinstance(what, str) or name.endswith(".pt2") or os.sep in name
-    if is_path and weights is not None:
-        raise ValueError("weights= is for models that are stored under a name: a package has its own")
     if not is_path and model is not None:
         raise ValueError("model= names one of a package's models; this is a stored model")
-    file = None if weights is None else os.fspath(weights)
+    given = (None if weights is None else os.fspath(weights), map_weights, ignore_unknown_weights)
     cache = _open_cache(cache_dir)
     kind = "package" if is_path else "model"
     try:
-        return Model(*_runtime.open_model(cache, kind, name, model, file, num_runners, share_read_only))
+        return Model(*_runtime.open_model(cache, kind, name, model, *given, num_runners, share_read_only))
     except AoticacheError as error:
-        if is_path or error.status != "NOT_FOUND" or len(name) != 64 or not _HEX.issuperset(name.lower()) or file:
+        if is_path or error.status != "NOT_FOUND" or len(name) != 64 or not _HEX.issuperset(name.lower()):
             raise
-    return Model(*_runtime.open_model(cache, "key", name, None, None, num_runners, share_read_only))
+    return Model(*_runtime.open_model(cache, "key", name, None, *given, num_runners, share_read_only))
 
 
 def operator(

@@ -20,6 +20,7 @@ struct model {
     const aoticache_cli *cli;
     aoticache_cli_list words; /* the action, and what it is done to */
     const char *weights, *device, *name, *python;
+    bool map_weights;
     bool frozen, replace, tensors;
     aoticache_run_inputs inputs;
     aoticache_timed_runs runs;
@@ -153,6 +154,7 @@ static int open_model(struct model *model, const char *word, bool partial, aotic
     aoticache_error error = {.message = ""};
     aoticache_model_options options = AOTICACHE_MODEL_OPTIONS_INIT;
     options.weights = model->weights;
+    options.map_weights = model->map_weights;
     options.device = model->device;
     options.partial_weights = partial;
     int result = aoticache_cli_open_or_report(model->cli, false, &model->cache);
@@ -377,6 +379,8 @@ static const aoticache_cli_option model_options[] = {
     {"weights", 'w', "FILE",
      "run, show: a .safetensors file; its tensors take the place of stored\nones of the same names",
      AOTICACHE_CLI_NAME(struct model, weights, "a file is needed")},
+    {"map-weights", 0, NULL, "run, show: map that file, so that processes share it; it must stay\nas it is",
+     AOTICACHE_CLI_SET(struct model, map_weights)},
     {"device", 0, "DEVICE", "run, show: the device; default: the one that it was compiled for",
      AOTICACHE_CLI_TEXT(struct model, device)},
     {"tensors", 't', NULL, "show: every weight", AOTICACHE_CLI_SET(struct model, tensors)},

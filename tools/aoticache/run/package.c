@@ -14,7 +14,7 @@
 struct run {
     const char *what; /* a file or a key */
     const char *model, *device, *weights;
-    bool map_weights;
+    bool map_weights, ignore_unknown;
     aoticache_run_inputs inputs;
     aoticache_timed_runs runs;
 
@@ -33,6 +33,8 @@ static const aoticache_cli_option run_package_options[] = {
      AOTICACHE_CLI_NAME(struct run, weights, "a file is needed")},
     {"map-weights", 0, NULL, "map that file, so that processes share it; it must stay as it is",
      AOTICACHE_CLI_SET(struct run, map_weights)},
+    {"ignore-unknown", 0, NULL, "leave tensors of that file alone that the model does not\nhave",
+     AOTICACHE_CLI_SET(struct run, ignore_unknown)},
     AOTICACHE_CLI_TABLE(struct run, runs, aoticache_timed_runs_option_table),
     {0},
 };
@@ -66,6 +68,7 @@ static int load(const aoticache_cli *cli, struct run *run)
     options.device = run->device;
     options.weights = run->weights;
     options.map_weights = run->map_weights;
+    options.ignore_unknown_weights = run->ignore_unknown;
     aoticache_status status =
         is_key ? aoticache_package_load_key(run->cache, &key, &options, &run->runner, &run->report, &error)
                : aoticache_package_load(run->cache, run->what, &options, &run->runner, &run->report, &error);
