@@ -3,7 +3,8 @@
  * cache on arrays, in a Python without PyTorch. It uses the public C API, and of Python the stable ABI.
  *
  * memory.c has tensors as handles over memory, exchange.c their exchange with other libraries (the buffer protocol, DLPack),
- * tensor.c the type that people see, module.c caches, models and operators.
+ * tensor.c the type that people see, call.c the arrays of a call, model.c and operator.c what is called, cache.c open caches, module.c
+ * the module itself. Everything that waits or runs does so without the lock of the interpreter.
  */
 #ifndef AOTICACHE_EAGER_PYTHON_INTERNAL_H
 #define AOTICACHE_EAGER_PYTHON_INTERNAL_H
@@ -63,6 +64,40 @@ int runtime_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void runtime_release_buffer(PyObject *self, Py_buffer *view);
 PyObject *runtime_dlpack(PyObject *self, PyObject *arguments, PyObject *keywords);
 PyObject *runtime_dlpack_device(PyObject *self, PyObject *arguments);
+
+/* ---- call.c ---- */
+
+enum { RUNTIME_FEW = 16 }; /* inputs, or outputs, for which a call needs no memory */
+
+/* The tensors of one call. */
+typedef struct runtime_call {
+    Py_ssize_t count;
+    runtime_tensor **tensors;
+    bool has_numpy;
+    runtime_tensor *few[RUNTIME_FEW];
+} runtime_call;
+
+/* false with an exception; the call is to be freed if it began. */
+bool runtime_call_begin(runtime_call *call, Py_ssize_t count);
+bool runtime_call_add(runtime_call *call, PyObject *object, bool share_read_only);
+void runtime_call_free(runtime_call *call);
+/* A tuple. Takes the handles, and leaves the array to the caller. maker: what the memory of a result may belong to. */
+PyObject *runtime_make_results(const runtime_call *call, AtenTensorHandle *handles, size_t count, PyObject *maker);
+/* Frees an object whose type was made from a specification. */
+void runtime_free_object(PyObject *self);
+
+/* ---- cache.c, model.c, operator.c ---- */
+
+typedef struct runtime_cache {
+    PyObject_HEAD aoticache_cache *cache;
+} runtime_cache;
+
+extern PyTypeObject *runtime_cache_type, *runtime_model_type, *runtime_operator_type;
+extern PyType_Spec runtime_cache_spec, runtime_model_spec, runtime_operator_spec;
+
+PyObject *runtime_open_cache(PyObject *module, PyObject *arguments);
+PyObject *runtime_open_model(PyObject *module, PyObject *arguments);
+PyObject *runtime_open_operator(PyObject *module, PyObject *arguments);
 
 /* Raises AoticacheError with the library's message. Returns NULL. */
 PyObject *runtime_raise(const aoticache_error *error, aoticache_status status);
