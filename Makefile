@@ -522,7 +522,7 @@ uninstall:
 
 DIST     ?= $(BUILD)/dist
 RELEASES ?= bookworm
-.PHONY: dist deb check-deb wheel check-wheel sbom check-abi check-image check-quickstart rpm
+.PHONY: image-rootfs dist deb check-deb wheel check-wheel sbom check-abi check-image check-quickstart rpm
 
 # The sources, as a tarball that builds without git; packages of Debian, of RPM; the wheel; what the library is made of.
 dist:
@@ -543,6 +543,9 @@ check-deb:
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-deb $$release || exit 1; done
 check-wheel: all
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-wheel $(DIST) $$release || exit 1; done
+image-rootfs: all
+	$(Q)scripts/packaging/image-rootfs $(or $(ROOTFS),$(BUILD)/rootfs) $(PACKAGES)
+
 check-image: all
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-image $$release || exit 1; done
 # Every command of the three tutorials, from nothing installed to the result, timed. USERS='author operator': those.
@@ -558,7 +561,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image check-quickstart clean help'
+	@echo 'targets: all test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image image-rootfs check-quickstart clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -584,6 +587,7 @@ help:
 	@echo '  deps       install what is missing, nothing else;  format: put the C code in the form of .clang-format'
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
 	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
+	@echo '  image-rootfs  a folder with the tool and its libraries alone, ROOTFS=FOLDER, PACKAGES="model.pt2" in its cache'
 	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'
 	@echo '  check-quickstart  every command of the tutorials in fresh systems, timed, RELEASES=bookworm (root, minutes)'
 	@echo '  clean      remove what was built (build/venv stays)'

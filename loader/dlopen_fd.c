@@ -6,15 +6,23 @@
  * of descriptors are used again: the second library loaded as number 5 would be the first one. So every load spells the
  * path in a way not used before in this process. "//" and "/./" mean nothing to the kernel and make a different name to
  * glibc: a counter is written with them, one bit each.
+ *
+ * Where /proc is not mounted (a chroot with little in it) a descriptor has no name. Then its bytes are copied to a file in a
+ * folder of its own that this user alone can enter, and that is gone once the file is loaded.
  */
 #include "loader/dlopen_fd.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/cleanup.h"
 
 /* "/proc/thread-self/fd", two numbers of at most 64 bits with two characters each, "/", a number. */
 #define SPELLED_PATH_BYTES 320
@@ -46,23 +54,88 @@ static void spell_path(int fd, char ret_path[SPELLED_PATH_BYTES])
     snprintf(end, 16, "/%d", fd);
 }
 
-aoticache_status aoticache_dlopen_fd(int fd, void **ret_handle, aoticache_error *ret_error)
+/* The dynamic linker's message. The path says nothing to a reader, and messages begin with it. */
+static aoticache_status report_dlerror(const char *path, aoticache_error *ret_error)
 {
-    char path[SPELLED_PATH_BYTES];
-    spell_path(fd, path);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (handle != NULL) {
-        *ret_handle = handle;
-        return AOTICACHE_OK;
-    }
     const char *message = dlerror();
     if (message == NULL)
         message = "it gives no reason";
-    /* The path says nothing to a reader, and messages begin with it. */
     size_t length = strlen(path);
     if (strncmp(message, path, length) == 0 && strncmp(message + length, ": ", 2) == 0)
         message += length + 2;
     return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker says: %s", message);
+}
+
+/* ---- without /proc ---- */
+
+#define FOLDER_PATTERN "aoticache-load-XXXXXX"
+#define COPY_NAME "/library.so"
+
+static bool has_proc(void)
+{
+    return access("/proc/thread-self/fd", F_OK) == 0;
+}
+
+/* 0, or an errno. The descriptor's own position is left alone. */
+static int copy_to(int fd, const char *path)
+{
+    char bytes[64 * 1024];
+    off_t offset = 0;
+    cleanup_fd int copy = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (copy < 0)
+        return errno;
+    for (;;) {
+        const ssize_t count = pread(fd, bytes, sizeof bytes, offset);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count == 0 ? 0 : errno;
+        for (ssize_t done = 0; done < count;) {
+            const ssize_t written = write(copy, bytes + done, (size_t)(count - done));
+            if (written < 0 && errno != EINTR)
+                return errno;
+            done += written > 0 ? written : 0;
+        }
+        offset += count;
+    }
+}
+
+static aoticache_status open_copy(int fd, void **ret_handle, aoticache_error *ret_error)
+{
+    const char *temporary = secure_getenv("TMPDIR");
+    char folder[PATH_MAX], path[PATH_MAX + sizeof COPY_NAME];
+    snprintf(folder, sizeof folder - 1, "%.3000s/" FOLDER_PATTERN,
+             temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return aoticache_error_set_errno(
+            ret_error, errno, "/proc is not mounted, and no folder can be made for a copy of the library (%s)", folder);
+    snprintf(path, sizeof path, "%s" COPY_NAME, folder);
+    const int failed = copy_to(fd, path);
+    aoticache_status status = AOTICACHE_OK;
+    if (failed != 0)
+        status = aoticache_error_set_errno(ret_error, failed,
+                                           "/proc is not mounted, and the library cannot be copied to %s", path);
+    else if ((*ret_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL)
+        status = report_dlerror(path, ret_error);
+    unlink(path);
+    rmdir(folder);
+    return status;
+}
+
+/* ---- loading ---- */
+
+aoticache_status aoticache_dlopen_fd(int fd, void **ret_handle, aoticache_error *ret_error)
+{
+    char path[SPELLED_PATH_BYTES];
+    spell_path(fd, path);
+    *ret_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (*ret_handle != NULL)
+        return AOTICACHE_OK;
+    if (!has_proc()) {
+        (void)dlerror();
+        return open_copy(fd, ret_handle, ret_error);
+    }
+    return report_dlerror(path, ret_error);
 }
 
 bool aoticache_fd_opens_again(int fd)

@@ -12,7 +12,9 @@
  * dlopen (RTLD_NOW, RTLD_LOCAL) of the file behind `fd`, which is borrowed. The same file (device and inode) loaded
  * twice is one library to glibc, with a higher count.
  *
- * Returns: OK, LOAD_FAILED (the dynamic linker's message).
+ * Without /proc a copy in the folder of temporary files is loaded, a library of its own each time.
+ *
+ * Returns: OK, LOAD_FAILED (the dynamic linker's message); IO, DENIED, NO_MEMORY (the copy cannot be made).
  */
 aoticache_status aoticache_dlopen_fd(int fd, void **ret_handle, aoticache_error *ret_error);
 

@@ -192,6 +192,35 @@ def test_weights_of_a_file(torch, source, tensor, directory, work):
     check("a truncated file of weights", "truncated" in said, said)
 
 
+def test_rootfs(torch, source, tensor, work):
+    """scripts/packaging/image-rootfs: in a chroot with nothing else, not even /proc, the package runs, and can be added."""
+    if os.geteuid() != 0:
+        print("skip - a chroot: only root may enter one")
+        return
+    root = os.path.join(work, "rootfs")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "packaging", "image-rootfs")
+    done = subprocess.run([script, root, source], env={**os.environ, "BUILD": package_models.BUILD}, capture_output=True, text=True)
+    check("a root file system is made", done.returncode == 0, done.stderr)
+    size = sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(root) for name in names)
+    check("the program, its libraries and the package have at most 30 MB", size < 30e6, str(size))
+    with open(os.path.join(root, "input"), "wb") as file:
+        file.write(struct.pack(f"<{tensor.numel()}f", *tensor.reshape(-1).tolist()))
+    model = package_models.define_modules(torch)[0]
+    with torch.no_grad():
+        expected = [one.reshape(-1).tolist() for one in model(tensor)]
+    for cache, added in (("/cache", False), ("/tmp/other", True)):
+        found = subprocess.run([shutil.which("chroot"), root, "/usr/bin/aoticache", "run-package", "/" + os.path.basename(source), "--json",
+                                "--all-values", "--input", f"float32:{tensor.shape[0]}x64=@/input"],
+                               env={"AOTICACHE_DIR": cache, "HOME": "/tmp"}, capture_output=True, text=True)
+        check(f"it runs there, with the cache {cache}", found.returncode == 0, found.stderr)
+        report = json.loads(found.stdout or "{}")
+        check(f"its results are right, added: {added}", report.get("added") == added
+              and near([o["values"] for o in report["outputs"]], expected), found.stdout[:300])
+    check("no copy of a library is left", not [name for name in os.listdir(os.path.join(root, "tmp")) if "load" in name])
+    done = subprocess.run([script, root], env={**os.environ, "BUILD": package_models.BUILD}, capture_output=True, text=True)
+    check("a folder with something in it is left alone", done.returncode == 1 and "not empty" in done.stderr, done.stderr)
+
+
 def digests(directory):
     return {name: hashlib.sha256(open(os.path.join(at, name), "rb").read()).hexdigest()
             for at, _, names in os.walk(os.path.join(directory, "objects")) for name in names}
@@ -262,6 +291,7 @@ def main():
         check("no object was changed by a run", all(digest.endswith(name) for name, digest in stored.items()))
         test_sharing(f"{folder}/blob.pt2", numbers(1000), directory)
         test_weights_of_a_file(torch, f"{folder}/embedded.pt2", numbers(3, 64), directory, work)
+        test_rootfs(torch, f"{folder}/embedded.pt2", numbers(3, 64), work)
         test_two_processes(f"{folder}/embedded.pt2", os.path.join(work, "second"))
         test_other_archives(f"{folder}/embedded.pt2", directory, work)
         check("what is stored is sound", tool(directory, "verify")[0] == 0)
