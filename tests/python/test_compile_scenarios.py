@@ -1,7 +1,7 @@
 """The situations of PyTorch's own tests of its compile caches (tests/python/compile_scenarios.py), with and without ours.
 
 PyTorch says what is right: what hits and what misses in a second process with PyTorch's directory warm, does so here in an
-empty directory without a compiler, with the same bits.
+empty directory without a compiler, with the same bits. CASES=all plays all of them, else those of USUAL.
 """
 import json
 import os
@@ -13,6 +13,10 @@ from torch_scenarios import environment
 
 SCENARIOS = os.path.join(HERE, "compile_scenarios.py")
 CACHE = os.path.join(FOLDER, "scenarios")
+USUAL = ("a_function_of_free_sizes", "inputs_that_share_memory", "an_input_that_is_written", "constants_in_the_graph",
+         "sizes_that_may_be_free", "a_backward_pass_that_comes_later", "a_class_of_tensors", "no_graph_cache",
+         "no_autograd_cache", "no_caches", "weights_that_are_frozen", "passes_of_ones_own", "results_in_one_record")
+PLAYED = () if os.environ.get("CASES") == "all" else USUAL
 #: Where PyTorch counts otherwise with our cache: it looks there, and gets nothing, since the option switches ours off, too.
 MISSES = {
     "no_graph_cache": {"autograd_cache_bypass": 1},
@@ -36,8 +40,8 @@ def report(process):
 
 def play_both(own, compiler):
     """PyTorch alone in the directory `own`, and with our cache in an empty one, at once."""
-    processes = (start(SCENARIOS, directory=own, compiler=True),
-                 start(SCENARIOS, "--cache", directory=fresh("inductor"), compiler=compiler, AOTICACHE_DIR=CACHE))
+    processes = (start(SCENARIOS, *PLAYED, directory=own, compiler=True),
+                 start(SCENARIOS, "--cache", *PLAYED, directory=fresh("inductor"), compiler=compiler, AOTICACHE_DIR=CACHE))
     return [json.loads(report(one)) for one in processes]
 
 
@@ -69,7 +73,7 @@ def test_what_pytorch_caches_is_cached_here():
     started = {name: one["started"] for name, one in ours["scenarios"].items() if one["started"]}
     assert not started, started
     hits = sum(counted(step).get("autograd_cache_hit", 0) for one in ours["scenarios"].values() for step in one["steps"])
-    assert hits > 40, hits
+    assert hits >= (18 if PLAYED else 40), hits
 
 
 STANDALONE = '''
