@@ -18,53 +18,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 
 
-def more_models(models):
-    """Beside those of models.py."""
-    vision, language = models.of_torchvision, models.of_transformers
-
-    def config(t, name, **more):
-        sizes = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
-        return getattr(t, name)(**{**sizes, **more})
-
-    def of(model, config_name, field="last_hidden_state", **more):
-        return language(lambda t: getattr(t, model)(config(t, config_name, **more)), models.tokens, field)
-
-    causal = {"num_key_value_heads": 2, "use_cache": False, "pad_token_id": 0}
-    return {
-        "ResNet-50": vision(lambda t: t.resnet50()),
-        "VGG-11": vision(lambda t: t.vgg11_bn()),
-        "DenseNet-121": vision(lambda t: t.densenet121()),
-        "EfficientNet-B0": vision(lambda t: t.efficientnet_b0()),
-        "SqueezeNet": vision(lambda t: t.squeezenet1_1()),
-        "ShuffleNetV2": vision(lambda t: t.shufflenet_v2_x0_5()),
-        "MNASNet": vision(lambda t: t.mnasnet0_5()),
-        "RegNet-Y": vision(lambda t: t.regnet_y_400mf()),
-        "ConvNeXt tiny": vision(lambda t: t.convnext_tiny()),
-        "Swin tiny": vision(lambda t: t.swin_t()),
-        "MobileNetV2": vision(lambda t: t.mobilenet_v2()),
-        "RoBERTa": of("RobertaModel", "RobertaConfig", max_position_embeddings=64),
-        "ELECTRA": of("ElectraModel", "ElectraConfig", embedding_size=32),
-        "ALBERT": of("AlbertModel", "AlbertConfig", embedding_size=32),
-        "DistilBERT": language(lambda t: t.DistilBertModel(t.DistilBertConfig(
-            vocab_size=100, dim=64, n_layers=2, n_heads=4, hidden_dim=128)), models.tokens, "last_hidden_state"),
-        "Mistral": of("MistralForCausalLM", "MistralConfig", "logits", **causal),
-        "Qwen2": of("Qwen2ForCausalLM", "Qwen2Config", "logits", **causal),
-    }
-
-
 def export_all(folder, names, seed):
     """Writes the text of each model's graph into the folder; prints one JSON object per model."""
     import torch
     sys.path[:0] = [os.path.join(TOP, "eager", "torch"), HERE]
-    import models
+    import real_models
     from aoticache import _graph
 
-    found = {**models.MODELS, **more_models(models)}
-    for name in names or found:
+    for name in names or real_models.MODELS:
         torch.manual_seed(seed)
         told = {"name": name, "torch": torch.__version__}
         try:
-            module, inputs = found[name](torch)
+            module, inputs = real_models.MODELS[name](torch)
             with torch.no_grad():
                 program = torch.export.export(module.eval(), inputs, strict=False)
             text = _graph.describe(program)

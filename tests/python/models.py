@@ -1,21 +1,30 @@
 """Real models in a process without PyTorch, beside PyTorch's own runs: makes docs/models.md.
 
-`make models` runs it: each model, small and with random weights of a fixed seed, is compiled by
+`make models` runs it: each model (real_models.py), small and with random weights of a fixed seed, is compiled by
 torch._inductor.aoti_compile_and_package, run by `aoticache run-package`, where PyTorch never is, and compared with the
 same package in torch._inductor.aoti_load_package and with eager PyTorch. Models of transformers and torchvision are taken
 where these are installed (pip install --target=DIR, PYTHONPATH=DIR) and are said to be missing otherwise. Not a test:
 it takes minutes. tests/python/test_models.py runs those that need nothing but PyTorch.
 
 usage: models.py [MODEL...]     (MODEL...: only these, nothing is written)
+       models.py --results [--bfloat16] [--free-batch] [--write] [MODEL...]
+--results measures nothing and only says of each of thirty models whether it runs: in float32 or in bfloat16, with the batch
+that it was exported with or with other ones. --write puts what was found into the second table of docs/models.md; what this
+run did not try stays there as it is.
 Environment: BUILD, the build folder.
 """
+import argparse
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import warnings
+
+from real_models import MODELS, PLAIN, THIRTY, build  # noqa: F401 - tests take them from here
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
@@ -28,175 +37,27 @@ os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-c
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
-# ---- the models: each gives a module and its inputs ----
-
-def encoder_layer(torch):
-    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-    return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (torch.randn(2, 10, 64),)
-
-
-def gpt_like(torch):
-    """Two blocks with a causal mask: one by nn.MultiheadAttention, one by scaled_dot_product_attention, fewer key heads."""
-    nn = torch.nn
-
-    class Grouped(nn.Module):
-        def __init__(self, width, heads, groups):
-            super().__init__()
-            self.heads, self.groups, size = heads, groups, width // heads
-            self.query, self.key_value = nn.Linear(width, width), nn.Linear(width, 2 * groups * size)
-            self.out = nn.Linear(width, width)
-
-        def forward(self, x):
-            batch, length, width = x.shape
-            query = self.query(x).view(batch, length, self.heads, -1).transpose(1, 2)
-            key, value = self.key_value(x).view(batch, length, 2, self.groups, -1).permute(2, 0, 3, 1, 4)
-            y = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-            return self.out(y.transpose(1, 2).reshape(batch, length, width))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(100, 48), nn.Embedding(32, 48)
-            self.first, self.second = nn.MultiheadAttention(48, 4, batch_first=True), Grouped(48, 6, 2)
-            self.norms = nn.ModuleList(nn.LayerNorm(48) for _ in range(3))
-            self.wide, self.narrow, self.head = nn.Linear(48, 96), nn.Linear(96, 48), nn.Linear(48, 100)
-
-        def forward(self, tokens):
-            length = tokens.shape[1]
-            x = self.tokens(tokens) + self.places(torch.arange(length))
-            later = torch.ones(length, length, dtype=torch.bool).triu(1)
-            y = self.norms[0](x)
-            x = x + self.first(y, y, y, attn_mask=later, need_weights=False)[0]
-            x = x + self.second(self.norms[1](x))
-            x = x + self.narrow(nn.functional.gelu(self.wide(self.norms[2](x))))
-            return self.head(x)
-
-    return Model(), (torch.randint(0, 100, (2, 17)),)
-
-
-def lstm(torch):
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens = torch.nn.Embedding(80, 24)
-            self.layers = torch.nn.LSTM(24, 32, 2, batch_first=True, bidirectional=True)
-            self.head = torch.nn.Linear(64, 80)
-
-        def forward(self, tokens):
-            y, (state, cell) = self.layers(self.tokens(tokens))
-            return self.head(y), state, cell
-
-    return Model(), (torch.randint(0, 80, (3, 11)),)
-
-
-def gru(torch):
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.layers = torch.nn.Embedding(80, 24), torch.nn.GRU(24, 32, 1, batch_first=True)
-            self.head = torch.nn.Linear(32, 80)
-
-        def forward(self, tokens):
-            return self.head(self.layers(self.tokens(tokens))[0])
-
-    return Model(), (torch.randint(0, 80, (3, 5)),)
-
-
-def u_net(torch):
-    nn = torch.nn
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            def block(inputs, outputs):
-                return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU())
-            self.down, self.bottom, self.up = block(3, 16), block(16, 32), block(32, 16)
-            self.rise, self.out = nn.ConvTranspose2d(32, 16, 2, stride=2), nn.Conv2d(16, 2, 1)
-
-        def forward(self, x):
-            down = self.down(x)
-            low = self.bottom(nn.functional.max_pool2d(down, 2))
-            return self.out(self.up(torch.cat([down, self.rise(low)], 1)))
-
-    return Model(), (torch.randn(1, 3, 32, 32),)
-
-
-def of_transformers(make, inputs, field):
-    def build(torch):
-        import transformers
-
-        class Model(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.inner = make(transformers)
-
-            def forward(self, *given):
-                return getattr(self.inner(*given), field)
-
-        return Model(), inputs(torch)
-    return build
-
-
-def of_torchvision(make):
-    def build(torch):
-        # Its operators of its own library, which is built for another PyTorch, are not used by these models.
-        kept, torch.library.register_fake = torch.library.register_fake, lambda *_, **__: lambda function: function
-        try:
-            import torchvision
-        finally:
-            torch.library.register_fake = kept
-        return make(torchvision.models), (torch.randn(1, 3, 64, 64),)
-    return build
-
-
-def without_head(models):
-    """A vision transformer's head begins with weights of zero, so that its output would show nothing."""
-    model = models.VisionTransformer(image_size=64, patch_size=16, num_layers=2, num_heads=4, hidden_dim=64, mlp_dim=128)
-    model.heads = sys.modules["torch"].nn.Identity()
-    return model
-
-
-def tokens(torch):
-    return (torch.randint(0, 100, (1, 24)),)
-
-
-PLAIN = {"encoder layers": encoder_layer, "GPT-like": gpt_like, "LSTM": lstm, "U-Net": u_net}
-MODELS = {
-    **PLAIN, "GRU": gru,
-    "ResNet-18": of_torchvision(lambda t: t.resnet18()),
-    "MobileNetV3 small": of_torchvision(lambda t: t.mobilenet_v3_small()),
-    "ViT": of_torchvision(without_head),
-    "BERT": of_transformers(lambda t: t.BertModel(t.BertConfig(
-        vocab_size=100, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)),
-        tokens, "last_hidden_state"),
-    "GPT-2": of_transformers(lambda t: t.GPT2LMHeadModel(t.GPT2Config(
-        vocab_size=100, n_positions=64, n_embd=64, n_layer=2, n_head=4, use_cache=False)), tokens, "logits"),
-    "Llama": of_transformers(lambda t: t.LlamaForCausalLM(t.LlamaConfig(
-        vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, use_cache=False)), tokens, "logits"),
-    "T5 encoder": of_transformers(lambda t: t.T5EncoderModel(t.T5Config(
-        vocab_size=100, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)), tokens, "last_hidden_state"),
-    "CLIP text tower": of_transformers(lambda t: t.CLIPTextModel(t.CLIPTextConfig(
-        vocab_size=100, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        max_position_embeddings=32, eos_token_id=99)), tokens, "last_hidden_state"),
-}
-
-
-FROZEN = ", frozen" # behind the name of a model that is compiled with Inductor's `freezing`
-TABLE_ROWS = [*MODELS, *[name + FROZEN for name in ("ResNet-18", "MobileNetV3 small", "U-Net", "LSTM", "ViT", "BERT", "GPT-2")]]
+FROZEN = ", frozen"  # behind the name of a model that is compiled with Inductor's `freezing`
+TIMED = ["encoder layers", "GPT-like", "LSTM", "U-Net", "GRU", "ResNet-18", "MobileNetV3 small", "ViT", "BERT", "GPT-2", "Llama",
+         "T5 encoder", "CLIP text tower"]
+TABLE_ROWS = [*TIMED, *[name + FROZEN for name in ("ResNet-18", "MobileNetV3 small", "U-Net", "LSTM", "ViT", "BERT", "GPT-2")]]
 
 
 # ---- compiling and running ----
 
-def build(torch, name):
-    torch.manual_seed(11)
-    module, inputs = MODELS[name](torch)
-    return module.eval(), inputs
+def export(torch, module, inputs, free_batch=False):
+    shapes = None
+    if free_batch:
+        shapes = torch.export.ShapesCollection()
+        for tensor in inputs:
+            shapes[tensor] = {0: torch.export.Dim.DYNAMIC}  # an error where the model fixes it
+    with torch.no_grad():
+        return torch.export.export(module, inputs, strict=False, dynamic_shapes=shapes)
 
 
 def compile_package(torch, module, inputs, path, freezing=False):
     with torch.no_grad(), torch._inductor.config.patch(freezing=freezing):
-        torch._inductor.aoti_compile_and_package(torch.export.export(module, inputs, strict=False), package_path=path)
+        torch._inductor.aoti_compile_and_package(export(torch, module, inputs), package_path=path)
 
 
 def flat(result):
@@ -232,13 +93,22 @@ def measured(command, environment=os.environ):
     return int(code), done.stdout, "\n".join(messages), float(seconds), int(memory)
 
 
+class ToolFailed(Exception):
+    def __init__(self, code, err):
+        super().__init__("exit %d: %s" % (code, err))
+        try:
+            self.message = json.loads(err.splitlines()[-1])["message"].split(".pt2: ")[-1]
+        except (ValueError, LookupError, TypeError):  # not what --json prints: a crash, most likely
+            self.message = str(self)
+
+
 def run_alone(torch, path, inputs, folder, *more, environment=os.environ):
     """The outputs in a process of the tool, in which PyTorch never is, and what `measured` and the tool say."""
     code, out, err, seconds, memory = measured([TOOL, "run-package", path, "--json", "--all-values", "--cache-dir",
                                                 os.path.join(folder, "cache"), *more, *input_words(inputs, folder)],
                                                environment)
     if code != 0:
-        raise RuntimeError("exit %d: %s" % (code, err.strip()))
+        raise ToolFailed(code, err.strip())
     report = json.loads(out)
     outputs = [torch.tensor(o["values"], dtype=getattr(torch, o["dtype"])).reshape(o["sizes"])
                for o in report["outputs"]]
@@ -260,7 +130,142 @@ def compare(torch, ours, theirs, eager):
         torch.testing.assert_close(a, b, **TOLERANCE, check_stride=False)
 
 
-# ---- the table ----
+# ---- whether it runs ----
+
+COLUMNS = ("float32", "bfloat16", "float32, free batch", "bfloat16, free batch")
+BATCHES = (2, 3, 1)  # the first is exported
+# The least that an output may differ by, where its largest element is 1. Where PyTorch's own run of the package differs by
+# more from eager, since it rounds at other places, the next power of two that this run keeps to holds for both.
+LEAST = {"float32": 1e-4, "bfloat16": 2.0**-6}
+
+
+class Refused(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def refusal(who):
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as error:
+        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if isinstance(error, ToolFailed):
+            message = error.message
+        raise Refused("%s: %s" % (who, message)) from error
+
+
+def as_bfloat16(torch, module, inputs):
+    return module.to(torch.bfloat16), tuple(one.to(torch.bfloat16) if one.is_floating_point() else one for one in inputs)
+
+
+def with_batch(torch, inputs, batch):
+    """Inputs of that batch, with elements of these: each row another one."""
+    return tuple(one.flatten()[torch.randint(one.numel(), (batch, *one.shape[1:]))] for one in inputs)
+
+
+def difference_from(torch, tensors, eager):
+    """The largest part of the largest element of eager PyTorch's."""
+    with refusal("outputs"):
+        assert len(tensors) == len(eager), "%d outputs, %d wanted" % (len(tensors), len(eager))
+        for one, wanted in zip(tensors, eager):
+            assert one.dtype == wanted.dtype and one.shape == wanted.shape, "%s %s, %s %s wanted" % (
+                one.dtype, list(one.shape), wanted.dtype, list(wanted.shape))
+            assert 0 < float(wanted.abs().max()) < float("inf"), "an output of zeros, or not finite, shows nothing"
+            assert bool(one.isfinite().all()), "not finite"
+    tensors, eager = [one.double() for one in tensors], [one.double() for one in eager]
+    return largest_difference(relative(tensors, eager), relative(eager, eager))
+
+
+def tolerance_kept_by(theirs, least):
+    while least < theirs:
+        least *= 2
+    return least
+
+
+def find_result(torch, name, column, folder):
+    """A cell of the second table: "runs" and how far ours and PyTorch's run of the package are from eager PyTorch."""
+    module, inputs = build(torch, name)
+    dtype, free = column.split(", ")[0], "free" in column
+    if dtype == "bfloat16":
+        module, inputs = as_bfloat16(torch, module, inputs)
+    input_sets = [with_batch(torch, inputs, batch) for batch in BATCHES] if free else [inputs]
+    path = os.path.join(folder, "model.pt2")
+    with torch.no_grad(), refusal("eager PyTorch refuses it"):
+        eager = [flat(module(*one)) for one in input_sets]
+    with refusal("PyTorch does not export it"):
+        program = export(torch, module, input_sets[0], free)
+    with torch.no_grad(), refusal("PyTorch does not compile it"):
+        torch._inductor.aoti_compile_and_package(program, package_path=path)
+    ours, theirs = [], []
+    with refusal("refused"):
+        for one in input_sets:
+            ours.append(run_alone(torch, path, one, folder)[0])
+    with refusal("PyTorch's own run fails"):
+        model = torch._inductor.aoti_load_package(path)
+        for one in input_sets:
+            theirs.append(flat(model(*one)))
+    our_difference = max(difference_from(torch, *pair) for pair in zip(ours, eager))
+    their_difference = max(difference_from(torch, *pair) for pair in zip(theirs, eager))
+    kept = our_difference <= tolerance_kept_by(their_difference, LEAST[dtype])
+    return "%s by %.1g (%.1g)" % ("runs," if kept else "differs", our_difference, their_difference)
+
+
+def result(torch, name, column):
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return find_result(torch, name, column, folder)
+    except ImportError as error:
+        return "not tried: %s" % error
+    except Refused as error:
+        return " ".join(str(error).split())[:300].replace("|", "/")
+
+
+RESULTS_TITLE = "## Thirty models in float32, bfloat16 and with a free batch"
+RESULTS_HEAD = RESULTS_TITLE + """
+
+Made by `make model-results` (tests/python/models.py `--results --write`); not edited by hand. Nothing was measured here.
+
+*runs, by A (B)*: without PyTorch its outputs are those of eager PyTorch but for A, where the largest element of an output is
+1; `aoti_load_package` of the same package is off by B. A is at most %g in float32 and %g in bfloat16, or the next power of two
+times that which B keeps to: in bfloat16 Inductor rounds at other places than eager PyTorch, and both runs show it. *Free batch*:
+exported with a batch of %d whose size is free, and run with %s.
+
+""" % (LEAST["float32"], LEAST["bfloat16"], BATCHES[0], " and ".join(map(str, BATCHES)))
+
+
+def parsed_cells(text):
+    """What a second table says: {(model, column): cell}."""
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    return {(cells[0], column): cell for cells in rows[2:] for column, cell in zip(rows[0][1:], cells[1:])}
+
+
+def write_results(found):
+    """Puts these cells into the second table. Locked, so that runs of two columns can end at the same time."""
+    with open(TABLE, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        first, _, second = file.read().partition(RESULTS_TITLE)
+        cells = {**parsed_cells(second), **found}
+        columns = [column for column in COLUMNS if any(where[1] == column for where in cells)]
+        rows = [["model", *columns], ["---"] * (len(columns) + 1)]
+        rows += [[name, *[cells.get((name, column)) or "not tried" for column in columns]] for name in THIRTY]
+        file.seek(0)
+        file.write(first.rstrip("\n") + "\n\n" + RESULTS_HEAD + "".join("| %s |\n" % " | ".join(row) for row in rows))
+        file.truncate()
+
+
+def show_results(torch, words):
+    column = ("bfloat16" if words.bfloat16 else "float32") + (", free batch" if words.free_batch else "")
+    for name in words.names or THIRTY:
+        found = result(torch, name, column)
+        print("%s: %s: %s" % (column, name, found), flush=True)
+        if words.write:
+            write_results({(name, column): found})
+    return 0
+
+
+# ---- the table of times ----
 
 def largest_difference(ours, theirs):
     return max((float((a - b).abs().max()) for a, b in zip(ours, theirs) if a.numel() > 0), default=0.0)
@@ -347,19 +352,40 @@ def onednn_version():
     return "(none)"
 
 
+def write_table(torch, rows):
+    head = HEAD % (torch.__version__, TOLERANCE["rtol"], TOLERANCE["atol"], REPEAT, onednn_version())
+    with open(TABLE, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _, title, second = file.read().partition(RESULTS_TITLE)
+        file.seek(0)
+        file.write(head + "\n".join(rows) + "\n" + (title and "\n") + title + second)
+        file.truncate()
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", action="store_true", help="only say whether each of thirty models runs")
+    parser.add_argument("--bfloat16", action="store_true", help="with --results: weights and inputs in bfloat16")
+    parser.add_argument("--free-batch", action="store_true", help="with --results: export with a free batch, run with three")
+    parser.add_argument("--write", action="store_true", help="with --results: put the results into docs/models.md")
+    parser.add_argument("names", nargs="*", metavar="MODEL")
+    words = parser.parse_args()
+    if not words.results and (words.bfloat16 or words.free_batch or words.write):
+        parser.error("--bfloat16, --free-batch and --write go with --results")
+    unknown = [name for name in words.names if name.removesuffix(FROZEN) not in MODELS]
+    if unknown:
+        parser.error("no model %s; there are: %s" % (", ".join(unknown), ", ".join(MODELS)))
     import torch
     import torch._inductor.package
     warnings.simplefilter("ignore")
-    names = sys.argv[1:] or TABLE_ROWS
+    if words.results:
+        return show_results(torch, words)
     rows = []
-    for name in names:
+    for name in words.names or TABLE_ROWS:
         rows.append(row(torch, name))
         print(rows[-1], flush=True)
-    if not sys.argv[1:]:
-        head = HEAD % (torch.__version__, TOLERANCE["rtol"], TOLERANCE["atol"], REPEAT, onednn_version())
-        with open(TABLE, "w") as file:
-            file.write(head + "\n".join(rows) + "\n")
+    if not words.names:
+        write_table(torch, rows)
     return 0
 
 
