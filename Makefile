@@ -491,6 +491,12 @@ operators: all $(BUILD)/tests/helpers/run_library
 models: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py
 
+# Whether thirty models run in float32, bfloat16 and with a free batch: the second table of docs/models.md; half an hour.
+model-results: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --results --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --results --bfloat16 --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --results --free-batch --write
+
 # Which operators of PyTorch the binding serves, and why not the others: docs/torch-operators.md.
 torch-operators: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py

@@ -186,6 +186,13 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_grid_sampler_3d(AtenTensorHandle input
                                                           int32_t align_corners, AtenTensorHandle *ret_0);
 
 /* ---- math/embedding_bag.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag(AtenTensorHandle weight, AtenTensorHandle indices,
+                                                         AtenTensorHandle offsets, int32_t scale_grad_by_freq,
+                                                         int64_t mode, int32_t sparse,
+                                                         AtenTensorHandle *per_sample_weights,
+                                                         int32_t include_last_offset, int64_t padding_idx,
+                                                         AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
+                                                         AtenTensorHandle *ret_2, AtenTensorHandle *ret_3);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(
     AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t scale_grad_by_freq,
     int64_t mode, int32_t sparse, AtenTensorHandle *per_sample_weights, int32_t include_last_offset,

@@ -510,12 +510,13 @@ def test_embedding_bag():
                 for last, offsets in ((0, [0, 2, 2, 5]), (1, [0, 2, 2, 5, 7])):
                     for padding in (-1, 0):
                         offsets = torch.tensor(offsets) if isinstance(offsets, list) else offsets
-                        seen = call(wrap("_embedding_bag_forward_only"), table, indices, offsets, 0, int64(mode), 0,
-                                    None, last, int64(padding), results=4)
-                        wanted = aten._embedding_bag_forward_only(table, indices, offsets, False, mode, False, None,
-                                                                  bool(last), padding)
-                        for i in range(4):
-                            same(seen[i], wanted[i], (mode, last, padding, i))
+                        for name in ("_embedding_bag", "_embedding_bag_forward_only"):
+                            seen = call(wrap(name), table, indices, offsets, 0, int64(mode), 0, None, last, int64(padding),
+                                        results=4)
+                            wanted = getattr(aten, name)(table, indices, offsets, False, mode, False, None, bool(last),
+                                                         padding)
+                            for i in range(4):
+                                same(seen[i], wanted[i], (name, mode, last, padding, i))
     refused("index 9 is outside a table of 7 rows", wrap("_embedding_bag_forward_only"), make((7, 4)),
             torch.tensor([9]), torch.tensor([0]), 0, int64(0), 0, None, 0, int64(-1), results=4)
 

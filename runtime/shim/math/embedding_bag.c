@@ -75,9 +75,9 @@ static AOTITorchError make_zeros(const char *function, int64_t ndim, const int64
 
 /*
  * Replaces the side results by those of PyTorch's quick way for sums: it keeps no bags and counts nothing, so they are zeros,
- * one for each offset given.
+ * `num_zeros` of them.
  */
-static AOTITorchError replace_side_results(const char *function, int64_t mode, bool quick, int64_t num_offsets,
+static AOTITorchError replace_side_results(const char *function, int64_t mode, bool quick, int64_t num_zeros,
                                            AtenTensorHandle *bag_of, AtenTensorHandle *sizes, AtenTensorHandle *largest)
 {
     const int64_t none = 0;
@@ -87,8 +87,8 @@ static AOTITorchError replace_side_results(const char *function, int64_t mode, b
     if (mode == BAG_MEAN) {
         SHIM_TRY(aoti_torch_clone(*sizes, &others));
     } else {
-        SHIM_TRY(make_zeros(function, 1, &num_offsets, AOTICACHE_DTYPE_INT64, &counts));
-        SHIM_TRY(make_zeros(function, 1, &num_offsets, AOTICACHE_DTYPE_INT64, &others));
+        SHIM_TRY(make_zeros(function, 1, &num_zeros, AOTICACHE_DTYPE_INT64, &counts));
+        SHIM_TRY(make_zeros(function, 1, &num_zeros, AOTICACHE_DTYPE_INT64, &others));
     }
     if (mode == BAG_SUM && quick)
         SHIM_TRY(make_zeros(function, 1, &none, AOTICACHE_DTYPE_INT64, &no_bags));
@@ -111,8 +111,11 @@ static bool is_quick(const struct shim_tensor *rows, int64_t padding, const Aten
     return dtype && padding < 0 && rows->strides[1] == 1 && (weights == NULL || weights->tensor->strides[0] == 1);
 }
 
-/* The results are out, the bag of each index, the sizes and the largest. */
-static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenTensorHandle indices,
+/*
+ * The results are out, the bag of each index, the sizes and the largest. With `forward_only` the sizes of sums have an element
+ * for each offset, also for the last one that begins no bag; else one for each bag.
+ */
+static AOTITorchError embed(const char *function, bool forward_only, AtenTensorHandle weight, AtenTensorHandle indices,
                             AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
                             int64_t padding, AtenTensorHandle ret_results[4])
 {
@@ -156,13 +159,41 @@ static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenT
     SHIM_TRY(check_bags(function, &bags, starts->tensor->data, num_offsets, num_indices));
     fill_bags(&bags, starts->tensor->data, num_indices, bag_of->tensor->data);
     SHIM_TRY(aoticache_shim_read(function, sums, rows->dtype, &result));
-    SHIM_TRY(
-        replace_side_results(function, mode, is_quick(rows, padding, weights), num_offsets, &bag_of, &sizes, &largest));
+    SHIM_TRY(replace_side_results(function, mode, is_quick(rows, padding, weights), forward_only ? num_offsets : count,
+                                  &bag_of, &sizes, &largest));
     ret_results[0] = shim_steal(&result);
     ret_results[1] = shim_steal(&bag_of);
     ret_results[2] = shim_steal(&sizes);
     ret_results[3] = shim_steal(&largest);
     return SHIM_SUCCESS;
+}
+
+/* Both functions: they differ in what they keep for a gradient, which is not here. */
+static AOTITorchError embed_into(const char *function, bool forward_only, AtenTensorHandle weight,
+                                 AtenTensorHandle indices, AtenTensorHandle offsets, int64_t mode,
+                                 AtenTensorHandle *weights, int32_t last_offset, int64_t padding,
+                                 AtenTensorHandle *const ret_results[4])
+{
+    AtenTensorHandle results[4] = {NULL};
+    for (size_t i = 0; i < 4; i++)
+        if (ret_results[i] == NULL)
+            return aoticache_shim_fail("%s: no place for the results", function);
+    SHIM_TRY(embed(function, forward_only, weight, indices, offsets, mode, shim_optional(weights), last_offset != 0,
+                   padding, results));
+    for (size_t i = 0; i < 4; i++)
+        *ret_results[i] = results[i];
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_cpu__embedding_bag(AtenTensorHandle weight, AtenTensorHandle indices,
+                                             AtenTensorHandle offsets, int32_t scale_grad_by_freq, int64_t mode,
+                                             int32_t sparse, AtenTensorHandle *per_sample_weights,
+                                             int32_t include_last_offset, int64_t padding_idx, AtenTensorHandle *ret_0,
+                                             AtenTensorHandle *ret_1, AtenTensorHandle *ret_2, AtenTensorHandle *ret_3)
+{
+    (void)scale_grad_by_freq, (void)sparse; /* of gradients */
+    return embed_into(__func__, false, weight, indices, offsets, mode, per_sample_weights, include_last_offset,
+                      padding_idx, (AtenTensorHandle *const[]){ret_0, ret_1, ret_2, ret_3});
 }
 
 AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weight, AtenTensorHandle indices,
@@ -173,15 +204,7 @@ AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weigh
                                                           AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
                                                           AtenTensorHandle *ret_2, AtenTensorHandle *ret_3)
 {
-    AtenTensorHandle results[4] = {NULL};
-    (void)scale_grad_by_freq, (void)sparse; /* of gradients, which there are none of */
-    if (ret_0 == NULL || ret_1 == NULL || ret_2 == NULL || ret_3 == NULL)
-        return aoticache_shim_fail("%s: no place for the results", __func__);
-    SHIM_TRY(embed(__func__, weight, indices, offsets, mode, shim_optional(per_sample_weights),
-                   include_last_offset != 0, padding_idx, results));
-    *ret_0 = results[0];
-    *ret_1 = results[1];
-    *ret_2 = results[2];
-    *ret_3 = results[3];
-    return SHIM_SUCCESS;
+    (void)scale_grad_by_freq, (void)sparse; /* of gradients */
+    return embed_into(__func__, true, weight, indices, offsets, mode, per_sample_weights, include_last_offset,
+                      padding_idx, (AtenTensorHandle *const[]){ret_0, ret_1, ret_2, ret_3});
 }
