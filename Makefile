@@ -149,7 +149,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
+.PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models model-results torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
