@@ -69,7 +69,9 @@ static __attribute__((used)) AOTIRuntimeError refuse(void)
     return FAILURE;
 }
 
+#ifndef __clang__ /* which has no such warning */
 #pragma GCC diagnostic ignored "-Wattribute-alias"
+#endif
 #define REFUSE(name) extern __typeof__(name) name __attribute__((alias("refuse")));
 REFUSE(AOTInductorModelContainerRunSingleThreaded)
 REFUSE(AOTInductorModelContainerGetConstantName)
