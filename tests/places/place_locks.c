@@ -166,7 +166,7 @@ static void ask(void)
     aoticache_error error = {.message = ""};
     aoticache_key key;
     char folder[] = "/tmp/aoticache-locks-XXXXXX";
-    const int number = 100 + (int)getpid(); /* that nobody has stored */
+    const int number = 1000000 + (int)getpid(); /* that nobody has stored: place_work has fewer */
     if (mkdtemp(folder) == NULL)
         fail("mkdtemp", folder);
     begun_ns = aoticache_monotonic_ns();
