@@ -127,6 +127,7 @@ one_for_four() {
     done
     for i in "${machines[@]}"; do wait "$i" && ended=$((ended + 1)); done
     is "$name: all four have the kernel" 4 "$ended"
+    [ "$ended" = 4 ] || grep -H . "$work"/fleet-?.err | sed 's/^/#   /'
     is "$name: so many have compiled it" "$2" "$(cat "$work"/fleet-?.out | grep -c '"source": "compiled"')"
     is "$name: so many compilers ran" "$2" "$(wc -l <"$COMPILES")"
     is "$name: the others have waited or fetched" $((4 - $2)) "$(cat "$work"/fleet-?.out | grep -cE '"source": "(waited|fetched)"')"
