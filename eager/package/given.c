@@ -46,9 +46,7 @@ static aoticache_status place_data(aoticache_package_given *given, const aoticac
 {
     static char nothing[ALIGNMENT];
     *ret_data = tensor->bytes > 0 ? tensor->data : nothing;
-    if ((uintptr_t)*ret_data % ALIGNMENT == 0)
-        return AOTICACHE_OK;
-    if (tensor->bytes == 0)
+    if (tensor->bytes == 0 || (uintptr_t)tensor->data % ALIGNMENT == 0)
         return AOTICACHE_OK;
     char *copy = aligned_alloc(64, (tensor->bytes + 63) & ~(uint64_t)63);
     if (copy == NULL)

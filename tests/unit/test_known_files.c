@@ -208,11 +208,10 @@ static aoticache_status look_up(const aoticache_request *request, bool *ret_is_r
     return status;
 }
 
-Test(known_files, side_files_are_hashed_once_and_damage_is_found)
+/* Puts a library with a large side file, "weights". The request is the caller's. */
+static aoticache_request *put_large(void)
 {
-    bool is_hashed;
-    char library[256], weights[256], object[400], hex[AOTICACHE_DIGEST_HEX_BYTES];
-    aoticache_digest digest;
+    char library[256], weights[256];
     write_file("library", 5000, 'l');
     write_file("weights", LARGE, 'w');
     snprintf(library, sizeof library, "%s", path_of("library"));
@@ -224,6 +223,15 @@ Test(known_files, side_files_are_hashed_once_and_damage_is_found)
     aoticache_request *request = make_request();
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
     settle();
+    return request;
+}
+
+Test(known_files, side_files_are_hashed_once_and_damage_is_found)
+{
+    bool is_hashed;
+    char object[400], hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest digest;
+    aoticache_request *request = put_large();
     cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK, "%s", error.message);
     cr_expect(is_hashed);
     cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
@@ -233,7 +241,7 @@ Test(known_files, side_files_are_hashed_once_and_damage_is_found)
     cr_assert_eq(look_up(request, &is_hashed), AOTICACHE_OK);
     cr_expect(is_hashed);
 
-    int fd = open(weights, O_RDONLY | O_CLOEXEC);
+    int fd = open(path_of("weights"), O_RDONLY | O_CLOEXEC);
     cr_assert_eq(aoticache_digest_of_fd(fd, &digest, NULL, &error), AOTICACHE_OK);
     close(fd);
     aoticache_digest_to_hex(&digest, hex);
@@ -247,19 +255,8 @@ Test(known_files, side_files_are_hashed_once_and_damage_is_found)
 Test(known_files, a_cache_that_always_hashes_believes_and_remembers_nothing)
 {
     bool is_hashed;
-    char library[256], weights[256];
     write_file("a", LARGE, 'a');
-    write_file("library", 5000, 'l');
-    write_file("weights", LARGE, 'w');
-    snprintf(library, sizeof library, "%s", path_of("library"));
-    snprintf(weights, sizeof weights, "%s", path_of("weights"));
-    const aoticache_file files[] = {{"model.so", library}, {"weights", weights}};
-    aoticache_product product = AOTICACHE_PRODUCT_INIT;
-    product.files = files;
-    product.file_count = 2;
-    aoticache_request *request = make_request();
-    cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
-    settle();
+    aoticache_request *request = put_large();
     aoticache_cache *remembering = cache;
     cache = open_with(false, true);
     for (int i = 0; i < 2; i++) {

@@ -223,7 +223,10 @@ struct binary_call {
     int64_t groups;
     const char *binary;
     const double *alpha;
-    struct shim_unary unary;
+    const char **unary; /* what follows; NULL: nothing */
+    const double **unary_scalars;
+    int64_t unary_scalars_len;
+    const char **unary_algorithm;
 };
 
 /* in_place: the result goes where `other` was. */
@@ -232,11 +235,14 @@ static AOTITorchError convolve_binary(const char *function, const struct binary_
 {
     bool fused;
     enum binary binary;
+    struct shim_unary unary;
     cleanup_tensor AtenTensorHandle output = NULL;
     const double alpha = call->alpha != NULL ? *call->alpha : 1;
+    SHIM_TRY(read_unary(function, call->unary != NULL ? *call->unary : NULL, call->unary_scalars,
+                        call->unary_scalars_len, call->unary_algorithm, &unary));
     SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){call->input, call->other, call->weight}, 3));
     SHIM_TRY(read_binary(function, call->binary, &binary));
-    struct convolution c = describe(call->weight, call->bias, call->groups, &call->unary);
+    struct convolution c = describe(call->weight, call->bias, call->groups, &unary);
     AtenTensorHandle addend = in_place && binary == BINARY_ADD && alpha == 1 ? call->other : NULL;
     if (addend == NULL)
         c.unary.kind = SHIM_UNARY_NONE;
@@ -244,7 +250,7 @@ static AOTITorchError convolve_binary(const char *function, const struct binary_
     if (addend == NULL || !fused) {
         if (!aoticache_shim_same_sizes(output->tensor, call->other->tensor))
             return aoticache_shim_fail("%s: the other tensor does not have the result's sizes", function);
-        SHIM_TRY(apply(function, output, call->other, binary, alpha, &call->unary));
+        SHIM_TRY(apply(function, output, call->other, binary, alpha, &unary));
         if (in_place) {
             SHIM_TRY(aoti_torch_copy_(call->other, output, 0));
             return aoti_torch_new_tensor_handle(call->other, ret_tensor);
@@ -262,10 +268,19 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
 {
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
-    struct binary_call call = {X, other, W, B, &windows, groups, binary_attr, alpha, {SHIM_UNARY_NONE, {0, 0}}};
+    const struct binary_call call = {X,
+                                     other,
+                                     W,
+                                     B,
+                                     &windows,
+                                     groups,
+                                     binary_attr,
+                                     alpha,
+                                     unary_attr,
+                                     unary_scalars,
+                                     unary_scalars_len_,
+                                     unary_algorithm};
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(read_unary(__func__, unary_attr != NULL ? *unary_attr : NULL, unary_scalars, unary_scalars_len_,
-                        unary_algorithm, &call.unary));
     return convolve_binary(__func__, &call, false, ret0);
 }
 
@@ -277,10 +292,19 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary_(
 {
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
-    struct binary_call call = {X, other, W, B, &windows, groups, binary_attr, alpha, {SHIM_UNARY_NONE, {0, 0}}};
+    const struct binary_call call = {X,
+                                     other,
+                                     W,
+                                     B,
+                                     &windows,
+                                     groups,
+                                     binary_attr,
+                                     alpha,
+                                     unary_attr,
+                                     unary_scalars,
+                                     unary_scalars_len_,
+                                     unary_algorithm};
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(read_unary(__func__, unary_attr != NULL ? *unary_attr : NULL, unary_scalars, unary_scalars_len_,
-                        unary_algorithm, &call.unary));
     return convolve_binary(__func__, &call, true, ret0);
 }
 
