@@ -117,7 +117,7 @@ PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
-PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
+TEST_PROGRAMS := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
                 tests/helpers/*.c tests/fault/fault_*.c tests/places/place_*.c))
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
@@ -317,7 +317,7 @@ $(BUILD)/include/aoticache/%: %
 # ---- tests ----
 
 UNIT_BINS    := $(addprefix $(BUILD)/tests/unit/,$(UNIT))
-PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(PROGRAMS))
+PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(TEST_PROGRAMS))
 
 BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $(BUILD)/tests/bench/open_model
 

@@ -188,6 +188,9 @@ def at_once(folders, name, cached):
 
 def chosen_programs():
     names = sys.argv[1:] or compile_programs.MEASURED
+    unknown = [name for name in names if name not in compile_programs.PROGRAMS]
+    if unknown:
+        sys.exit(f"no program {', '.join(unknown)}; there are: {', '.join(compile_programs.PROGRAMS)}")
     for name in names:
         package = compile_programs.missing_package(name)
         if package is None:
