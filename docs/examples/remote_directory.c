@@ -2,7 +2,7 @@
  * A module for a remote that is a directory: one on a network file system, say, or a stick. It is small, complete, and
  * meant to be changed; docs/remotes.md says what a module has to do.
  *
- *     cc -std=c11 -O2 -fPIC -shared remote_directory.c -o libaoticache_remote_dir.so -I.../include/aoticache
+ *     cc -std=c11 -O2 -fPIC -shared -Wl,-z,now remote_directory.c -o libaoticache_remote_dir.so -I.../include/aoticache
  *     aoticache push --all --remote 'dir:/mnt/kernels module=/.../libaoticache_remote_dir.so'
  */
 #define _GNU_SOURCE

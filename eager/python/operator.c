@@ -196,19 +196,19 @@ static PyObject *operator_run(PyObject *self, PyObject *given)
         return NULL;
     const size_t capacity = (size_t)count + 64;
     aoticache_value *values = calloc(capacity, sizeof *values);
-    bool complete = values != NULL;
-    if (values == NULL)
+    int64_t **lists = calloc((size_t)count + 1, sizeof *lists); /* the call takes what is on the stack, but not these */
+    bool complete = values != NULL && lists != NULL;
+    if (!complete)
         PyErr_NoMemory();
-    for (Py_ssize_t i = 0; complete && i < count; i++)
+    for (Py_ssize_t i = 0; complete && i < count; i++) {
         complete = read_argument(&call, PyTuple_GetItem(given, i), op->share_read_only, &values[i]);
-    int64_t *lists[64];
-    size_t num_lists = 0;
-    for (Py_ssize_t i = 0; values != NULL && i < count && num_lists < 64; i++)
         if (values[i].kind == AOTICACHE_VALUE_INT_LIST)
-            lists[num_lists++] = (int64_t *)values[i].as.ints;
+            lists[i] = (int64_t *)values[i].as.ints;
+    }
     PyObject *results = complete ? call_operator(op, &call, values, capacity, (size_t)count) : NULL;
-    for (size_t i = 0; i < num_lists; i++)
+    for (Py_ssize_t i = 0; lists != NULL && i < count; i++)
         free(lists[i]);
+    free(lists);
     free(values);
     runtime_call_free(&call);
     return results;

@@ -28,6 +28,7 @@ sys.path[:0] = [os.path.join(TOP, "tests", "python"), os.path.join(TOP, "eager",
 import compile_programs  # noqa: E402
 import torch._inductor.compile_fx  # noqa: E402, F401 - for the processes that are forked
 
+sys.dont_write_bytecode = False  # an installed package has its bytecode; without it each process would compile the package
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
 ROUNDS = int(os.environ.get("ROUNDS", "3"))

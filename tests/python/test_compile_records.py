@@ -110,5 +110,77 @@ def test_records_among_artifacts_that_cannot_be_read():
     play(text, [], AOTICACHE_DIR=CACHE, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
 
 
+def test_pytorchs_digest_of_its_sources_is_remembered():
+    """The second process gets from the cache what PyTorch makes of 2,300 files: the same bytes, without reading one."""
+    cache = fresh("sources")
+    text = """
+        import builtins, sys
+        import torch, aoticache
+        from torch._inductor import codecache
+        read, own = [], builtins.open
+        builtins.open = lambda file, *words, **more: (read.append(str(file)), own(file, *words, **more))[1]
+        assert aoticache.install_compile_cache()
+        found = codecache.torch_key()
+        builtins.open = own
+        counts = aoticache.stats().compile["inductor-sources"]
+        modules = [name for name in read if name.endswith(".py")]
+        assert (counts.hits, counts.misses, counts.stored) == ((0, 1, 1) if sys.argv[1] == "first" else (1, 0, 0)), counts
+        assert (len(modules) > 1000) == (sys.argv[1] == "first"), len(modules)
+        codecache.torch_key.clear()
+        assert codecache.torch_key() == found
+        print("done")
+    """
+    for word in ("first", "second"):
+        play(text, [word], AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
+
+
+def test_sources_that_changed_after_they_were_installed_are_read():
+    """No digest is remembered for PyTorch's folder once a module is newer than RECORD, or where there is no RECORD."""
+    text = """
+        import os, sys
+        import torch, aoticache
+        aoticache.stats()
+        from aoticache import _sources
+        from torch._inductor import codecache
+        own = os.path.dirname(torch.__file__)
+        assert _sources.installed_files(own, torch.__version__)
+        read = set()
+        class Hasher:
+            def update(self, content):
+                pass
+        real = open
+        codecache.open = lambda name, mode: (read.add(os.path.relpath(name, own)), real(name, mode))[1]
+        codecache.build_code_hash([own], "", Hasher())
+        del codecache.open
+        listed = {line.rsplit(" ", 1)[0] for line in _sources.modules(own)[0]}
+        assert read <= listed, read - listed
+
+        folder = os.path.join(sys.argv[1], "torch")
+        record = os.path.join(sys.argv[1], "torch-1.dist-info", "RECORD")
+        def put(path, text, time):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as file:
+                file.write(text)
+            os.utime(path, (time, time))
+        put(os.path.join(folder, "__init__.py"), "", 100)
+        put(os.path.join(folder, "inside", "__init__.py"), "1", 100)
+        assert _sources.installed_files(folder, "1") is None
+        put(record, "what was installed", 200)
+        first = _sources.installed_files(folder, "1")
+        assert first and first == _sources.installed_files(folder, "1")
+        put(os.path.join(folder, "inside", "more.py"), "2", 100)
+        second = _sources.installed_files(folder, "1")
+        assert second not in (None, first)
+        put(os.path.join(folder, "inside", "more.py"), "22", 100)
+        assert _sources.installed_files(folder, "1") not in (None, first, second)
+        put(os.path.join(folder, "inside", "more.py"), "2", 201)
+        assert _sources.installed_files(folder, "1") is None
+        put(record, "what was installed then", 300)
+        assert _sources.installed_files(folder, "1") not in (None, first, second)
+        print("done")
+    """
+    play(text, [fresh("torch")], AOTICACHE_DIR=fresh("sources"), TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
+
+
 if __name__ == "__main__":
     play_tests(globals())

@@ -270,7 +270,7 @@ print(model.origin.source, "done")
 
 
 def test_many_processes_have_the_weights_in_memory_once():
-    cache, megabytes = os.path.join(FOLDER, "memory"), 32
+    cache, megabytes = os.path.join(FOLDER, "memory"), int(os.environ.get("MODEL_MEGABYTES", "32"))
     said = run(f"""
 wide = torch.nn.Linear(2048, {megabytes * 128}).eval()
 x = torch.ones(1, 2048)

@@ -40,6 +40,8 @@ FUNCTIONS = (
     ("torch._inductor.cpu_vec_isa", "pick_vec_isa", ()),
     ("torch._inductor.codecache", "_precompile_header", ("header", "hashable_cmd_line", "compile_command")),
     ("torch._inductor.codecache", "CppCodeCache._load_library", ("path", "key")),
+    ("torch._inductor.codecache", "torch_key", ()),
+    ("torch._inductor.codecache", "torch_key.set", ("val",)),
     ("torch._inductor.codecache", "GuardedCache.iterate_over_candidates", ("local", "remote_cache", "key")),
     ("torch._inductor.remote_cache", "RemoteCacheBackend._get", ("self", "key")),
     ("torch._inductor.remote_cache", "RemoteCacheBackend._put", ("self", "key", "data")),
@@ -145,10 +147,11 @@ def patch() -> bool:
             missing = missing_function()
             if missing is not None:
                 raise AoticacheError(f"this PyTorch has no {missing}", "UNSUPPORTED")
-            from . import _compile_cpp, _compile_graphs, _megacache
+            from . import _compile_cpp, _compile_graphs, _megacache, _sources
 
             state.used = _megacache.Used()
             _compile_cpp.Cpp(state)
+            _sources.Sources(state)
             _compile_graphs.install(state)
             _megacache.install(state)
             return True

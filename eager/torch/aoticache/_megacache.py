@@ -20,10 +20,10 @@ from typing import Any
 from . import _caches, _session
 from ._compile_state import State
 from ._errors import AoticacheError, warn_once
-from ._records import CPP, PROBE, Answer, Question, Records, file_with
+from ._records import CPP, PROBE, SOURCES, Answer, Question, Records, file_with
 
 TYPE = "aoticache"
-CARRIED = (CPP, PROBE)
+CARRIED = (CPP, PROBE, SOURCES)
 PREFIX = "aoticache 1 "  # of the name of a type
 
 
@@ -78,7 +78,7 @@ def populate(records: Records, packed: bytes) -> None:
     question, answer, content = unpack(packed)
     with file_with(content) as answer.path:
         records.put(question, answer)
-        if question.environment.get("compiler") != "any":
+        if question.environment.get("compiler", "any") != "any":
             records.put(question.with_environment(compiler="any"), answer)
 
 

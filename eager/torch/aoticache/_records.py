@@ -28,8 +28,8 @@ from ._errors import AoticacheError
 NAMESPACE = "aoticache::"
 #: The kinds, and what they hold; docs/torch-compile.md describes the keys.
 CPP, PROBE, GRAPH, AUTOGRAD = "inductor-cpp", "inductor-probe", "inductor-graph", "aotautograd"
-AUTOTUNE, PROFILE, TRITON = "autotune", "dynamo-profile", "triton"
-KINDS = (CPP, PROBE, GRAPH, AUTOGRAD, AUTOTUNE, PROFILE, TRITON)
+AUTOTUNE, PROFILE, TRITON, SOURCES = "autotune", "dynamo-profile", "triton", "inductor-sources"
+KINDS = (CPP, PROBE, SOURCES, GRAPH, AUTOGRAD, AUTOTUNE, PROFILE, TRITON)
 CPU, CUDA = _library.Device(0, -1), _library.Device(1, 0)
 
 _OK, _UNSUPPORTED = 0, _library.STATUS.index("UNSUPPORTED")

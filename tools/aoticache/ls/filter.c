@@ -26,19 +26,13 @@ static int read_environment(const aoticache_cli *cli, const aoticache_cli_option
 /* A name without wildcards must be a kind that this library, its binding or its tools store. A pattern may be anything. */
 static int read_kind(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    static const char *const kinds[] = {"operator",
-                                        "model",
-                                        "program",
-                                        "package",
-                                        "torch-bridge",
-                                        "inductor-cpp",
-                                        "inductor-probe",
-                                        "inductor-graph",
-                                        "aotautograd",
-                                        "autotune",
-                                        "dynamo-profile",
-                                        "triton",
-                                        NULL};
+    static const char *const kinds[] = {"operator",       "model",
+                                        "program",        "package",
+                                        "torch-bridge",   "inductor-cpp",
+                                        "inductor-probe", "inductor-sources",
+                                        "inductor-graph", "aotautograd",
+                                        "autotune",       "dynamo-profile",
+                                        "triton",         NULL};
     const char **kind = member;
     size_t position = 0;
     *kind = value;
@@ -54,8 +48,9 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
     {"op", 0, "PATTERN", "only operators that match this: 'aten::*'", AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
     {"kind", 0, "PATTERN",
      "only this kind: operator, model, program, package, torch-bridge,\n"
-     "inductor-cpp, inductor-probe, inductor-graph, aotautograd,\n"
-     "autotune, dynamo-profile or triton; 'inductor-*' for several",
+     "inductor-cpp, inductor-probe, inductor-sources, inductor-graph,\n"
+     "aotautograd, autotune, dynamo-profile or triton;\n"
+     "'inductor-*' for several",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, kind, read_kind)},
     {"device", 0, "DEVICE", "only kernels for this device: cpu, cuda:1, or cuda (all of them)",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, device, aoticache_device_name_read)},
