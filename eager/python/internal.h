@@ -2,9 +2,10 @@
  * eager/python: the extension module aoticache._runtime, which aoticache.runtime stands on: models and operators of the
  * cache on arrays, in a Python without PyTorch. It uses the public C API, and of Python the stable ABI.
  *
- * memory.c has tensors as handles over memory, exchange.c their exchange with other libraries (the buffer protocol, DLPack),
- * tensor.c the type that people see, call.c the arrays of a call, model.c and operator.c what is called, cache.c open caches, module.c
- * the module itself. Everything that waits or runs does so without the lock of the interpreter.
+ * memory.c has tensors as handles over memory, exchange.c takes arrays of other libraries (buffer protocol, DLPack), export.c
+ * gives them ours, tensor.c is the type that people see, call.c the arrays of a call, model.c and operator.c are what is
+ * called, cache.c open caches, module.c the module itself. Everything that waits or runs does so without the lock of the
+ * interpreter.
  */
 #ifndef AOTICACHE_EAGER_PYTHON_INTERNAL_H
 #define AOTICACHE_EAGER_PYTHON_INTERNAL_H
