@@ -154,14 +154,22 @@ typedef enum aoticache_source {
 } aoticache_source;
 
 AOTICACHE_API aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *artifact);
-/* While a process holds an artifact, no collector removes its objects. NULL is allowed. */
+/* While a process holds an artifact, no collector removes its objects, unless it has its content in memory. NULL is allowed. */
 AOTICACHE_API void aoticache_artifact_unref(aoticache_artifact *artifact);
 
 /*
  * The descriptor of the library, open for reading. The bytes were verified against their digest on this very descriptor.
  * Borrowed: aoticache_artifact_close_files() or the last unref closes it. -1 once it is closed.
+ *
+ * Where aoticache_artifact_content() has the bytes, it is a sealed file in memory with a copy of them, made by the first
+ * call; -1 with errno where that is not possible.
  */
 AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifact);
+/*
+ * The library's bytes in memory, of an artifact that keeps them in its manifest (aoticache_product.in_manifest): the very
+ * bytes that were hashed. Borrowed from the artifact, until its last unref. NULL where the library is an object of its own.
+ */
+AOTICACHE_API const void *aoticache_artifact_content(const aoticache_artifact *artifact, size_t *ret_size);
 /*
  * A file in memory with the library's bytes as they were hashed, even if the object is changed later. It is the caller's
  * from then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more
@@ -243,6 +251,11 @@ typedef struct aoticache_product {
     const char *output;   /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
     const char *metadata; /* one line of the producer's own, kept as it is (2 MiB at most); may be NULL */
     const char *fallback; /* why it was not built for our container but as the producer builds; NULL: it was */
+    /*
+     * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For what is small, read and
+     * not loaded. A file of more than 1 MiB is stored apart all the same. INVALID with several files.
+     */
+    bool in_manifest;
 } aoticache_product;
 
 #define AOTICACHE_PRODUCT_INIT AOTICACHE_SIZED_INIT(aoticache_product)

@@ -129,6 +129,8 @@ aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aot
         status = aoticache_manifest_parse(text, size, &manifest, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (manifest->content_offset > 0)
+        text[manifest->content_offset] = '\0';
     aoticache_manifest_free(manifest);
     *ret_text = steal_ptr(&text);
     return AOTICACHE_OK;

@@ -81,6 +81,11 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
         aoticache_known_files_end(&known);
         return opened;
     }
+    if (hit->content_offset > 0) {
+        *ret_unusable =
+            (aoticache_artifact_part){.digest = hit->artifact, .bytes = hit->content_offset + hit->library_bytes};
+        return aoticache_artifact_open_content(cache->directory, hit, ret_artifact, ret_error);
+    }
     int fd = -1;
     cleanup_fd int copy = -1;
     *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};

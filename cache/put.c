@@ -2,10 +2,13 @@
  * cache/put: storing what a compile produced. First the objects, then the manifest, and when both are durable the entry. In
  * this order a put may be killed at any time.
  */
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cache/internal.h"
+#include "cache/store/internal.h"
 #include "cache/store/lock.h"
 
 /* How often a put that finds the index replaced under it starts anew. */
@@ -36,15 +39,19 @@ struct put {
     aoticache_cache *cache;
     const aoticache_request *request;
     const aoticache_product *product;
-    aoticache_object *objects; /* one for each file */
+    aoticache_object *objects; /* one for each file; NULL where the content is kept in the manifest */
+    size_t object_count;
+    char *content; /* of the only file, or NULL */
+    size_t content_size;
     aoticache_object manifest_object;
     aoticache_manifest *manifest;
+    char *text; /* the manifest's object */
     aoticache_artifact *artifact;
 };
 
 static void close_objects(struct put *put)
 {
-    for (size_t i = 0; put->objects != NULL && i < put->product->file_count; i++) {
+    for (size_t i = 0; i < put->object_count; i++) {
         cleanup_fd_release(&put->objects[i].fd);
         put->objects[i].fd = -1;
     }
@@ -56,8 +63,34 @@ static void release_put(struct put *put)
 {
     close_objects(put);
     free(put->objects);
+    free(put->content);
+    free(put->text);
     aoticache_manifest_free(put->manifest);
     aoticache_artifact_unref(put->artifact);
+}
+
+/* Reads the only file, unless it is too large for a manifest. */
+static aoticache_status read_content(struct put *put, aoticache_error *ret_error)
+{
+    const aoticache_file *file = &put->product->files[0];
+    cleanup_fd int source = -1;
+    uint64_t bytes = 0;
+    aoticache_status status = aoticache_product_open_file(file, false, &source, &bytes, ret_error);
+    if (status != AOTICACHE_OK || bytes > MANIFEST_MAX_CONTENT_BYTES)
+        return status;
+    const size_t capacity = (size_t)bytes + 1; /* one more, to see whether it has grown */
+    put->content = malloc(capacity);
+    if (put->content == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to copy %s", file->path);
+    for (ssize_t got = 1; got != 0 && put->content_size < capacity;) {
+        got = pread(source, put->content + put->content_size, capacity - put->content_size, (off_t)put->content_size);
+        if (got < 0 && errno != EINTR)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read %s", file->path);
+        put->content_size += got > 0 ? (size_t)got : 0;
+    }
+    return put->content_size == bytes
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", file->path);
 }
 
 static aoticache_status put_files(struct put *put, aoticache_error *ret_error)
@@ -66,6 +99,7 @@ static aoticache_status put_files(struct put *put, aoticache_error *ret_error)
     put->objects = calloc(count, sizeof *put->objects);
     if (put->objects == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    put->object_count = count;
     for (size_t i = 0; i < count; i++)
         put->objects[i].fd = -1;
     for (size_t i = 0; i < count; i++) {
@@ -85,37 +119,54 @@ static aoticache_status put_manifest(struct put *put, aoticache_error *ret_error
     const size_t count = put->product->file_count;
     cleanup_free aoticache_digest *digests = calloc(count, sizeof *digests);
     cleanup_free uint64_t *sizes = calloc(count, sizeof *sizes);
-    cleanup_free char *text = NULL;
     size_t text_size = 0;
     if (digests == NULL || sizes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < put->object_count; i++) {
         digests[i] = put->objects[i].digest;
         sizes[i] = put->objects[i].bytes;
     }
-    aoticache_status status = aoticache_manifest_create(put->request, put->product, digests, sizes, aoticache_wall_ns(),
-                                                        &put->manifest, ret_error);
+    aoticache_status status = AOTICACHE_OK;
+    if (put->content != NULL) {
+        sizes[0] = put->content_size;
+        status = aoticache_digest_of(put->content, put->content_size, &digests[0]);
+        if (status != AOTICACHE_OK)
+            return aoticache_error_set(ret_error, status, "cannot compute the digest of %s",
+                                       put->product->files[0].path);
+    }
+    status = aoticache_manifest_create(put->request, put->product, digests, sizes, aoticache_wall_ns(), &put->manifest,
+                                       ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_manifest_format(put->manifest, &text, &text_size, ret_error);
+        status = aoticache_manifest_format(put->manifest, put->content, &put->text, &text_size, ret_error);
     if (status == AOTICACHE_OK && text_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the manifest would have %zu bytes, %llu are allowed",
                                    text_size, (unsigned long long)AOTICACHE_OBJECT_MAX_MANIFEST_BYTES);
     if (status == AOTICACHE_OK)
-        status = aoticache_object_put_bytes(put->cache->directory, text, text_size, &put->manifest_object, ret_error);
+        status =
+            aoticache_object_put_bytes(put->cache->directory, put->text, text_size, &put->manifest_object, ret_error);
     return status;
 }
 
 /* Before the entry is recorded, so that a put that cannot hand out its artifact leaves nothing visible. */
 static aoticache_status open_artifact(struct put *put, aoticache_error *ret_error)
 {
-    cleanup_free int *fds = calloc(put->product->file_count, sizeof *fds);
-    if (fds == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < put->product->file_count; i++)
-        fds[i] = put->objects[i].fd;
-    put->objects[0].fd = -1; /* the artifact's from here on */
-    aoticache_status status = aoticache_artifact_create_opened(put->cache->directory, &put->manifest_object.digest,
-                                                               put->manifest, fds, &put->artifact, ret_error);
+    const aoticache_digest *digest = &put->manifest_object.digest;
+    const aoticache_manifest *manifest = put->manifest;
+    aoticache_status status = AOTICACHE_OK;
+    if (put->content != NULL) {
+        status = aoticache_artifact_create_content(steal_ptr(&put->text), manifest->content_offset, put->content_size,
+                                                   digest, &manifest->files[0].digest, manifest->compile_ns,
+                                                   &put->artifact, ret_error);
+    } else {
+        cleanup_free int *fds = calloc(put->object_count, sizeof *fds);
+        if (fds == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        for (size_t i = 0; i < put->object_count; i++)
+            fds[i] = put->objects[i].fd;
+        put->objects[0].fd = -1; /* the artifact's from here on */
+        status =
+            aoticache_artifact_create_opened(put->cache->directory, digest, manifest, fds, &put->artifact, ret_error);
+    }
     return status == AOTICACHE_OK ? aoticache_artifact_set_guard(put->artifact, put->manifest->guard, ret_error)
                                   : status;
 }
@@ -123,7 +174,9 @@ static aoticache_status open_artifact(struct put *put, aoticache_error *ret_erro
 /* With the store's lock held, shared. */
 static aoticache_status write_and_record(struct put *put, aoticache_index *index, aoticache_error *ret_error)
 {
-    aoticache_status status = put_files(put, ret_error);
+    aoticache_status status = put->product->in_manifest ? read_content(put, ret_error) : AOTICACHE_OK;
+    if (status == AOTICACHE_OK && put->content == NULL)
+        status = put_files(put, ret_error);
     if (status == AOTICACHE_OK)
         status = put_manifest(put, ret_error);
     if (status == AOTICACHE_OK)
@@ -139,7 +192,6 @@ static void remove_written(struct put *put)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_removal removal = {.objects = 0};
-    const size_t count = put->objects != NULL ? put->product->file_count : 0;
     aoticache_artifact_unref(put->artifact);
     put->artifact = NULL;
     close_objects(put);
@@ -150,7 +202,7 @@ static void remove_written(struct put *put)
         aoticache_cache_remove_objects(put->cache, &(aoticache_index_object){.digest = put->manifest_object.digest}, 1,
                                        &removal, NULL);
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < put->object_count; i++)
         if (put->objects[i].is_new)
             aoticache_cache_remove_objects(put->cache, &(aoticache_index_object){.digest = put->objects[i].digest}, 1,
                                            &removal, NULL);
@@ -160,7 +212,7 @@ static void remove_written(struct put *put)
 static void count_put(struct put *put)
 {
     uint64_t bytes = put->manifest_object.is_new ? put->manifest_object.bytes : 0;
-    for (size_t i = 0; i < put->product->file_count; i++)
+    for (size_t i = 0; i < put->object_count; i++)
         bytes += put->objects[i].is_new ? put->objects[i].bytes : 0;
     aoticache_cache_count(put->cache, AOTICACHE_COUNTER_stored_bytes, bytes);
     aoticache_cache_flush(put->cache, NULL);

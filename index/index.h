@@ -20,7 +20,7 @@
 #include "base/base.h"
 
 /* The version of the tables, PRAGMA user_version. */
-#define AOTICACHE_INDEX_VERSION 5
+#define AOTICACHE_INDEX_VERSION 6
 
 typedef struct aoticache_index aoticache_index;
 
@@ -63,7 +63,8 @@ typedef struct aoticache_index_hit {
     aoticache_digest artifact; /* the manifest */
     aoticache_digest library;
     uint64_t library_bytes;
-    uint32_t file_count; /* files of the artifact; 1: the library alone, and the manifest need not be read */
+    uint64_t content_offset; /* where the library begins in the manifest's object; 0: it is an object of its own */
+    uint32_t file_count;     /* files of the artifact; 1: the library alone, and the manifest need not be read */
     uint64_t compile_ns;
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES]; /* little-endian words of aoticache_cpu_features */
 } aoticache_index_hit;
@@ -100,7 +101,8 @@ typedef struct aoticache_index_entry {
     aoticache_digest artifact;
     aoticache_digest library;
     const aoticache_index_object *objects; /* all of the artifact: manifest first, library second */
-    size_t object_count;                   /* put: at least one, the library among them */
+    size_t object_count;     /* put: at least one, the library among them, unless there is a content_offset */
+    uint64_t content_offset; /* put only, as in aoticache_index_hit: the library is the rest of the manifest's object */
     uint32_t file_count;
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
     const char *guard;

@@ -180,6 +180,10 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
         refuse_object(intake, remote, &entry->artifact, "it answers another key than the one that was asked for");
         return AOTICACHE_OK;
     }
+    if (manifest->content_offset > 0 && entry->bytes > remote->config.max_object) {
+        refuse_object(intake, remote, &entry->artifact, "it is larger than max-object of the remote allows");
+        return AOTICACHE_OK;
+    }
     aoticache_status status = aoticache_remote_decide(intake->cache, remote, &entry->artifact, manifest,
                                                       entry->signatures, key, ret_good, reason, ret_error);
     if (status == AOTICACHE_OK && !*ret_good) {
@@ -195,7 +199,7 @@ static aoticache_status bring_files(aoticache_intake *intake, aoticache_remote *
                                     bool *ret_good, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
-    for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < manifest->file_count; i++)
+    for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < aoticache_manifest_object_count(manifest); i++)
         status = bring_file(intake, remote, &manifest->files[i], ret_good, ret_error);
     if (status == AOTICACHE_OK && *ret_good)
         status = keep_manifest(intake, entry, text, ret_error);

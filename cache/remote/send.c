@@ -54,6 +54,16 @@ static aoticache_status has_object(aoticache_remote *remote, const aoticache_dig
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
+static aoticache_status refuse_size(const aoticache_remote *remote, const aoticache_digest *digest, uint64_t bytes,
+                                    aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "its object %s has %llu bytes, and max-object of the remote allows %llu", hex,
+                               (unsigned long long)bytes, (unsigned long long)remote->config.max_object);
+}
+
 static aoticache_status send_file(aoticache_cache *cache, aoticache_remote *remote, const aoticache_manifest_file *file,
                                   const aoticache_remote_sending *sending, aoticache_error *ret_error)
 {
@@ -62,10 +72,7 @@ static aoticache_status send_file(aoticache_cache *cache, aoticache_remote *remo
     cleanup_fd int fd = -1;
     aoticache_digest_to_hex(&file->digest, hex);
     if (file->bytes > remote->config.max_object)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "its object %s has %llu bytes, and max-object of the "
-                                   "remote allows %llu",
-                                   hex, (unsigned long long)file->bytes, (unsigned long long)remote->config.max_object);
+        return refuse_size(remote, &file->digest, file->bytes, ret_error);
     aoticache_status status = has_object(remote, &file->digest, sending, &has, ret_error);
     if (status != AOTICACHE_OK || has)
         return status;
@@ -176,6 +183,8 @@ static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *
 {
     bool has = false;
     cleanup_free char *signatures = NULL;
+    if (manifest->content_offset > 0 && size > remote->config.max_object)
+        return refuse_size(remote, artifact, size, ret_error);
     aoticache_status status = has_object(remote, artifact, sending, &has, ret_error);
     if (status == AOTICACHE_OK && !has)
         status = send_bytes(remote, artifact, text, size, sending->report, ret_error);
@@ -207,7 +216,7 @@ aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote 
         status = aoticache_manifest_parse(text, size, &manifest, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++)
+    for (size_t i = 0; status == AOTICACHE_OK && i < aoticache_manifest_object_count(manifest); i++)
         status = send_file(cache, remote, &manifest->files[i], sending, ret_error);
     if (status == AOTICACHE_OK)
         status = send_manifest(cache, remote, artifact, text, size, manifest, sending, ret_error);

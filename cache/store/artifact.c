@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/memory_file.h"
 #include "cache/internal.h"
 
 /* Any length but 0 maps one page; nobody ever touches it. */
@@ -32,7 +33,7 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
 {
     aoticache_artifact *artifact = calloc(1, sizeof *artifact);
     if (artifact == NULL) {
-        close(library_fd);
+        cleanup_fd_release(&library_fd);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     }
     atomic_init(&artifact->references, 1);
@@ -84,15 +85,79 @@ void aoticache_artifact_unref(aoticache_artifact *artifact)
         munmap(artifact->side_marks[i], MARK_BYTES);
     aoticache_scratch_remove(&artifact->scratch);
     free(artifact->side_marks);
+    free(artifact->text);
     free(artifact->directory);
     free(artifact->guard);
     free(artifact);
     errno = saved;
 }
 
+/* ---- content that is in the manifest ---- */
+
+aoticache_status aoticache_artifact_create_content(char *text, size_t content_offset, size_t content_size,
+                                                   const aoticache_digest *digest, const aoticache_digest *library,
+                                                   uint64_t compile_ns, aoticache_artifact **ret_artifact,
+                                                   aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_artifact_create(AOTICACHE_ARTIFACT_FD_UNMADE, digest, library, compile_ns, true,
+                                                        ret_artifact, ret_error);
+    if (status != AOTICACHE_OK) {
+        free(text);
+        return status;
+    }
+    (*ret_artifact)->text = text;
+    (*ret_artifact)->content = text + content_offset;
+    (*ret_artifact)->content_size = content_size;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
+                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    const size_t offset = (size_t)hit->content_offset;
+    aoticache_status status = aoticache_object_read_sized(
+        directory, &hit->artifact, hit->content_offset + hit->library_bytes, &text, &size, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (memchr(text, '\n', size) != text + offset - 1) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(&hit->artifact, hex);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest %s: its content does not begin at byte %zu, as the index says", hex,
+                                   offset);
+    }
+    return aoticache_artifact_create_content(steal_ptr(&text), offset, size - offset, &hit->artifact, &hit->library,
+                                             hit->compile_ns, ret_artifact, ret_error);
+}
+
+const void *aoticache_artifact_content(const aoticache_artifact *artifact, size_t *ret_size)
+{
+    if (artifact == NULL || artifact->content == NULL)
+        return NULL;
+    if (ret_size != NULL)
+        *ret_size = artifact->content_size;
+    return artifact->content;
+}
+
+/* Two threads may both make one; the first that is there is kept. */
+static int make_content_fd(aoticache_artifact *artifact)
+{
+    cleanup_fd int file = aoticache_memory_file_create();
+    if (file < 0 || !aoticache_memory_file_write(file, artifact->content, artifact->content_size, 0) ||
+        !aoticache_memory_file_seal(file))
+        return -1;
+    int found = AOTICACHE_ARTIFACT_FD_UNMADE;
+    return atomic_compare_exchange_strong(&artifact->library_fd, &found, file) ? steal_fd(&file) : found;
+}
+
+/* ---- what it has ---- */
+
 int aoticache_artifact_library_fd(const aoticache_artifact *artifact)
 {
-    return artifact != NULL ? atomic_load(&artifact->library_fd) : -1;
+    const int fd = artifact != NULL ? atomic_load(&artifact->library_fd) : -1;
+    return fd != AOTICACHE_ARTIFACT_FD_UNMADE ? fd : make_content_fd((aoticache_artifact *)artifact);
 }
 
 int aoticache_artifact_take_copy(aoticache_artifact *artifact)
@@ -108,7 +173,7 @@ void aoticache_artifact_close_files(aoticache_artifact *artifact)
     int fd = artifact != NULL ? atomic_exchange(&artifact->library_fd, -1) : -1;
     if (fd < 0)
         return;
-    if (artifact->is_stored) {
+    if (artifact->is_stored && artifact->content == NULL) {
         artifact->mark = map_mark(fd);
         if (artifact->mark == NULL) {
             artifact->mark_fd = fd;
@@ -219,11 +284,20 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
 {
     aoticache_manifest *manifest = NULL;
     int *fds = NULL, copy = -1;
+    cleanup_free char *text = NULL;
+    size_t size = 0;
     *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
-    uint64_t bytes;
-    aoticache_status status = aoticache_cache_load_manifest(directory, digest, &manifest, &bytes, ret_error);
+    aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_manifest_parse(text, size, &manifest, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (manifest->content_offset > 0) {
+        status = aoticache_artifact_create_content(steal_ptr(&text), manifest->content_offset,
+                                                   (size_t)manifest->files[0].bytes, digest, &manifest->files[0].digest,
+                                                   manifest->compile_ns, ret_artifact, ret_error);
+        goto out;
+    }
     fds = malloc(manifest->file_count * sizeof *fds);
     if (fds == NULL) {
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");

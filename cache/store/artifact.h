@@ -9,10 +9,11 @@
 #include "cache/store/directory.h"
 #include "cache/store/manifest.h"
 #include "cache/store/scratch.h"
+#include "index/index.h"
 
 struct aoticache_artifact {
     _Atomic uint32_t references;
-    _Atomic int library_fd; /* -1: closed */
+    _Atomic int library_fd; /* -1: closed; AOTICACHE_ARTIFACT_FD_UNMADE: of the content, nobody has asked for it yet */
     _Atomic int copy;       /* the library's bytes in memory, -1: none, taken, or closed */
     int mark_fd;            /* the mark on the library where the file system cannot map it, else -1 */
     void *mark;             /* the mark on the library once its descriptor is closed */
@@ -27,7 +28,12 @@ struct aoticache_artifact {
     char *guard;               /* of a dynamic entry; NULL for an exact one */
     char *directory;           /* of the side files, or NULL */
     aoticache_scratch scratch; /* that folder, where it is removed with the artifact; usually none */
+    char *text;                /* the object of a manifest that has the content, else NULL */
+    const char *content;       /* in text */
+    size_t content_size;
 };
+
+#define AOTICACHE_ARTIFACT_FD_UNMADE (-2)
 
 /* Takes over library_fd, on failure too. */
 aoticache_status aoticache_artifact_create(int library_fd, const aoticache_digest *digest,
@@ -48,6 +54,23 @@ aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int 
 aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory, const aoticache_digest *digest,
                                                   const aoticache_manifest *manifest, int *fds,
                                                   aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+
+/*
+ * The artifact of a manifest `digest` whose object is `text`, with the content from content_offset to content_offset +
+ * content_size. Nothing of it is open or marked as in use, as nothing of the store is needed. Takes over `text`, on failure
+ * too. OK, NO_MEMORY.
+ */
+aoticache_status aoticache_artifact_create_content(char *text, size_t content_offset, size_t content_size,
+                                                   const aoticache_digest *digest, const aoticache_digest *library,
+                                                   uint64_t compile_ns, aoticache_artifact **ret_artifact,
+                                                   aoticache_error *ret_error);
+
+/*
+ * Opens and verifies what the index has of an entry whose content is in its manifest. The manifest is not parsed: the content
+ * is what follows its first line. CORRUPT also where the index names another place. Returns as open_manifest().
+ */
+aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
+                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 /* A file of an artifact that cannot be used. */
 typedef struct aoticache_artifact_part {

@@ -68,7 +68,7 @@ aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, c
  * is used. */
 static bool has_files(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
-    for (size_t i = 0; i < manifest->file_count; i++) {
+    for (size_t i = 0; i < aoticache_manifest_object_count(manifest); i++) {
         char path[AOTICACHE_OBJECT_PATH_BYTES];
         struct stat found;
         aoticache_object_path(&manifest->files[i].digest, path);
@@ -87,7 +87,7 @@ aoticache_index_entry aoticache_manifest_entry(const aoticache_digest *digest, u
 {
     size_t count = 0;
     objects[count++] = (aoticache_index_object){.digest = *digest, .bytes = manifest_bytes};
-    for (size_t i = 0; i < manifest->file_count; i++) {
+    for (size_t i = 0; i < aoticache_manifest_object_count(manifest); i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         bool is_repeated = false; /* files with equal bytes are one object */
         for (size_t k = 0; k < count; k++)
@@ -100,6 +100,7 @@ aoticache_index_entry aoticache_manifest_entry(const aoticache_digest *digest, u
                                    .library = manifest->files[0].digest,
                                    .objects = objects,
                                    .object_count = count,
+                                   .content_offset = manifest->content_offset,
                                    .file_count = (uint32_t)manifest->file_count,
                                    .guard = manifest->guard,
                                    .op = manifest->op,

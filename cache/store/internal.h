@@ -10,13 +10,15 @@
 
 #include <jansson.h>
 
-#define MANIFEST_FORMAT 1
+/* 2: the bytes of the only file follow the text. Others are written as 1, which older libraries read. */
+#define MANIFEST_FORMAT 2
 #define MANIFEST_KIND "aoticache manifest"
 
 #define MANIFEST_MAX_TEXT_BYTES (36u << 20) /* the encoding is most of it: 16 MiB, two digits each */
 #define MANIFEST_MAX_VALUES 32768           /* of a full one: 4096 in files, 128 requirements */
 #define MANIFEST_MAX_DEPTH 16
 #define MANIFEST_MAX_FILES 1024
+#define MANIFEST_MAX_CONTENT_BYTES (1u << 20) /* a rebuilt index reads all manifests, and a hit the whole of one */
 #define MANIFEST_MAX_FILE_NAME_BYTES 255
 #define MANIFEST_MAX_DESCRIPTION_BYTES 4096
 #define MANIFEST_MAX_PRODUCER_BYTES 1024

@@ -60,6 +60,11 @@ bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest)
     return (manifest->guard != NULL && manifest->guard[0] != '\0') == manifest->is_dynamic;
 }
 
+size_t aoticache_manifest_object_count(const aoticache_manifest *manifest)
+{
+    return manifest->content_offset > 0 ? 0 : manifest->file_count;
+}
+
 /* ---- what is kept of a compiler's output ---- */
 
 /* The beginning has the first error and the end the summary, so a long output is cut in the middle. */
@@ -348,13 +353,17 @@ static json_t *format_requirements(const aoticache_manifest *manifest, const cha
     return names;
 }
 
-static json_t *format_files(const aoticache_manifest *manifest)
+static json_t *format_files(const aoticache_manifest *manifest, bool has_content)
 {
     json_t *files = json_array();
     for (size_t i = 0; files != NULL && i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = manifest->files + i;
         json_t *one = json_pack("{s:I, s:o, s:s}", "bytes", (json_int_t)file->bytes, "digest",
                                 format_digest(&file->digest), "name", file->name);
+        if (has_content && json_object_set_new(one, "inline", json_true()) != 0) {
+            json_decref(one);
+            one = NULL;
+        }
         if (json_array_append_new(files, one) != 0) {
             json_decref(files);
             return NULL;
@@ -363,41 +372,46 @@ static json_t *format_files(const aoticache_manifest *manifest)
     return files;
 }
 
-static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch)
+static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch, bool has_content)
 {
     /* With s* a member is left out if its value is NULL. */
     return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}", "format",
-                     MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
-                     format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",
+                     has_content ? MANIFEST_FORMAT : 1, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key),
+                     "encoding", format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",
                      manifest->device, "description", manifest->description, "producer", manifest->producer, "guard",
                      manifest->guard, "output", manifest->output, "metadata", manifest->metadata, "fallback",
                      manifest->fallback, "requirements", format_requirements(manifest, arch), "compile_ns",
                      (json_int_t)manifest->compile_ns, "created_ns", (json_int_t)manifest->created_ns, "files",
-                     format_files(manifest));
+                     format_files(manifest, has_content));
 }
 
-aoticache_status aoticache_manifest_format(const aoticache_manifest *manifest, char **ret_text, size_t *ret_size,
-                                           aoticache_error *ret_error)
+aoticache_status aoticache_manifest_format(aoticache_manifest *manifest, const void *content, char **ret_text,
+                                           size_t *ret_size, aoticache_error *ret_error)
 {
     aoticache_request *request = NULL;
+    const size_t content_size = content != NULL ? (size_t)manifest->files[0].bytes : 0;
     aoticache_status status =
         aoticache_request_decode(manifest->encoding, manifest->encoding_size, &request, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    json_t *json = format_manifest(manifest, aoticache_request_get_environment(request, "arch"));
+    json_t *json = format_manifest(manifest, aoticache_request_get_environment(request, "arch"), content != NULL);
     aoticache_request_free(request);
     if (json == NULL)
         return out_of_memory(ret_error);
     char *text = aoticache_json_write(json, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(json);
     size_t size = text != NULL ? strlen(text) : 0;
-    char *grown = text != NULL ? realloc(text, size + 2) : NULL;
+    char *grown = text != NULL ? realloc(text, size + 1 + content_size + 1) : NULL;
     if (grown == NULL) {
         free(text);
         return out_of_memory(ret_error);
     }
-    memcpy(grown + size, "\n", 2);
+    grown[size++] = '\n';
+    if (content_size > 0)
+        memcpy(grown + size, content, content_size);
+    grown[size + content_size] = '\0';
+    manifest->content_offset = content != NULL ? size : 0;
     *ret_text = grown;
-    *ret_size = size + 1;
+    *ret_size = size + content_size;
     return AOTICACHE_OK;
 }

@@ -4,6 +4,8 @@
  *
  * Owns the text: which fields there are, how they are written, and what is refused in one that was found. Leaves to the
  * store where manifests lie and which objects they name, and to the request what the encoding means.
+ *
+ * The bytes of an artifact's only file may follow the text in the same object: then the artifact is one object.
  */
 #ifndef AOTICACHE_CACHE_STORE_MANIFEST_H
 #define AOTICACHE_CACHE_STORE_MANIFEST_H
@@ -27,10 +29,11 @@ typedef struct aoticache_manifest {
     int64_t created_ns;             /* wall clock */
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
-    char *output;    /* what the compiler said; NULL where nothing is kept */
-    char *metadata;  /* the producer's; NULL where it gave none */
-    char *fallback;  /* why the library is not in our container; NULL: it is, or nothing is known */
-    bool is_dynamic; /* the request is */
+    size_t content_offset; /* where the bytes of the only file begin in the manifest's object; 0: they are not in it */
+    char *output;          /* what the compiler said; NULL where nothing is kept */
+    char *metadata;        /* the producer's; NULL where it gave none */
+    char *fallback;        /* why the library is not in our container; NULL: it is, or nothing is known */
+    bool is_dynamic;       /* the request is */
 } aoticache_manifest;
 
 /*
@@ -42,13 +45,22 @@ aoticache_status aoticache_manifest_create(const aoticache_request *request, con
                                            const aoticache_digest *digests, const uint64_t *sizes, int64_t created_ns,
                                            aoticache_manifest **ret_manifest, aoticache_error *ret_error);
 
-/* Canonical JSON: sorted keys, no spaces, a newline at the end. *ret_text is the caller's, by free(). */
-aoticache_status aoticache_manifest_format(const aoticache_manifest *manifest, char **ret_text, size_t *ret_size,
-                                           aoticache_error *ret_error);
+/* How many of its files are objects of their own: all, or none where the bytes of the only one are in the manifest's. */
+size_t aoticache_manifest_object_count(const aoticache_manifest *manifest);
+
+/*
+ * Canonical JSON: sorted keys, no spaces, a newline at the end. *ret_text is the caller's, by free().
+ *
+ * content: the bytes of the only file, at most MANIFEST_MAX_CONTENT_BYTES, to follow the newline; content_offset is set.
+ *          NULL: the files are objects of their own.
+ */
+aoticache_status aoticache_manifest_format(aoticache_manifest *manifest, const void *content, char **ret_text,
+                                           size_t *ret_size, aoticache_error *ret_error);
 
 /*
  * The reverse, of a text nobody vouches for: every field is checked, unknown fields are ignored (a later program of the
- * same format may have written them), the key must be the digest of the encoding.
+ * same format may have written them), the key must be the digest of the encoding. So must be the size and the digest of the
+ * content that follows the text, if one does.
  * Returns: OK; CORRUPT with the reason; UNSUPPORTED (a newer format, a CPU feature of a newer version); NO_MEMORY.
  */
 aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,

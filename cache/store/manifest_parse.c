@@ -5,6 +5,8 @@
  * the operator and the device with the request that the encoding stands for. Unknown fields are ignored: a later
  * program of the same format may have written them. The description and the producer are for people and are taken as
  * they are, without control characters.
+ *
+ * The text ends where its JSON object does. Behind it the bytes of the only file may follow.
  */
 #include "cache/store/internal.h"
 
@@ -204,6 +206,23 @@ static aoticache_status read_file(const json_t *object, size_t i, aoticache_mani
     return ret_file->name != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
 
+/* *ret_has: the bytes of the only file follow the text. */
+static aoticache_status read_inline(const json_t *object, bool *ret_has, aoticache_error *ret_error)
+{
+    const json_t *files = json_object_get(object, "files");
+    *ret_has = false;
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *value = json_object_get(json_array_get(files, i), "inline");
+        if (value != NULL && !json_is_boolean(value))
+            return refuse_field("inline", "true or false", ret_error);
+        *ret_has = *ret_has || json_is_true(value);
+    }
+    if (*ret_has && (json_array_size(files) > 1 || json_integer_value(json_object_get(object, "format")) < 2))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: \"inline\" is for the only file of one of format 2");
+    return AOTICACHE_OK;
+}
+
 static aoticache_status read_files(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
 {
     const json_t *files = json_object_get(object, "files");
@@ -310,16 +329,53 @@ static aoticache_status read_manifest(const json_t *object, aoticache_manifest *
     return status;
 }
 
+/* The text ends at `end`. A reader finds the content behind the first line break, so the text must not have another. */
+static aoticache_status check_content(const char *text, size_t end, size_t size, aoticache_manifest *manifest,
+                                      aoticache_error *ret_error)
+{
+    const aoticache_manifest_file *file = &manifest->files[0];
+    aoticache_digest actual;
+    if (end == size || text[end] != '\n' || memchr(text, '\n', end) != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: a content is to follow it, and it is not one line");
+    const size_t offset = end + 1, content_size = size - offset;
+    if (content_size > MANIFEST_MAX_CONTENT_BYTES || content_size != file->bytes)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: %zu bytes follow it, and \"bytes\" is %llu of at most %u", content_size,
+                                   (unsigned long long)file->bytes, MANIFEST_MAX_CONTENT_BYTES);
+    aoticache_status status = aoticache_digest_of(text + offset, content_size, &actual);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "manifest: cannot compute the digest of its content");
+    if (!aoticache_digest_equal(&actual, &file->digest))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "manifest: the content has another digest than \"files\"");
+    manifest->content_offset = offset;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_rest(const char *text, size_t end, size_t size, bool has_content,
+                                   aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    if (has_content)
+        return check_content(text, end, size, manifest, ret_error);
+    for (size_t i = end; i < size; i++)
+        if (text[i] == '\0' || strchr(" \t\r\n", text[i]) == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes follow its JSON object",
+                                       size - end);
+    return AOTICACHE_OK;
+}
+
 /*
  * jansson makes a tree of what it reads: three bytes of text ("{},") become some 250 of memory, so that a manifest of
  * the largest size would take gigabytes before anything of it is looked at. So its values are counted first, and how
  * deep they lie. Nothing but strings, which take what they have, and these can be large then. Text that is no JSON may
- * be counted wrongly: it is refused anyway.
+ * be counted wrongly: it is refused anyway. *ret_end: where the object ends, `size` if it does not.
  */
-static aoticache_status check_json_size(const char *text, size_t size, aoticache_error *ret_error)
+static aoticache_status check_json_size(const char *text, size_t size, size_t *ret_end, aoticache_error *ret_error)
 {
     size_t values = 1, depth = 0;
-    for (size_t i = 0; i < size; i++) {
+    *ret_end = size;
+    for (size_t i = 0; i < *ret_end; i++) {
         switch (text[i]) {
         case '"':
             for (i++; i < size && text[i] != '"'; i++)
@@ -333,6 +389,7 @@ static aoticache_status check_json_size(const char *text, size_t size, aoticache
         case '}':
         case ']':
             depth -= depth > 0 ? 1 : 0;
+            *ret_end = depth == 0 ? i + 1 : size;
             break;
         case ',':
         case ':':
@@ -367,10 +424,12 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
     if (size > MANIFEST_MAX_TEXT_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes, at most %u are allowed", size,
                                    MANIFEST_MAX_TEXT_BYTES);
-    aoticache_status status = check_json_size(text, size, ret_error);
+    size_t end;
+    bool has_content = false;
+    aoticache_status status = check_json_size(text, size, &end, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    json_t *object = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = aoticache_json_parse(text, end, JSON_REJECT_DUPLICATES, &error);
     if (object == NULL)
         return refuse_json(&error, ret_error);
     aoticache_manifest *manifest = calloc(1, sizeof *manifest);
@@ -380,6 +439,10 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
         status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: the JSON text is not an object");
     else
         status = read_manifest(object, manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_inline(object, &has_content, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_rest(text, end, size, has_content, manifest, ret_error);
     json_decref(object);
     if (status == AOTICACHE_OK)
         *ret_manifest = manifest;

@@ -320,11 +320,20 @@ bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error)
 {
+    return aoticache_object_read_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, ret_bytes, ret_size,
+                                       ret_error);
+}
+
+aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, char **ret_bytes, size_t *ret_size,
+                                             aoticache_error *ret_error)
+{
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
-    aoticache_status status =
-        open_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, path, &fd, &found, ret_error);
+    aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_size(path, (uint64_t)found.st_size, AOTICACHE_OBJECT_MANIFEST_SIZE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const size_t size = (size_t)found.st_size;

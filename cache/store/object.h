@@ -117,6 +117,11 @@ aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, cons
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error);
 
+/* The same, of an object that is known to have so many bytes. CORRUPT where it has not. */
+aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, char **ret_bytes, size_t *ret_size,
+                                             aoticache_error *ret_error);
+
 /*
  * Removes an object. The caller holds the store's lock exclusively and knows that no entry names it.
  * ret_bytes: may be NULL. Returns: OK, NOT_FOUND, LOCKED (a live process holds it; it stays), IO, DENIED.

@@ -54,6 +54,42 @@ static aoticache_status write_bytes(const struct source *source, int to, aoticac
     return AOTICACHE_OK;
 }
 
+/* Whether a file has exactly these bytes. OK, INVALID, IO, NO_MEMORY. */
+static aoticache_status compare_bytes(const struct source *source, int fd, aoticache_error *ret_error)
+{
+    const char *bytes = source->bytes;
+    const size_t capacity = (size_t)(source->size < COPY_BYTES ? source->size + 1 : COPY_BYTES);
+    cleanup_free char *buffer = malloc(capacity);
+    if (buffer == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to store %s", source->name);
+    for (uint64_t offset = 0;;) {
+        const ssize_t got = pread(fd, buffer, capacity, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read the stored copy of %s", source->name);
+        if (got == 0 && offset == source->size)
+            return AOTICACHE_OK;
+        if (got == 0 || (uint64_t)got > source->size - offset || memcmp(buffer, bytes + offset, (size_t)got) != 0)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored",
+                                       source->name);
+        offset += (uint64_t)got;
+    }
+}
+
+/* Whether the file has what was to be stored. What is in memory was hashed there, and is compared, which costs less. */
+static aoticache_status verify_written(const struct source *source, const aoticache_digest *digest, int fd,
+                                       aoticache_error *ret_error)
+{
+    aoticache_digest written;
+    if (source->bytes != NULL)
+        return compare_bytes(source, fd, ret_error);
+    aoticache_status status = aoticache_digest_of_fd(fd, &written, NULL, ret_error);
+    if (status != AOTICACHE_OK || aoticache_digest_equal(&written, digest))
+        return status;
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", source->name);
+}
+
 /* Fills the temporary file and leaves it durable, immutable, open for reading and marked in *ret_fd. */
 static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd, const char *temporary,
                                         const struct source *source, const aoticache_digest *digest, int *ret_fd,
@@ -70,12 +106,9 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
     cleanup_fd int reader = openat(tmp_fd, temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (reader < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open the stored copy of %s", source->name);
-    aoticache_digest written;
-    status = aoticache_digest_of_fd(reader, &written, NULL, ret_error);
+    status = verify_written(source, digest, reader, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!aoticache_digest_equal(&written, digest))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", source->name);
     if (aoticache_syscall_fchmod(writer, 0444) != 0 || aoticache_syscall_fsync(writer) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make the stored copy of %s durable", source->name);
     flock(reader, LOCK_SH | LOCK_NB);

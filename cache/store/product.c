@@ -23,6 +23,9 @@ static aoticache_status check_files(const aoticache_product *product, aoticache_
     if (product->files == NULL || product->file_count == 0 || product->file_count > MAX_FILES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a product has %zu files; it must have 1 to %d",
                                    product->files != NULL ? product->file_count : 0, MAX_FILES);
+    if (product->in_manifest && product->file_count > 1)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a product has %zu files; in_manifest is for one file alone", product->file_count);
     for (size_t i = 0; i < product->file_count; i++) {
         const aoticache_file *file = &product->files[i];
         if (file->path == NULL || file->path[0] == '\0')

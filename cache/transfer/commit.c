@@ -62,14 +62,14 @@ static bool is_pending(const aoticache_intake *intake, const aoticache_digest *d
 /* Digest of the i-th object of an entry, its manifest last. */
 static const aoticache_digest *digest_at(const aoticache_intake_entry *entry, size_t i)
 {
-    return i < entry->manifest->file_count ? &entry->manifest->files[i].digest : &entry->digest;
+    return i < aoticache_manifest_object_count(entry->manifest) ? &entry->manifest->files[i].digest : &entry->digest;
 }
 
 static size_t count_pending(const aoticache_intake *intake)
 {
     size_t count = 0;
     for (size_t i = 0; i < intake->count; i++)
-        for (size_t k = 0; k <= intake->queue[i].manifest->file_count; k++)
+        for (size_t k = 0; k <= aoticache_manifest_object_count(intake->queue[i].manifest); k++)
             count += is_pending(intake, digest_at(&intake->queue[i], k)) ? 1 : 0;
     return count;
 }
@@ -80,7 +80,8 @@ static aoticache_status sync_files(const aoticache_intake *intake, aoticache_err
     if (count_pending(intake) >= MANY_FILES)
         return sync_all(intake, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < intake->count; i++)
-        for (size_t k = 0; status == AOTICACHE_OK && k <= intake->queue[i].manifest->file_count; k++)
+        for (size_t k = 0; status == AOTICACHE_OK && k <= aoticache_manifest_object_count(intake->queue[i].manifest);
+             k++)
             if (is_pending(intake, digest_at(&intake->queue[i], k)))
                 status = sync_file(intake, digest_at(&intake->queue[i], k), ret_error);
     return status;
@@ -159,7 +160,7 @@ static aoticache_status move_entry(aoticache_intake *intake, struct folders *fol
                                    const aoticache_intake_entry *entry, bool *ret_complete, aoticache_error *ret_error)
 {
     *ret_complete = true;
-    for (size_t i = 0; i <= entry->manifest->file_count; i++) {
+    for (size_t i = 0; i <= aoticache_manifest_object_count(entry->manifest); i++) {
         aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest_at(entry, i));
         aoticache_status status = AOTICACHE_OK;
         if (object->state == AOTICACHE_TRANSFER_PENDING) {
@@ -354,7 +355,7 @@ static void clear_queue(aoticache_intake *intake)
 static void count_queued(aoticache_intake *intake)
 {
     for (size_t i = 0; i < intake->count; i++) {
-        for (size_t k = 0; k <= intake->queue[i].manifest->file_count; k++) {
+        for (size_t k = 0; k <= aoticache_manifest_object_count(intake->queue[i].manifest); k++) {
             aoticache_transfer_object *object =
                 aoticache_transfer_table_find(&intake->table, digest_at(&intake->queue[i], k));
             if (object->state != AOTICACHE_TRANSFER_PENDING)
@@ -407,7 +408,7 @@ static void name_object(aoticache_intake *intake, const aoticache_digest *digest
 static void name_objects(aoticache_intake *intake, const aoticache_intake_entry *entry)
 {
     name_object(intake, &entry->digest);
-    for (size_t i = 0; i < entry->manifest->file_count; i++)
+    for (size_t i = 0; i < aoticache_manifest_object_count(entry->manifest); i++)
         name_object(intake, &entry->manifest->files[i].digest);
 }
 
@@ -445,7 +446,7 @@ static aoticache_status check_files(aoticache_intake *intake, const aoticache_in
     if (!*ret_fit)
         aoticache_intake_refuse(intake, "manifest %s has a guard where its request has none, or none where it has one",
                                 hex);
-    for (size_t i = 0; status == AOTICACHE_OK && *ret_fit && i < entry->manifest->file_count; i++)
+    for (size_t i = 0; status == AOTICACHE_OK && *ret_fit && i < aoticache_manifest_object_count(entry->manifest); i++)
         status = check_file(intake, hex, &entry->manifest->files[i], ret_fit, ret_error);
     return status;
 }
@@ -463,9 +464,10 @@ static aoticache_status enqueue(aoticache_intake *intake, const aoticache_intake
     if (intake->count == 0)
         intake->begun_ns = aoticache_monotonic_ns();
     intake->queue[intake->count++] = *entry;
-    intake->queued_text += entry->bytes;
-    for (size_t i = 0; i < entry->manifest->file_count; i++)
-        intake->queued_bytes += entry->manifest->files[i].bytes;
+    const aoticache_manifest *manifest = entry->manifest;
+    intake->queued_text += manifest->content_offset > 0 ? manifest->content_offset : entry->bytes;
+    for (size_t i = 0; i < manifest->file_count; i++)
+        intake->queued_bytes += manifest->files[i].bytes;
     name_objects(intake, entry);
     aoticache_transfer_table_find(&intake->table, &entry->digest)->is_ours = true;
     return queue_is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;

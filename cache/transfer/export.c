@@ -137,7 +137,7 @@ struct artifact {
 
 static void close_artifact(struct artifact *artifact)
 {
-    for (size_t i = 0; artifact->fds != NULL && i < artifact->manifest->file_count; i++)
+    for (size_t i = 0; artifact->fds != NULL && i < aoticache_manifest_object_count(artifact->manifest); i++)
         cleanup_fd_release(&artifact->fds[i]);
     free(artifact->fds);
     aoticache_manifest_free(artifact->manifest);
@@ -152,7 +152,7 @@ static aoticache_status open_files(struct export *export, struct artifact *artif
     if (artifact->fds == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the files of an artifact");
     memset(artifact->fds, -1, manifest->file_count * sizeof *artifact->fds);
-    for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++) {
+    for (size_t i = 0; status == AOTICACHE_OK && i < aoticache_manifest_object_count(manifest); i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         if (is_written(export, &file->digest))
@@ -222,7 +222,7 @@ static aoticache_status write_artifact(struct export *export, const aoticache_di
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_status status = AOTICACHE_OK;
-    for (size_t i = 0; status == AOTICACHE_OK && i < artifact->manifest->file_count; i++) {
+    for (size_t i = 0; status == AOTICACHE_OK && i < aoticache_manifest_object_count(artifact->manifest); i++) {
         const aoticache_manifest_file *file = &artifact->manifest->files[i];
         if (is_written(export, &file->digest)) /* two files of one artifact may be one object */
             continue;

@@ -180,7 +180,7 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
 {
     aoticache_status status = AOTICACHE_OK;
     *ret_good = true;
-    for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < manifest->file_count; i++)
+    for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < aoticache_manifest_object_count(manifest); i++)
         status = bring_object(merge, &manifest->files[i].digest, manifest->files[i].bytes, ret_good, ret_error);
     return status;
 }

@@ -57,6 +57,7 @@ static bool add_claim(void *user, const aoticache_index_claim *claim)
                                       .library = claim->library,
                                       .entry_id = claim->entry_id,
                                       .library_bytes = claim->library_bytes,
+                                      .content_offset = claim->content_offset,
                                       .file_count = claim->file_count,
                                       .guard = strdup(claim->guard)};
     memcpy(added->requirements, claim->requirements, sizeof added->requirements);

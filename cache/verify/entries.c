@@ -30,6 +30,8 @@ static aoticache_status compare_claim(const aoticache_verify_claim *claim, const
         return refuse_difference(ret_error, "another library");
     if (claim->library_bytes != manifest->files[0].bytes)
         return refuse_difference(ret_error, "another size of the library");
+    if (claim->content_offset != manifest->content_offset)
+        return refuse_difference(ret_error, "another place of the library");
     if (claim->file_count != manifest->file_count)
         return refuse_difference(ret_error, "another number of files");
     if (memcmp(claim->requirements, requirements, sizeof requirements) != 0)
@@ -51,7 +53,9 @@ static bool has_part(const aoticache_verify_item *item, const aoticache_digest *
 static aoticache_status compare_objects(const aoticache_verify_item *item, const aoticache_manifest *manifest,
                                         aoticache_error *ret_error)
 {
-    for (size_t i = 0; item->part_count > 0 && i < manifest->file_count; i++) /* none: removed meanwhile */
+    const size_t count =
+        item->part_count > 0 ? aoticache_manifest_object_count(manifest) : 0; /* none: removed meanwhile */
+    for (size_t i = 0; i < count; i++)
         if (!has_part(item, &manifest->files[i].digest, manifest->files[i].bytes))
             return refuse_difference(ret_error, "other objects or sizes");
     return AOTICACHE_OK;
@@ -168,7 +172,7 @@ static bool is_superseded(aoticache_index *index, const aoticache_manifest *mani
  */
 static bool is_complete(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
-    for (size_t i = 0; i < manifest->file_count; i++) {
+    for (size_t i = 0; i < aoticache_manifest_object_count(manifest); i++) {
         char path[AOTICACHE_OBJECT_PATH_BYTES];
         aoticache_object_path(&manifest->files[i].digest, path);
         cleanup_fd int fd = aoticache_directory_openat(directory, path, O_PATH);

@@ -27,7 +27,7 @@ typedef enum aoticache_verdict_of_object {
 typedef struct aoticache_verify_claim {
     aoticache_digest artifact, key, library;
     int64_t entry_id;
-    uint64_t library_bytes;
+    uint64_t library_bytes, content_offset;
     uint32_t file_count;
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
     char *guard;

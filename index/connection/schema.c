@@ -68,6 +68,8 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     AOTICACHE_SCHEMA_4_JUDGEMENTS,
     /* 5: digests of files that were hashed before */
     AOTICACHE_SCHEMA_5_FILE_DIGESTS,
+    /* 6: where in the object of its manifest the only file of an artifact begins; 0: it is an object of its own */
+    "ALTER TABLE entries ADD COLUMN content_offset INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* The ids of an index begin at the second in which it is made, times this. Nobody makes more entries in a second. */

@@ -347,10 +347,11 @@
     X(VERSION, "PRAGMA user_version")                                                                                 \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
-    X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, key FROM entries"   \
-              " WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                                         \
-    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns, e.requirements" \
-                    " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")          \
+    X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, content_offset,"    \
+              " key FROM entries WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                        \
+    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns,"                \
+                    " e.requirements, e.content_offset FROM details d CROSS JOIN entries e"                           \
+                    " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")                                              \
     X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                          \
     /* What one removal needs to know: key, id, artifact, files. */                                                   \
     X(FIND_SAME, "SELECT e.key, e.id, e.artifact, e.file_count FROM entries e JOIN details d ON d.id = e.id"          \
@@ -368,7 +369,8 @@
     X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses,"        \
                       " encoding, bytes, compile_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10)")             \
     X(INSERT_ENTRY, "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"    \
-                    " compile_ns, requirements) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                     \
+                    " compile_ns, requirements, content_offset)"                                                      \
+                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                                          \
     X(DELETE_ENTRY, "DELETE FROM entries WHERE key = ?1 AND id = ?2")                                                 \
     X(DELETE_DETAILS, "DELETE FROM details WHERE id = ?1")                                                            \
     X(READ_ARTIFACT, "SELECT parts, entry FROM objects WHERE digest = ?1 AND entry <> 0")                             \

@@ -88,11 +88,11 @@ static aoticache_status check_one(aoticache_index *index, const char *sql, const
 static const char *const relations[] = {
     "SELECT 'entry ' || e.id || CASE WHEN d.id IS NULL THEN ' has no details'"
     " WHEN m.digest IS NULL OR instr(m.parts, e.artifact) % 32 <> 1 THEN ' names an artifact without objects'"
-    " WHEN instr(m.parts, e.library) % 32 <> 1 THEN ' names a library that its artifact has not'"
+    " WHEN e.content_offset = 0 AND instr(m.parts, e.library) % 32 <> 1 THEN ' names a library that its artifact has not'"
     " ELSE ' is not named by its artifact' END"
     " FROM entries e LEFT JOIN details d ON d.id = e.id AND d.key = e.key LEFT JOIN objects m ON m.digest = e.artifact"
     " WHERE d.id IS NULL OR m.digest IS NULL OR instr(m.parts, e.artifact) % 32 <> 1"
-    " OR instr(m.parts, e.library) % 32 <> 1 OR (m.entry <> e.id"
+    " OR (e.content_offset = 0 AND instr(m.parts, e.library) % 32 <> 1) OR (m.entry <> e.id"
     " AND NOT EXISTS (SELECT 1 FROM sharers s WHERE s.artifact = e.artifact AND s.entry = e.id)) LIMIT 1",
     "SELECT 'there are ' || entries || ' entries, ' || details || ' details, and ' || named || ' that artifacts name'"
     " FROM (SELECT (SELECT count(*) FROM entries) AS entries, (SELECT count(*) FROM details) AS details,"
@@ -173,7 +173,8 @@ static bool read_claim(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_unsigned(row, 4, &claim.library_bytes) ||
         !aoticache_index_read_count(row, 5, &claim.file_count) ||
         !aoticache_index_read_blob(row, 6, claim.requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) ||
-        !aoticache_index_read_text(row, 7, &claim.guard))
+        !aoticache_index_read_unsigned(row, 7, &claim.content_offset) ||
+        !aoticache_index_read_text(row, 8, &claim.guard))
         return false;
     *ret_goes_on = to->callback(to->user, &claim);
     return true;
@@ -184,13 +185,14 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
                                                      void *user, aoticache_error *ret_error)
 {
     struct claim_user claim = {.callback = callback, .user = user};
-    return list_between(index,
-                        "SELECT e.id, e.artifact, e.key, e.library, e.library_bytes, e.file_count, e.requirements,"
-                        " d.guard FROM (SELECT digest, entry FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
-                        " UNION ALL SELECT artifact, entry FROM sharers WHERE artifact BETWEEN ?1 AND ?2) n"
-                        " CROSS JOIN details d ON d.id = n.entry CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
-                        " ORDER BY n.digest, e.id",
-                        first, last, read_claim, &claim, ret_error);
+    return list_between(
+        index,
+        "SELECT e.id, e.artifact, e.key, e.library, e.library_bytes, e.file_count, e.requirements,"
+        " e.content_offset, d.guard FROM (SELECT digest, entry FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
+        " UNION ALL SELECT artifact, entry FROM sharers WHERE artifact BETWEEN ?1 AND ?2) n"
+        " CROSS JOIN details d ON d.id = n.entry CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
+        " ORDER BY n.digest, e.id",
+        first, last, read_claim, &claim, ret_error);
 }
 
 /* Objects of the artifact that have no row are left out. */

@@ -37,6 +37,7 @@ typedef struct aoticache_index_claim {
     aoticache_digest key;
     aoticache_digest library;
     uint64_t library_bytes;
+    uint64_t content_offset;
     uint32_t file_count;
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
     const char *guard;

@@ -15,7 +15,8 @@ static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
            aoticache_index_read_unsigned(statement, 3, &ret_hit->library_bytes) &&
            aoticache_index_read_count(statement, 4, &ret_hit->file_count) &&
            aoticache_index_read_unsigned(statement, 5, &ret_hit->compile_ns) &&
-           aoticache_index_read_blob(statement, 6, ret_hit->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES);
+           aoticache_index_read_blob(statement, 6, ret_hit->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) &&
+           aoticache_index_read_unsigned(statement, 7, &ret_hit->content_offset);
 }
 
 /*
@@ -25,7 +26,7 @@ static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
 static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
 {
     aoticache_digest found;
-    return aoticache_index_read_blob(statement, 7, found.bytes, AOTICACHE_DIGEST_BYTES) &&
+    return aoticache_index_read_blob(statement, 8, found.bytes, AOTICACHE_DIGEST_BYTES) &&
            aoticache_digest_equal(&found, key);
 }
 

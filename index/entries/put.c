@@ -16,21 +16,20 @@ static bool text_fits(const char *text)
     return text != NULL && strnlen(text, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES;
 }
 
-/* Returns NULL if the library is not among the objects. */
-static const aoticache_index_object *find_library(const aoticache_index_entry *entry)
+/* Returns NULL if it is not among the objects. */
+static const aoticache_index_object *find_object(const aoticache_index_entry *entry, const aoticache_digest *digest)
 {
     for (size_t i = 0; i < entry->object_count; i++)
-        if (aoticache_digest_equal(&entry->objects[i].digest, &entry->library))
+        if (aoticache_digest_equal(&entry->objects[i].digest, digest))
             return &entry->objects[i];
     return NULL;
 }
 
-static bool has_manifest(const aoticache_index_entry *entry)
+/* The library's size. The caller has found that its object is there, or else that the manifest's has room for it. */
+static uint64_t library_bytes_of(const aoticache_index_entry *entry)
 {
-    for (size_t i = 0; i < entry->object_count; i++)
-        if (aoticache_digest_equal(&entry->objects[i].digest, &entry->artifact))
-            return true;
-    return false;
+    return entry->content_offset > 0 ? find_object(entry, &entry->artifact)->bytes - entry->content_offset
+                                     : find_object(entry, &entry->library)->bytes;
 }
 
 static aoticache_status check(const aoticache_index_entry *entry, aoticache_error *ret_error)
@@ -38,12 +37,17 @@ static aoticache_status check(const aoticache_index_entry *entry, aoticache_erro
     if (entry->objects == NULL || entry->object_count == 0 || entry->object_count > INT32_MAX)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "index put: an entry needs at least one object, not %zu", entry->object_count);
-    if (find_library(entry) == NULL)
+    const aoticache_index_object *manifest = find_object(entry, &entry->artifact);
+    if (entry->content_offset == 0 && find_object(entry, &entry->library) == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: the library is not among the %zu objects",
                                    entry->object_count);
-    if (!has_manifest(entry))
+    if (manifest == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: the artifact is not among the %zu objects",
                                    entry->object_count);
+    if (entry->content_offset > manifest->bytes)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "index put: the library begins at byte %llu of a manifest that has %llu",
+                                   (unsigned long long)entry->content_offset, (unsigned long long)manifest->bytes);
     if (!text_fits(entry->op) || !text_fits(entry->device) || !text_fits(entry->description) ||
         !text_fits(entry->producer) || (entry->guard != NULL && !text_fits(entry->guard)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: a text is missing or over %d bytes long",
@@ -143,10 +147,11 @@ static aoticache_status insert_entry(aoticache_index *index, const aoticache_ind
     sqlite3_bind_int64(statement, 4, id);
     aoticache_index_bind_digest(statement, 5, &entry->artifact);
     aoticache_index_bind_digest(statement, 6, &entry->library);
-    aoticache_index_bind_unsigned(statement, 7, find_library(entry)->bytes);
+    aoticache_index_bind_unsigned(statement, 7, library_bytes_of(entry));
     sqlite3_bind_int64(statement, 8, entry->file_count);
     aoticache_index_bind_unsigned(statement, 9, entry->compile_ns);
     sqlite3_bind_blob(statement, 10, entry->requirements, sizeof entry->requirements, SQLITE_STATIC);
+    aoticache_index_bind_unsigned(statement, 11, entry->content_offset);
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 

@@ -114,6 +114,7 @@ static void raw_read(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
     ret_hit->file_count = (uint32_t)sqlite3_column_int64(statement, 4);
     ret_hit->compile_ns = (uint64_t)sqlite3_column_int64(statement, 5);
     memcpy(ret_hit->requirements, sqlite3_column_blob(statement, 6), sizeof ret_hit->requirements);
+    ret_hit->content_offset = (uint64_t)sqlite3_column_int64(statement, 7);
 }
 
 static double time_raw(sqlite3_stmt *statement, const aoticache_digest *keys)
@@ -182,8 +183,8 @@ static void bench(const char *path, uint64_t entries)
     fill(path, entries);
     sqlite3 *db = open_raw(path);
     sqlite3_stmt *raw;
-    const char *sql = "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements"
-                      " FROM entries WHERE key = ?1";
+    const char *sql = "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements,"
+                      " content_offset FROM entries WHERE key = ?1";
     if (sqlite3_prepare_v2(db, sql, -1, &raw, NULL) != SQLITE_OK)
         fail("cannot prepare", sqlite3_errmsg(db));
     measure(index, raw, entries);

@@ -122,6 +122,20 @@ goes_and_comes() {
     rm -rf "$work/fourth"
     try "$name: pull after several pushed at once" 0 at fourth pull --all
     is "$name: all kernels" "$(keys first)" "$(keys fourth)"
+    # Entries whose file is in their manifest: one object each.
+    AOTICACHE_REMOTE="$2 unsigned=allow namespace=records"
+    rm -rf "$work/records" "$work/fourth"
+    FILL_IN_MANIFEST=1 TMPDIR=$work "$BUILD/tests/helpers/fill_cache" "$work/records" 3 5000
+    try "$name: push of records" 0 at records push --all
+    prints "$name: one object each" '^sent 3 entries, 3 objects'
+    try "$name: pull of records" 0 at fourth pull --all
+    prints "$name: one object each comes" '^fetched 3 entries, 3 objects'
+    is "$name: the same records" "$(tree records)" "$(tree fourth)"
+    try "$name: the records are sound" 0 at fourth verify
+    AOTICACHE_REMOTE+=" max-object=5K"
+    rm -rf "$work/fourth"
+    try "$name: records that are larger than the remote allows are refused" 1 at fourth pull --all
+    prints "$name: all of them are" '^fetched 0 entries, .* 3 refused'
 }
 
 # A certificate for 127.0.0.1, signed by itself, once.

@@ -27,6 +27,7 @@
 
 #define STORED 3   /* entries that every cache has before the operation */
 #define NEW_KEY 10 /* the one that the operation puts */
+#define NEW_RECORD (NEW_KEY + 5)
 #define MAX_STEPS 5000
 
 static char root[512];
@@ -102,11 +103,26 @@ static aoticache_status do_put(aoticache_cache *cache, aoticache_error *ret_erro
     return put(cache, NEW_KEY, ret_error);
 }
 
-static aoticache_status do_remove(aoticache_cache *cache, aoticache_error *ret_error)
+static aoticache_status do_put_record(aoticache_cache *cache, aoticache_error *ret_error)
 {
-    aoticache_key key = key_of(1);
+    return put(cache, NEW_RECORD, ret_error);
+}
+
+static aoticache_status remove_key(aoticache_cache *cache, int number, aoticache_error *ret_error)
+{
+    aoticache_key key = key_of(number);
     aoticache_status status = aoticache_cache_remove(cache, &key, ret_error);
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* done before it was killed */
+}
+
+static aoticache_status do_remove(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return remove_key(cache, 1, ret_error);
+}
+
+static aoticache_status do_remove_record(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return remove_key(cache, 3, ret_error);
 }
 
 static aoticache_status do_collect(aoticache_cache *cache, aoticache_error *ret_error)
@@ -120,7 +136,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[700], text[64];
-    (void)user, (void)request, (void)ret_error;
+    (void)request, (void)ret_error;
     library_text(NEW_KEY + 1, text);
     snprintf(path, sizeof path, "%s/k.so", folder);
     write_file(path, text);
@@ -128,19 +144,31 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = &file;
     product.file_count = 1;
+    product.in_manifest = user != NULL;
     return deliver(deliver_user, &product);
 }
 
-static aoticache_status do_compile(aoticache_cache *cache, aoticache_error *ret_error)
+static aoticache_status compile_new(aoticache_cache *cache, bool is_in_manifest, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(NEW_KEY + 1);
-    aoticache_status status = aoticache_cache_get_or_compile(cache, request, compile, NULL, &artifact, ret_error);
+    aoticache_status status =
+        aoticache_cache_get_or_compile(cache, request, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
     if (status == AOTICACHE_OK && !aoticache_artifact_is_stored(artifact))
         status = aoticache_error_set(ret_error, AOTICACHE_IO, "the artifact was not stored");
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;
+}
+
+static aoticache_status do_compile(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return compile_new(cache, false, ret_error);
+}
+
+static aoticache_status do_compile_record(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return compile_new(cache, true, ret_error);
 }
 
 static aoticache_status do_repair(aoticache_cache *cache, aoticache_error *ret_error)
@@ -159,18 +187,38 @@ static aoticache_status do_nothing(aoticache_cache *cache, aoticache_error *ret_
 
 /* ---- what is there before, and what must be there after ---- */
 
-static void damage_first(void)
+static void damage(const aoticache_digest *digest)
 {
-    aoticache_digest digest;
-    char text[64], hex[AOTICACHE_DIGEST_HEX_BYTES], path[800];
-    library_text(1, text);
-    aoticache_digest_of(text, strlen(text), &digest);
-    aoticache_digest_to_hex(&digest, hex);
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], path[800];
+    aoticache_digest_to_hex(digest, hex);
     snprintf(path, sizeof path, "%s/objects/%.2s/%s", directory, hex, hex + 2);
     if (chmod(path, 0600) != 0)
         fail("damage", path);
     write_file(path, "damaged");
     chmod(path, 0444);
+}
+
+static void damage_first(void)
+{
+    aoticache_digest digest;
+    char text[64];
+    library_text(1, text);
+    aoticache_digest_of(text, strlen(text), &digest);
+    damage(&digest);
+}
+
+static void damage_record(void)
+{
+    aoticache_cache *cache = open_in(directory);
+    aoticache_artifact *artifact = NULL;
+    aoticache_request *request = make_request(3);
+    if (aoticache_cache_lookup(cache, request, &artifact, NULL) != AOTICACHE_OK)
+        fail("damage", "there is no entry 3");
+    const aoticache_digest digest = *aoticache_artifact_digest(artifact);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    aoticache_cache_close(cache);
+    damage(&digest);
 }
 
 static void damage_index(void)
@@ -187,15 +235,20 @@ struct operation {
     int puts;            /* the key that is there once it has been reported done; 0: none */
     bool keeps_first;    /* entry 1 must survive */
     bool keeps_others;   /* entries 2 and up must survive */
+    bool spoils_record;  /* but for entry 3 */
 };
 
 static const struct operation operations[] = {
-    {"put", do_put, NULL, NEW_KEY, true, true},
-    {"remove", do_remove, NULL, 0, false, true},
-    {"collect", do_collect, NULL, 0, false, false},
-    {"get_or_compile", do_compile, NULL, NEW_KEY + 1, true, true},
-    {"verify --repair", do_repair, damage_first, 0, false, true},
-    {"rebuilding the index", do_nothing, damage_index, 0, true, true},
+    {"put", do_put, NULL, NEW_KEY, true, true, false},
+    {"put of a record", do_put_record, NULL, NEW_RECORD, true, true, false},
+    {"remove", do_remove, NULL, 0, false, true, false},
+    {"remove of a record", do_remove_record, NULL, 0, true, true, true},
+    {"collect", do_collect, NULL, 0, false, false, false},
+    {"get_or_compile", do_compile, NULL, NEW_KEY + 1, true, true, false},
+    {"get_or_compile of a record", do_compile_record, NULL, NEW_KEY + 1, true, true, false},
+    {"verify --repair", do_repair, damage_first, 0, false, true, false},
+    {"verify --repair of a record", do_repair, damage_record, 0, true, true, true},
+    {"rebuilding the index", do_nothing, damage_index, 0, true, true, false},
 };
 
 static void prepare(const struct operation *operation)
@@ -286,7 +339,7 @@ static void check_entries(aoticache_cache *cache, const struct operation *operat
     if (operation->keeps_first && !finds(cache, 1))
         fail(when, "entry 1 is lost");
     for (int i = 2; operation->keeps_others && i <= STORED; i++)
-        if (!finds(cache, i))
+        if (!(operation->spoils_record && i == 3) && !finds(cache, i))
             fail(when, "an entry that was stored before is lost");
     if (operation->puts != 0 && is_done && !finds(cache, operation->puts))
         fail(when, "an entry that was reported as stored is lost");
@@ -308,7 +361,7 @@ static int count_names(const char *folder)
 static void check_after(const struct operation *operation, const struct outcome *outcome, const char *when)
 {
     aoticache_error error = {.message = ""};
-    bool is_damaged_anyway = operation->spoil == damage_first;
+    bool is_damaged_anyway = operation->spoil == damage_first || operation->spoil == damage_record;
     aoticache_cache *cache = open_in(directory);
     check_entries(cache, operation, outcome->was_reported, when);
     if (!is_damaged_anyway)

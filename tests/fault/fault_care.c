@@ -79,22 +79,54 @@ static void object_path(int number, char ret_path[800])
     snprintf(ret_path, 800, "%s/objects/%.2s/%s", trial_cache(), hex, hex + 2);
 }
 
-static void damage_object(void)
+static void damage(const char *path)
 {
-    char path[800];
-    object_path(1, path);
     if (chmod(path, 0600) != 0)
         fail("damage", path);
     write_file(path, "damaged");
     chmod(path, 0444);
 }
 
+static void damage_object(void)
+{
+    char path[800];
+    object_path(1, path);
+    damage(path);
+}
+
+/* The object of entry 3 is its manifest, with its content. */
+static void damage_record(void)
+{
+    aoticache_cache *cache = trial_open();
+    aoticache_artifact *artifact = NULL;
+    aoticache_request *request = make_request(3);
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], path[800];
+    if (aoticache_cache_lookup(cache, request, &artifact, NULL) != AOTICACHE_OK)
+        fail("damage", "there is no entry 3");
+    aoticache_digest_to_hex(aoticache_artifact_digest(artifact), hex);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    aoticache_cache_close(cache);
+    snprintf(path, sizeof path, "%s/objects/%.2s/%s", trial_cache(), hex, hex + 2);
+    damage(path);
+}
+
+static const char *look_at_others(aoticache_cache *cache, int damaged)
+{
+    for (int i = 1; i <= TRIAL_STORED; i++)
+        if (i != damaged && !trial_finds(cache, i))
+            return "an entry whose objects are sound is lost";
+    return trial_finds(cache, damaged) ? "a damaged library is served" : NULL;
+}
+
 static const char *look_at_the_rest(aoticache_cache *cache)
 {
-    for (int i = 2; i <= TRIAL_STORED; i++)
-        if (!trial_finds(cache, i))
-            return "an entry whose objects are sound is lost";
-    return trial_finds(cache, 1) ? "a damaged library is served" : NULL;
+    return look_at_others(cache, 1);
+}
+
+static const char *look_beside_the_record(aoticache_cache *cache)
+{
+    return look_at_others(cache, 3);
 }
 
 /* ---- the index ---- */
@@ -139,6 +171,12 @@ static const struct operation operations[] = {
      .removes = true,
      .is_unsound = true,
      .look = look_at_the_rest},
+    {.name = "verify --repair of a record",
+     .perform = do_repair,
+     .spoil = damage_record,
+     .removes = true,
+     .is_unsound = true,
+     .look = look_beside_the_record},
     {.name = "rebuilding the index",
      .perform = trial_reopen,
      .opens_itself = true,

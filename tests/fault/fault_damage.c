@@ -45,7 +45,7 @@ static const struct kind kinds[] = {
     {.name = "index.sqlite3-gate"},
     {.name = "library", .lost = 1},
     {.name = "side file", .lost = 2},
-    {.name = "manifest", .lost = 3},
+    {.name = "manifest", .lost = 4},
     {.name = "link of a side file", .lost = 2},
     {.name = "pin"},
     {.name = "lease"},
@@ -55,8 +55,9 @@ static const struct kind kinds[] = {
     {.name = "verify.state"},
     {.name = "signature"},
     {.name = "format", .may_refuse = true},
+    {.name = "manifest with its file", .lost = 3},
 };
-enum { SIGNATURE = 15 };
+enum { SIGNATURE = 15, RECORD = 17 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
 
 static char paths[KIND_COUNT][700]; /* below the cache; of the files of the template */
@@ -106,8 +107,10 @@ static void name_files(aoticache_cache *cache)
     library_text(1, text);
     object_of(text, paths[5]);
     object_of("side file", paths[6]);
-    aoticache_digest digest = manifest_of(cache, 3);
+    aoticache_digest digest = manifest_of(cache, 4);
     object_name(&digest, paths[7]);
+    digest = manifest_of(cache, 3);
+    object_name(&digest, paths[RECORD]);
     digest = manifest_of(cache, 2);
     aoticache_digest_to_hex(&digest, hex);
     snprintf(paths[8], sizeof paths[8], "artifacts/%s/w.bin", hex);

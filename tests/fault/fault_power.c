@@ -40,6 +40,11 @@ static aoticache_status do_put(aoticache_cache *cache, aoticache_error *ret_erro
     return trial_put(cache, TRIAL_NEW_KEY, true, ret_error);
 }
 
+static aoticache_status do_put_record(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return trial_put(cache, TRIAL_NEW_KEY + 1, false, ret_error);
+}
+
 static aoticache_status do_replace(aoticache_cache *cache, aoticache_error *ret_error)
 {
     return trial_put(cache, 3, true, ret_error);
@@ -86,6 +91,7 @@ static aoticache_status do_nothing(aoticache_cache *cache, aoticache_error *ret_
 
 static const struct durable_operation operations[] = {
     {.name = "put", .perform = do_put, .puts = TRIAL_NEW_KEY},
+    {.name = "record", .perform = do_put_record, .puts = TRIAL_NEW_KEY + 1},
     {.name = "put that replaces", .perform = do_replace},
     {.name = "remove", .perform = do_remove, .keeps = keeps_all_but_2},
     {.name = "collect", .perform = do_collect, .keeps = keeps_none},

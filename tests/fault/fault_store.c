@@ -105,6 +105,11 @@ static aoticache_status do_lookup(aoticache_cache *cache, aoticache_error *ret_e
     return lookup(cache, 1, ret_error);
 }
 
+static aoticache_status do_lookup_of_record(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return lookup(cache, 3, ret_error);
+}
+
 static aoticache_status do_lookup_of_two(aoticache_cache *cache, aoticache_error *ret_error)
 {
     return lookup(cache, 2, ret_error);
@@ -120,6 +125,11 @@ static void remove_links(void)
 /* ---- storing ---- */
 
 static aoticache_status do_put(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return trial_put(cache, TRIAL_NEW_KEY + 3, false, ret_error);
+}
+
+static aoticache_status do_put_record(aoticache_cache *cache, aoticache_error *ret_error)
 {
     return trial_put(cache, TRIAL_NEW_KEY + 1, false, ret_error);
 }
@@ -138,7 +148,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
                                 aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     char path[700], text[64];
-    (void)user, (void)request, (void)ret_error;
+    (void)request, (void)ret_error;
     library_text(TRIAL_NEW_KEY, text);
     snprintf(path, sizeof path, "%s/k.so", folder);
     injection_pause();
@@ -148,17 +158,29 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = &made;
     product.file_count = 1;
+    product.in_manifest = user != NULL;
     return deliver(deliver_user, &product);
+}
+
+static aoticache_status compile_new(aoticache_cache *cache, bool is_in_manifest, aoticache_error *ret_error)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_request *request = trial_request(TRIAL_NEW_KEY);
+    const aoticache_status status =
+        aoticache_cache_get_or_compile(cache, request, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    return status;
 }
 
 static aoticache_status do_compile(aoticache_cache *cache, aoticache_error *ret_error)
 {
-    aoticache_artifact *artifact = NULL;
-    aoticache_request *request = trial_request(TRIAL_NEW_KEY);
-    const aoticache_status status = aoticache_cache_get_or_compile(cache, request, compile, NULL, &artifact, ret_error);
-    aoticache_artifact_unref(artifact);
-    aoticache_request_free(request);
-    return status;
+    return compile_new(cache, false, ret_error);
+}
+
+static aoticache_status do_compile_record(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return compile_new(cache, true, ret_error);
 }
 
 static aoticache_status cannot_compile(void *user, const aoticache_request *request, const char *folder,
@@ -271,10 +293,13 @@ static const struct operation operations[] = {
      .perform = do_lookup_of_two,
      .spoil = remove_links,
      .may_be = TRIAL_MAY_BE(NOT_FOUND)},
-    {.name = "put", .perform = do_put, .puts = TRIAL_NEW_KEY + 1},
+    {.name = "lookup of a record", .perform = do_lookup_of_record, .may_be = TRIAL_MAY_BE(NOT_FOUND)},
+    {.name = "put", .perform = do_put, .puts = TRIAL_NEW_KEY + 3},
+    {.name = "put of a record", .perform = do_put_record, .puts = TRIAL_NEW_KEY + 1},
     {.name = "put of two files", .perform = do_put_two, .puts = TRIAL_NEW_KEY},
     {.name = "put that replaces", .perform = do_replace},
     {.name = "get or compile", .perform = do_compile, .puts = TRIAL_NEW_KEY, .may_not_store = true},
+    {.name = "get or compile a record", .perform = do_compile_record, .puts = TRIAL_NEW_KEY, .may_not_store = true},
     {.name = "remembering a failure", .perform = do_fail_to_compile},
     {.name = "remove", .perform = do_remove, .removes = true, .look = look_whether_removed},
     {.name = "list",

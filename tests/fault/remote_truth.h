@@ -27,7 +27,8 @@ struct version {
     const char *guard;
     bool is_demanding, is_foreign;
     bool is_revoked, is_old, is_too_large;
-    bool is_spare; /* not wanted where a more demanding one is there */
+    bool is_record; /* its file is in its manifest */
+    bool is_spare;  /* not wanted where a more demanding one is there */
     size_t file_count;
     struct file files[3];
     aoticache_digest artifact; /* found out */
@@ -39,19 +40,24 @@ static struct version versions[] = {
     {.key = 1, .file_count = 1, .files = {{"k.so", 3002, false}}},
     {.key = 2, .file_count = 3, .files = {{"k.so", 20000, false}, {"w.bin", 700, false}, {"empty", 0, false}}},
     {.key = 3, .guard = large_guard, .file_count = 1, .files = {{"k.so", 2500, false}}},
-    {.key = 3, .guard = small_guard, .file_count = 1, .files = {{"k.so", 2600, false}}},
+    {.key = 3, .guard = small_guard, .is_record = true, .file_count = 1, .files = {{"k.so", 2600, false}}},
     {.key = 4, .is_spare = true, .file_count = 1, .files = {{"k.so", 1500, false}}},
     {.key = 4, .is_demanding = true, .file_count = 2, .files = {{"k.so", 1600, false}, {"w.bin", 100, false}}},
-    {.key = 5, .file_count = 1, .files = {{"k.so", 40000, true}}},
+    {.key = 5, .is_record = true, .file_count = 1, .files = {{"k.so", 40000, true}}},
     {.key = 6, .is_too_large = true, .file_count = 1, .files = {{"k.so", 100000, false}}},
     {.key = 1, .is_foreign = true, .file_count = 1, .files = {{"k.so", 3003, false}}},
     {.key = 2,
      .is_foreign = true,
      .file_count = 3,
      .files = {{"k.so", 20001, false}, {"w.bin", 701, false}, {"empty", 0, false}}},
-    {.key = 3, .guard = small_guard, .is_foreign = true, .file_count = 1, .files = {{"k.so", 2601, false}}},
+    {.key = 3,
+     .guard = small_guard,
+     .is_foreign = true,
+     .is_record = true,
+     .file_count = 1,
+     .files = {{"k.so", 2601, false}}},
     {.key = 4, .is_demanding = true, .is_foreign = true, .file_count = 1, .files = {{"k.so", 1601, false}}},
-    {.key = 5, .is_foreign = true, .file_count = 1, .files = {{"k.so", 40001, true}}},
+    {.key = 5, .is_foreign = true, .is_record = true, .file_count = 1, .files = {{"k.so", 40001, true}}},
     {.key = 6, .is_foreign = true, .file_count = 1, .files = {{"k.so", 300, false}}},
 };
 #define VERSIONS (sizeof versions / sizeof versions[0])
@@ -121,6 +127,7 @@ static void describe_product(const struct version *version, aoticache_product *r
     ret_product->file_count = version->file_count;
     ret_product->producer = "test";
     ret_product->guard = version->guard;
+    ret_product->in_manifest = version->is_record;
     if (version->is_demanding)
         ret_product->requirements = feature();
 }
@@ -160,16 +167,23 @@ static void put_version(aoticache_cache *cache, struct version *version)
 /* The objects of a version that may come. */
 static void learn_version(aoticache_cache *cache, const struct version *version)
 {
-    static unsigned char bytes[100000];
+    static unsigned char bytes[200000];
     char *text = NULL;
     aoticache_error error = {.message = ""};
     if (aoticache_cache_read_manifest(cache, &version->artifact, &text, &error) != AOTICACHE_OK)
         fail("manifest", error.message);
     mutant_note_manifest(&version->artifact);
-    if (may_come(version))
-        mutant_learn(&version->artifact, text, strlen(text));
+    const size_t size = strlen(text);
+    if (version->is_record) { /* the file follows the text */
+        memcpy(bytes, text, size);
+        make_bytes(&version->files[0], bytes + size);
+        if (may_come(version))
+            mutant_learn(&version->artifact, bytes, size + version->files[0].bytes);
+    } else if (may_come(version)) {
+        mutant_learn(&version->artifact, text, size);
+    }
     free(text);
-    for (size_t i = 0; i < version->file_count; i++) {
+    for (size_t i = 0; i < version->file_count && !version->is_record; i++) {
         aoticache_digest digest;
         make_bytes(&version->files[i], bytes);
         aoticache_digest_of(bytes, version->files[i].bytes, &digest);

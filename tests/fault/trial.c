@@ -88,6 +88,7 @@ aoticache_status trial_put(aoticache_cache *cache, int number, bool has_second_f
     injection_resume();
     product.files = files;
     product.file_count = has_second_file ? 2 : 1;
+    product.in_manifest = is_record(number, has_second_file);
     product.producer = "test";
     aoticache_request *request = trial_request(number);
     const aoticache_status status = aoticache_cache_put(cache, request, &product, NULL, ret_error);

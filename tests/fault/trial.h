@@ -13,8 +13,9 @@
 #include "cache/cache.h"
 #include "tests/fault/inject.h"
 
-#define TRIAL_STORED 4   /* entries that a cache has before: two files for even numbers, one for odd ones */
-#define TRIAL_NEW_KEY 10 /* the first number that is free */
+#define TRIAL_STORED \
+    4 /* entries that a cache has before: two files for even numbers, one for odd ones; is_record(): 3 */
+#define TRIAL_NEW_KEY 10 /* the first number that is free; the next one is a record, too */
 
 typedef aoticache_status (*trial_perform_fn)(aoticache_cache *cache, aoticache_error *ret_error);
 

@@ -83,6 +83,12 @@ static inline void library_text(int library, char ret_text[64])
     snprintf(ret_text, 64, "bytes of library %d", library);
 }
 
+/* Whether an entry keeps its file in the manifest: every fourth number, if it has one file. */
+static inline bool is_record(int number, bool has_second_file)
+{
+    return number % 4 == 3 && !has_second_file;
+}
+
 /* Entry `number`, whose library is library_text() of `library`, with a second file where asked; made in `folder`. */
 static inline aoticache_status put_numbered(aoticache_cache *cache, const char *folder, int number, int library,
                                             bool has_second_file, aoticache_error *ret_error)
@@ -97,6 +103,7 @@ static inline aoticache_status put_numbered(aoticache_cache *cache, const char *
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = files;
     product.file_count = has_second_file ? 2 : 1;
+    product.in_manifest = is_record(number, has_second_file);
     product.producer = "test";
     aoticache_request *request = make_request(number);
     aoticache_status status = aoticache_cache_put(cache, request, &product, NULL, ret_error);

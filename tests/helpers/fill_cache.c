@@ -3,7 +3,7 @@
  *
  * Arguments: the directory, how many entries, the bytes of each library, then milliseconds that the compiles are said to have
  * taken (entry i took the one at i modulo their number; 1 where there are none). Entry i is of operator fill::opI, and the
- * ones before it were used before it. No two libraries are alike.
+ * ones before it were used before it. No two libraries are alike. FILL_IN_MANIFEST=1: they are kept in their manifests.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +40,7 @@ static void put(aoticache_cache *cache, const char *library, unsigned long numbe
     product.files = &file;
     product.file_count = 1;
     product.compile_ns = compile_ms * 1000000u;
+    product.in_manifest = getenv("FILL_IN_MANIFEST") != NULL;
     snprintf(op, sizeof op, "fill::op%lu", number);
     if (aoticache_request_create(op, AOTICACHE_DEVICE_CPU, &request, &error) != AOTICACHE_OK ||
         aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)

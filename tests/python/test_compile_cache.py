@@ -59,14 +59,32 @@ def test_portable_artifacts_are_complete():
 
 # ---- what must not be served ----
 
-def objects_of(cache, kind):
-    """Paths of the objects that entries of a kind name."""
+def entries_of(cache, kind):
     done = subprocess.run([TOOL, "ls", "--json", "--kind", kind], env=environment(AOTICACHE_DIR=cache), check=True,
                           capture_output=True, text=True)
-    names = [entry["library"] for entry in json.loads(done.stdout)["entries"]]
-    paths = [os.path.join(cache, "objects", name[:2], name[2:]) for name in names]
+    return json.loads(done.stdout)["entries"]
+
+
+def object_path(cache, name):
+    return os.path.join(cache, "objects", name[:2], name[2:])
+
+
+def objects_of(cache, kind):
+    """Paths of the objects that have the contents of entries of a kind: of records these are their manifests."""
+    paths = [object_path(cache, entry["artifact"]) for entry in entries_of(cache, kind)]
     assert paths and all(map(os.path.isfile, paths)), paths
     return paths
+
+
+def test_records_take_one_file():
+    """But for C++, whose libraries two entries share."""
+    filled()
+    listed = subprocess.run([TOOL, "ls", "--json"], env=environment(AOTICACHE_DIR=FULL), check=True, capture_output=True)
+    entries = json.loads(listed.stdout)["entries"]
+    libraries = {entry["library"] for entry in entries if os.path.exists(object_path(FULL, entry["library"]))}
+    assert libraries == {entry["library"] for entry in entries_of(FULL, "inductor-cpp")}
+    assert len(entries) > len(libraries) > 0
+    assert sum(len(files) for _, _, files in os.walk(os.path.join(FULL, "objects"))) == len(entries) + len(libraries)
 
 
 def spoil(path, change):

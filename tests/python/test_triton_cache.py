@@ -85,10 +85,15 @@ def test_another_directory_compiles_nothing():
     assert len(entries(cache)) == 1, entries(cache)
 
 
+def objects(cache):
+    return [os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(cache, "objects")) for name in names]
+
+
 def test_another_architecture_is_another_kernel():
     cache = os.path.join(FOLDER, "architectures")
     one, other = run(cache), run(cache, "ampere")
     assert one["runs"] == other["runs"] == 1 and one["cubin"] != other["cubin"] and len(entries(cache)) == 2
+    assert len(objects(cache)) == 2, objects(cache)  # one file for each kernel
 
 
 def test_a_directory_that_was_moved():
@@ -112,8 +117,7 @@ def test_a_compile_that_fails_frees_its_lease():
 def test_damaged_records_are_compiled_anew():
     cache = os.path.join(FOLDER, "damaged")
     first = run(cache)
-    library = entries(cache)[0]["library"]
-    path = os.path.join(cache, "objects", library[:2], library[2:])
+    (path,) = objects(cache)
     os.chmod(path, 0o600)
     with open(path, "r+b") as file:
         file.seek(os.path.getsize(path) // 2)

@@ -619,12 +619,13 @@ Test(dynamic_entries, list_stored_of_many_goes_in_batches)
         fixture_put(cache, i, "same");
     aoticache_cache_close(cache);
     /* 600 more rows of the same keys: more than two batches. */
-    run_sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)"
-            " INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses, encoding)"
-            " SELECT d.key, d.guard, d.op, d.device, d.description, d.producer, n.i, 0, d.encoding FROM details d, n;"
-            "INSERT INTO entries SELECT e.key, e.rank, d.last_used_ns, d.id, e.artifact, e.library, e.library_bytes,"
-            " e.file_count, e.compile_ns, e.requirements FROM details d JOIN entries e ON e.key = d.key"
-            " AND e.created_ns > 1000000 WHERE NOT EXISTS (SELECT 1 FROM entries x WHERE x.id = d.id)");
+    run_sql(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)"
+        " INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses, encoding)"
+        " SELECT d.key, d.guard, d.op, d.device, d.description, d.producer, n.i, 0, d.encoding FROM details d, n;"
+        "INSERT INTO entries SELECT e.key, e.rank, d.last_used_ns, d.id, e.artifact, e.library, e.library_bytes,"
+        " e.file_count, e.compile_ns, e.requirements, e.content_offset FROM details d JOIN entries e ON e.key = d.key"
+        " AND e.created_ns > 1000000 WHERE NOT EXISTS (SELECT 1 FROM entries x WHERE x.id = d.id)");
     cache = fixture_open();
     cr_expect_eq(list_after(cache, 0).count, 603);
     aoticache_cache_close(cache);

@@ -105,11 +105,11 @@ Test(index_open, newer_version_is_unsupported_and_untouched)
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=6");
+    fixture_sql("PRAGMA user_version=7");
     aoticache_error error = {0};
     cr_assert_eq(open_status(false, &error), AOTICACHE_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "version 6"), "%s", error.message);
-    fixture_sql("PRAGMA user_version=5");
+    cr_assert_not_null(strstr(error.message, "version 7"), "%s", error.message);
+    fixture_sql("PRAGMA user_version=6");
     index = fixture_must_open();
     cr_assert_eq(must_read_totals(index).entries, 1);
     aoticache_index_close(index);
@@ -126,19 +126,19 @@ static void refuses_newer(aoticache_index *index, const char *migration)
     put_numbers(index, 1, 10, 11);
     const aoticache_digest key = digest_of(1);
     cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, NULL), AOTICACHE_OK);
-    snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s; PRAGMA user_version=6; COMMIT", migration);
+    snprintf(sql, sizeof sql, "BEGIN IMMEDIATE; %s; PRAGMA user_version=7; COMMIT", migration);
     fixture_sql(sql);
     for (int again = 0; again < 2; again++) {
         cr_assert_eq(aoticache_index_lookup(index, &key, &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
                      migration, error.message);
-        cr_assert_not_null(strstr(error.message, "version 6, this library knows up to 5"), "%s", error.message);
+        cr_assert_not_null(strstr(error.message, "version 7, this library knows up to 6"), "%s", error.message);
         cr_assert_eq(aoticache_index_forget_failures(index, &key, INT64_MAX, &error), AOTICACHE_UNSUPPORTED, "%s: %s",
                      migration, error.message);
         cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s: %s", migration,
                      error.message);
     }
     aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=5");
+    fixture_sql("PRAGMA user_version=6");
 }
 
 Test(index_open, migrated_by_a_newer_library_while_open_is_unsupported)
@@ -159,13 +159,13 @@ Test(index_open, migrated_by_a_newer_library_before_the_first_lookup_is_unsuppor
         put_numbers(index, 1, 10, 11);
         aoticache_index_close(index);
         index = fixture_must_open();
-        fixture_sql("PRAGMA user_version=6");
+        fixture_sql("PRAGMA user_version=7");
         cr_assert_eq(aoticache_index_lookup(index, &keys[i], &hit, 1, &count, &error), AOTICACHE_UNSUPPORTED, "%s",
                      error.message);
         cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error),
                      AOTICACHE_UNSUPPORTED, "%s", error.message);
         aoticache_index_close(index);
-        fixture_sql("PRAGMA user_version=5");
+        fixture_sql("PRAGMA user_version=6");
     }
 }
 
@@ -174,7 +174,7 @@ Test(index_open, migrated_without_a_change_of_the_tables_is_not_written_to)
     aoticache_index *index = fixture_must_open();
     aoticache_error error = {.message = ""};
     put_numbers(index, 1, 10, 11);
-    fixture_sql("PRAGMA user_version=6");
+    fixture_sql("PRAGMA user_version=7");
     cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_UNSUPPORTED, "%s", error.message);
     aoticache_index_close(index);
 }

@@ -59,7 +59,8 @@ static char *format(const aoticache_manifest *manifest, size_t *ret_size)
 {
     char *text = NULL;
     aoticache_error error = {0};
-    cr_assert_eq(aoticache_manifest_format(manifest, &text, ret_size, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_manifest_format((aoticache_manifest *)manifest, NULL, &text, ret_size, &error), AOTICACHE_OK,
+                 "%s", error.message);
     cr_assert_eq(strlen(text), *ret_size);
     return text;
 }
@@ -292,6 +293,110 @@ static void expect_field(const char *name, json_t *value, aoticache_status expec
     cr_expect_null(strchr(error.message, '\n'));
 }
 
+/* ---- the content of the only file behind the text ---- */
+
+static const char content[] = "\n{\"a\":[0]}\0\xff\n";
+#define CONTENT_SIZE (sizeof content - 1)
+
+static aoticache_manifest *make_with_one_file(void)
+{
+    aoticache_request *request = make_request("x86_64");
+    aoticache_product product = make_product();
+    aoticache_manifest *manifest = NULL;
+    aoticache_digest digest;
+    const uint64_t bytes = CONTENT_SIZE;
+    product.file_count = 1;
+    product.guard = NULL;
+    cr_assert_eq(aoticache_digest_of(content, CONTENT_SIZE, &digest), AOTICACHE_OK);
+    cr_assert_eq(aoticache_manifest_create(request, &product, &digest, &bytes, 5, &manifest, NULL), AOTICACHE_OK);
+    aoticache_request_free(request);
+    return manifest;
+}
+
+static char *format_with_content(size_t *ret_size)
+{
+    aoticache_manifest *manifest = make_with_one_file();
+    char *text = NULL;
+    cr_assert_eq(aoticache_manifest_format(manifest, content, &text, ret_size, NULL), AOTICACHE_OK);
+    cr_assert_eq(manifest->content_offset, *ret_size - CONTENT_SIZE);
+    cr_assert_eq(aoticache_manifest_object_count(manifest), 0);
+    aoticache_manifest_free(manifest);
+    return text;
+}
+
+Test(manifest, content_follows_the_first_line)
+{
+    size_t size = 0;
+    char *text = format_with_content(&size);
+    aoticache_manifest *manifest = NULL;
+    aoticache_error error = {0};
+    cr_assert_eq(aoticache_manifest_parse(text, size, &manifest, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(manifest->content_offset, size - CONTENT_SIZE);
+    cr_assert_eq(text + manifest->content_offset, strchr(text, '\n') + 1);
+    cr_assert_arr_eq(text + manifest->content_offset, content, CONTENT_SIZE);
+    cr_assert_eq(aoticache_manifest_object_count(manifest), 0);
+    aoticache_manifest_free(manifest);
+    free(text);
+    manifest = make_with_one_file();
+    cr_assert_eq(aoticache_manifest_format(manifest, NULL, &text, &size, NULL), AOTICACHE_OK);
+    cr_assert_not_null(strstr(text, "\"format\":1,")); /* what older libraries read */
+    cr_assert_null(strstr(text, "inline"));
+    cr_assert_eq(aoticache_manifest_object_count(manifest), 1);
+    aoticache_manifest_free(manifest);
+    free(text);
+}
+
+/* What parse says of a text in which the first `from` is `to`, with `more` bytes of it (or fewer). */
+static void expect_changed(const char *from, const char *to, int more, const char *part)
+{
+    size_t size = 0;
+    char *text = format_with_content(&size), *changed = calloc(1, size + 4096);
+    char *at = memmem(text, size, from, strlen(from));
+    cr_assert_not_null(at, "%s", from);
+    const size_t head = (size_t)(at - text), rest = size - head - strlen(from);
+    memcpy(changed, text, head);
+    memcpy(changed + head, to, strlen(to));
+    memcpy(changed + head + strlen(to), at + strlen(from), rest);
+    aoticache_manifest *manifest = NULL;
+    aoticache_error error = {0};
+    const size_t changed_size = (size_t)((ptrdiff_t)(head + strlen(to) + rest) + more);
+    cr_expect_eq(aoticache_manifest_parse(changed, changed_size, &manifest, &error), AOTICACHE_CORRUPT, "%s: %s", to,
+                 error.message);
+    cr_expect_null(manifest);
+    cr_expect_not_null(strstr(error.message, part), "\"%s\" is not in \"%s\"", part, error.message);
+    cr_expect_null(strchr(error.message, '\n'));
+    free(changed);
+    free(text);
+}
+
+Test(manifest, content_that_is_not_as_it_says_is_refused)
+{
+    expect_changed("{", "{", -1, "bytes follow it");
+    expect_changed("{", "{", 1, "bytes follow it");
+    expect_changed("{", "{", -(int)CONTENT_SIZE, "bytes follow it");
+    expect_changed("{", "{", -(int)CONTENT_SIZE - 1, "not one line");
+    expect_changed("{\"a\":[0]}", "{\"a\":[1]}", 0, "another digest");
+    expect_changed("\"bytes\":13", "\"bytes\":14", 0, "bytes follow it");
+    expect_changed("\"bytes\":13", "\"bytes\":2097152", 0, "at most 1048576");
+    expect_changed("\"format\":2", "\"format\":1", 0, "format 2");
+    expect_changed("\"inline\":true", "\"inline\":false", 0, "bytes follow its JSON object");
+    expect_changed("\"inline\":true", "\"inline\":1", 0, "\"inline\" is missing or not true or false");
+    expect_changed("\"inline\":true", "\"outline\":true", 0, "bytes follow its JSON object");
+    expect_changed("{\"compile_ns\"", "{\n\"compile_ns\"", 0, "not one line");
+    expect_changed("}\n\n{", "} \n{", 0, "not one line");
+}
+
+Test(manifest, content_is_of_one_file_alone)
+{
+    json_t *object = make_json();
+    aoticache_error error = {0};
+    json_object_set_new(object, "format", json_integer(2));
+    json_object_set_new(json_array_get(json_object_get(object, "files"), 1), "inline", json_true());
+    cr_expect_eq(parse(object, &error), AOTICACHE_CORRUPT);
+    cr_expect_not_null(strstr(error.message, "only file"), "%s", error.message);
+    expect_field("format", json_integer(2), AOTICACHE_OK, "");
+}
+
 Test(manifest, parse_unknown_fields_are_ignored)
 {
     expect_field("zzz", json_pack("{s:[i,n]}", "later", 1), AOTICACHE_OK, "");
@@ -323,7 +428,7 @@ Test(manifest, parse_every_field_is_needed)
 Test(manifest, parse_wrong_values_are_refused)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
-    expect_field("format", json_integer(2), AOTICACHE_UNSUPPORTED, "its format is 2, this library knows 1");
+    expect_field("format", json_integer(3), AOTICACHE_UNSUPPORTED, "its format is 3, this library knows 2");
     expect_field("format", json_integer(0), AOTICACHE_CORRUPT, "format");
     expect_field("kind", json_string("something else"), AOTICACHE_CORRUPT, "kind");
     expect_field("key", json_string(zeros), AOTICACHE_CORRUPT, zeros);

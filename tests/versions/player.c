@@ -6,7 +6,8 @@
  * answers each with one line: the name of a status, then the message or what was asked for.
  *
  *   open, close, flush, list, collect MAX_ENTRIES (0: leftovers alone)
- *   put N, get N, key N, pin N, tag N NAME   entry N has a side file where N is even
+ *   put N, get N, key N, pin N, tag N NAME   entry N has a side file where N is even, and is in its manifest where N is 4 n + 1
+ *                                            and below 1000, if the version can do that (HAS_IN_MANIFEST)
  *   compile N    by a hook that makes it;  hold N: the hook prints "compiling" and waits for a line
  *   fail N       by a hook that fails
  *
@@ -128,6 +129,9 @@ static aoticache_status make(int number, const char *place, aoticache_deliver_fn
     product.file_count = number % 2 == 0 ? 2 : 1;
     product.producer = "player";
     product.compile_ns = 1000000;
+#ifdef HAS_IN_MANIFEST
+    product.in_manifest = number % 4 == 1 && number < FIRST_KEPT;
+#endif
     if (deliver != NULL)
         return deliver(user, &product);
     aoticache_request *request = request_of(number);

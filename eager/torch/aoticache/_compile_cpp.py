@@ -152,7 +152,7 @@ class Cpp:
             except BaseException as one:
                 error = one
                 raise
-            answer = Answer(target, self.state.producer, self.requirements(builder))
+            answer = Answer(target, self.state.producer, self.requirements(builder), in_manifest=False)
             return answer
 
         done = False

@@ -372,6 +372,7 @@ class Product(Structure):
         ("output", c_char_p),
         ("metadata", c_char_p),
         ("fallback", c_char_p),
+        ("in_manifest", c_bool),
     ]
 
 
@@ -388,6 +389,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
     "aoticache_artifact_unref": (None, [c_void_p]),
     "aoticache_artifact_library_fd": (c_int, [c_void_p]),
+    "aoticache_artifact_content": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "aoticache_artifact_directory": (c_char_p, [c_void_p]),
     "aoticache_artifact_digest": (POINTER(Digest), [c_void_p]),
     "aoticache_artifact_library_digest": (POINTER(Digest), [c_void_p]),

@@ -70,7 +70,13 @@ def unpack(packed: bytes) -> tuple[Question, Answer, bytes]:
         raise ValueError("its arguments are no texts")
     # A dict keeps the order, and the order of arguments is part of the key.
     question = Question(head["kind"], head["arguments"], head["environment"])
-    answer = Answer("", str(head["producer"]), str(head["requirements"]), compile_ns=int(head["compile_ns"]))
+    answer = Answer(
+        path="",
+        producer=str(head["producer"]),
+        requirements=str(head["requirements"]),
+        compile_ns=int(head["compile_ns"]),
+        in_manifest=head["kind"] != CPP,
+    )
     return question, answer, content
 
 

@@ -1,11 +1,13 @@
 """Entries that are no kernel of an operator: what `torch.compile` and Triton keep, stored as every other entry is.
 
 A record is an entry whose operator lies in the namespace `aoticache::`: the kind `inductor-cpp` is the operator
-`aoticache::inductor_cpp`. Its request has strings among its arguments and an environment, its artifact has one file. So
-limits, collections, pins, statistics, export and verification hold for it, and one key is compiled once among processes.
+`aoticache::inductor_cpp`. Its request has strings among its arguments and an environment, its artifact has one file, which
+is kept in the manifest where it is small. So limits, collections, pins, statistics, export and verification hold for it, and
+one key is compiled once among processes.
 
-What a record holds is handed out only after its bytes were compared with the digest that the entry names: by the C
-library on the descriptor, and here once more on the bytes that were read.
+What a record holds is handed out only after its bytes were compared with the digest that the entry names. Those of a
+manifest were hashed by the C library in the memory that they are copied from. Of others it hashed the file, and the bytes
+that were read are hashed here once more.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ class Answer:
     files: list[tuple[str, str]] = field(default_factory=list)
     #: Why it was not built for our container; "" where it was, or is no library.
     fallback: str = ""
+    #: Whether the file's bytes are kept in the manifest. Those of C++ are not, as two entries share them.
+    in_manifest: bool = True
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,7 @@ class Records:
             producer=answer.producer.encode(),
             compile_ns=answer.compile_ns,
             fallback=answer.fallback.encode() if answer.fallback else None,
+            in_manifest=answer.in_manifest and not answer.files,
         )
         if answer.requirements:
             self.library.call(
@@ -221,17 +226,25 @@ class Records:
     def _take(self, artifact: c_void_p, question: Question) -> Found:
         """Reads and releases an artifact."""
         try:
-            descriptor = int(self.library.get("aoticache_artifact_library_fd", artifact))
-            content = _read_all(descriptor)
-            named = bytes(self.library.get("aoticache_artifact_library_digest", artifact).contents.bytes)
-            if hashlib.sha256(content).digest() != named:
-                raise Damaged(f"object {named.hex()}: its bytes changed while they were read ({question.kind})", "CORRUPT")
+            content = self._content(artifact, question)
             guard = self.library.get("aoticache_artifact_guard", artifact) or b""
             compile_ns = int(self.library.get("aoticache_artifact_compile_ns", artifact))
             manifest = bytes(self.library.get("aoticache_artifact_digest", artifact).contents.bytes)
             return Found(content, guard.decode(), compile_ns, manifest.hex())
         finally:
             self.library.get("aoticache_artifact_unref", artifact)
+
+
+    def _content(self, artifact: c_void_p, question: Question) -> bytes:
+        size = ctypes.c_size_t()
+        held = self.library.get("aoticache_artifact_content", artifact, byref(size))
+        if held:  # in the manifest: hashed in this memory
+            return ctypes.string_at(held, size.value)
+        content = _read_all(int(self.library.get("aoticache_artifact_library_fd", artifact)))
+        named = bytes(self.library.get("aoticache_artifact_library_digest", artifact).contents.bytes)
+        if hashlib.sha256(content).digest() != named:
+            raise Damaged(f"object {named.hex()}: its bytes changed while they were read ({question.kind})", "CORRUPT")
+        return content
 
 
 class _Maker:
