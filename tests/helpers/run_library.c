@@ -3,6 +3,8 @@
  *
  *     run_library LIBRARY INPUTS OUTPUTS [REPEAT]
  *
+ * LIBRARY may be a package (.pt2), which goes through the cache that the environment names.
+ *
  * INPUTS and OUTPUTS are files of tensors: int64 count, then for each int64 dtype, ndim, storage offset, storage bytes,
  * the sizes, the strides, the bytes of the storage. With REPEAT the library runs that often, and the nanoseconds of one
  * run, handles included, are printed. Exit 0; 1 with a message; 3 with a message where the loader refuses the library.
@@ -15,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "eager/package/package.h"
 #include "loader/runner/runner.h"
 
 static void fail(const char *what, const char *why)
@@ -131,9 +134,27 @@ static void write_tensors(const aoticache_torch *torch, const AtenTensorHandle *
         fail(path, "cannot be written");
 }
 
+static aoticache_runner *load_package(const char *path)
+{
+    aoticache_error error;
+    aoticache_cache *cache;
+    aoticache_runner *runner;
+    if (aoticache_cache_open(NULL, &cache, &error) != AOTICACHE_OK)
+        fail("the cache", error.message);
+    if (aoticache_package_load(cache, path, NULL, &runner, NULL, &error) != AOTICACHE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(3);
+    }
+    aoticache_cache_close(cache);
+    return runner;
+}
+
 static aoticache_runner *load(const char *path)
 {
     aoticache_error error;
+    size_t length = strlen(path);
+    if (length > 4 && strcmp(path + length - 4, ".pt2") == 0)
+        return load_package(path);
     aoticache_library *library;
     aoticache_runner *runner;
     int fd = open(path, O_RDONLY | O_CLOEXEC);

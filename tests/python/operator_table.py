@@ -1,16 +1,23 @@
 """Which operators of PyTorch's operator database run in a process without PyTorch: makes docs/operators.md.
 
-`make operators` runs it: a sample of the database, each operator with its first CPU sample that exports (float32 where
-it can be), is compiled by AOTInductor, run by tests/helpers/run_library on libaoticache_torchshim.so, and compared with
-eager PyTorch. Libraries are kept in $BUILD/operators and are compiled once. Results go to
-tests/python/operator_results.json, and the table is made from those alone. Not a test: it takes minutes.
+`make operators` runs it: the whole database, each operator with its first CPU sample that exports (float32 where it can
+be), is compiled by AOTInductor as a package, run by tests/helpers/run_library on libaoticache_torchshim.so, and compared
+with eager PyTorch. Packages are kept in $BUILD/operators and are compiled once; results are kept in $BUILD/operators too
+until the shim or the package changes, so that a run goes on where the last one ended. Results go to
+tests/python/operator_results.json, and the table is made from those alone. Not a test: the first run takes an hour or two.
 tests/python/test_operator_table.py is its short form.
 
-usage: operator_table.py [--render] [--jobs N] [--list] [OPERATOR...]    (OPERATOR...: only these, nothing is written)
+A package is built in three ways. `own`: PyTorch's kernels in our container (eager/inductor/build.py), which takes a second
+or two; it calls the same functions. `linked` and `unlinked`: PyTorch's own build, which takes most of a minute; only every
+fifth operator and those that matter most, and only with --pytorch-builds. Without it their last results stay.
+
+usage: operator_table.py [--render] [--jobs N] [--list] [--pytorch-builds] [OPERATOR...]
+       (OPERATOR...: only these, nothing is written)
 Environment: BUILD, the build folder.
 """
 import argparse
 import collections
+import contextlib
 import io
 import itertools
 import json
@@ -23,6 +30,8 @@ import tempfile
 import types
 import unittest
 import warnings
+
+import own_build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "operator_results.json")
@@ -53,6 +62,9 @@ IMPORTANT = """
     normal kthvalue median mode cummax cdist unique_consecutive nn.functional.embedding_bag uniform
     logcumsumexp masked_scatter repeat_interleave triangular_solve
 """.split()
+WAYS = ("own", "linked", "unlinked")
+# What the loader and a package's executor say is missing.
+MISSING = re.compile(r"\b(?:(?:aoti_torch_|torch_|Sleef_|_Z)\w+|[a-z]\w*::\w+(?:\.\w+)?)")
 # Their elements are whatever memory held.
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_",
                  "resize_as_"}
@@ -91,7 +103,8 @@ def database():
     return operators
 
 
-def chosen(operators):
+def sampled(operators):
+    """Those that PyTorch's own build compiles, too."""
     names = list(operators)[::EVERY] + [name for name in IMPORTANT if name in operators]
     return sorted(set(names))
 
@@ -140,8 +153,8 @@ def copies(tensors):
 
 # ---- compiling ----
 
-def file_of(name, linked=True):
-    return os.path.join(LIBRARIES, re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ("" if linked else ".unlinked"))
+def file_of(name, way):
+    return os.path.join(LIBRARIES, "%s.%s" % (re.sub(r"[^A-Za-z0-9_.-]", "_", name), way))
 
 
 def first_line(error):
@@ -158,12 +171,14 @@ def result_elements(info, sample):
     return sum(output.numel() for output in outputs)
 
 
-def compile_sample(info, sample, path, linked):
+def compile_sample(info, sample, path, way):
     module, tensors = module_of(info, sample)
     exported = torch.export.export(module.eval(), tuple(copies(tensors)), strict=False)
-    options = {"aot_inductor.output_path": path + ".so", "aot_inductor.enable_line_tables": False,
-               "aot_inductor.link_libtorch": linked}
-    torch._inductor.aot_compile(exported.module(), tuple(copies(tensors)), options=options)
+    options = {"aot_inductor.enable_line_tables": False, "aot_inductor.link_libtorch": way != "unlinked"}
+    builder = own_build.make_builder(torch) if way == "own" else None
+    with builder.active() if builder is not None else contextlib.nullcontext():
+        torch._inductor.aoti_compile_and_package(exported, package_path=path + ".pt2", inductor_configs=options)
+    return builder.report()["by"] if builder is not None else "pytorch"
 
 
 def order_of(info, samples, note):
@@ -178,9 +193,17 @@ def order_of(info, samples, note):
     return full + empty
 
 
-def compile_operator(info, name, linked):
-    """Leaves a library and, last, a note of which sample it is for, or why there is none."""
-    path, note = file_of(name, linked), {"sample": None, "reason": "the database has no sample"}
+def write_json(path, value):
+    with open(path + ".tmp", "w") as file:
+        json.dump(value, file)
+    os.rename(path + ".tmp", path)
+
+
+def compile_operator(info, name, way):
+    """Leaves a package and, last, a note of which sample it is for, or why there is none."""
+    path, note = file_of(name, way), {"sample": None, "reason": "the database has no sample"}
+    # What stands where the compiler takes the process down.
+    write_json(path + ".note", {"sample": None, "reason": "compiling ended the process"})
     try:
         samples = samples_of(info)
     except Exception as error:
@@ -188,17 +211,17 @@ def compile_operator(info, name, linked):
     for number in order_of(info, samples, note):
         try:
             with torch.no_grad():
-                compile_sample(info, samples[number], path, linked)
-            note = {"sample": number}
+                by = compile_sample(info, samples[number], path, way)
+            note = {"sample": number, "by": by}
             break
         except Exception as error:
             note["reason"] = first_line(error)
-    with open(path + ".tmp", "w") as file:
-        json.dump(note, file)
-    os.rename(path + ".tmp", path + ".json")
+        finally:
+            torch._dynamo.reset()
+    write_json(path + ".note", note)
 
 
-def worker(part, jobs, names):
+def worker(part, jobs, names, ways):
     """Compiles every `jobs`th of what is missing."""
     import signal
 
@@ -207,58 +230,65 @@ def worker(part, jobs, names):
 
     signal.signal(signal.SIGALRM, late)
     operators = database()
-    for name, linked in [(name, linked) for name, linked in work(names)][part::jobs]:
-        if os.path.exists(file_of(name, linked) + ".json"):
+    for name, way in work(names, ways, operators)[part::jobs]:
+        if os.path.exists(file_of(name, way) + ".note"):
             continue
         signal.alarm(COMPILE_SECONDS)
         try:
-            compile_operator(operators[name], name, linked)
+            compile_operator(operators[name], name, way)
         except Exception as error:
-            print("%s: %s" % (name, first_line(error)), flush=True)
+            write_json(file_of(name, way) + ".note", {"sample": None, "reason": first_line(error)})
         signal.alarm(0)
 
 
-def work(names):
-    """Each is compiled twice: with the NEEDED entry for libtorch, and without."""
-    return [(name, linked) for linked in (True, False) for name in names]
+def work(names, ways, operators):
+    """PyTorch's own builds are for the sample alone."""
+    few = set(sampled(operators))
+    return [(name, way) for way in ways for name in names if way == "own" or name in few]
 
 
-def compile_all(names, jobs):
+def compile_all(names, jobs, ways):
     os.makedirs(LIBRARIES, exist_ok=True)
-    missing = [name for name, linked in work(names) if not os.path.exists(file_of(name, linked) + ".json")]
-    if not missing:
-        return
-    print("compiling %d libraries in %d processes" % (len(missing), jobs), flush=True)
-    command = [sys.executable, os.path.abspath(__file__), "--jobs", str(jobs), "--worker"]
-    workers = [subprocess.Popen(command + [str(part), *names], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-               for part in range(jobs)]
-    for process in workers:
-        process.wait()
+    operators = database()
+    count = None
+    while True:  # a compile may end its process
+        missing = [one for one in work(names, ways, operators) if not os.path.exists(file_of(*one) + ".note")]
+        if not missing or len(missing) == count:
+            return
+        count = len(missing)
+        print("compiling %d packages in %d processes" % (count, jobs), flush=True)
+        command = [sys.executable, os.path.abspath(__file__), "--jobs", str(jobs), "--ways", ",".join(ways), "--worker"]
+        workers = [subprocess.Popen(command + [str(part), *names], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                   for part in range(jobs)]
+        for process in workers:
+            process.wait()
 
 
 # ---- running ----
 
-def run_alone(library, inputs):
+def run_alone(package, inputs):
     """(outputs, None) or (None, why not)"""
     with tempfile.TemporaryDirectory(prefix="aoticache-operators.") as directory:
         given, got = os.path.join(directory, "inputs"), os.path.join(directory, "outputs")
         write_tensors(given, inputs)
-        ran = subprocess.run([HELPER, library, given, got], capture_output=True, text=True, timeout=300)
+        ran = subprocess.run([HELPER, package, given, got], capture_output=True, text=True, timeout=300,
+                             env={**os.environ, "AOTICACHE_DIR": os.path.join(directory, "cache")})
         if ran.returncode == 0:
             return read_tensors(got), None
         if ran.returncode == 3:
-            missing = sorted(set(re.findall(r"\b(?:aoti_torch_|torch_|Sleef_|_Z)\w+", ran.stderr)))
+            missing = sorted(set(MISSING.findall(ran.stderr)))
             return None, "refused: " + (", ".join(missing) if missing else ran.stderr.strip())
         return None, "failed: " + (ran.stderr.strip().splitlines() or ["exit %d" % ran.returncode])[-1]
 
 
-def reference(name, info, sample, library):
+def reference(name, info, sample, package):
     module, tensors = module_of(info, sample)
     inputs = copies(tensors)
     with torch.no_grad():
         if name in RANDOM:
+            model = torch._inductor.aoti_load_package(package)
             torch.manual_seed(DEFAULT_SEED)
-            outputs = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1).run(inputs)
+            outputs = model(*inputs)
         else:
             outputs = module(*inputs)
     return [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
@@ -282,28 +312,49 @@ def compare(name, seen, wanted):
     return "equal" if exact else "within tolerance"
 
 
-def judge(name, info, linked):
-    with open(file_of(name, linked) + ".json") as file:
+def judge(name, info, way):
+    path = file_of(name, way)
+    with open(path + ".note") as file:
         note = json.load(file)
     if note["sample"] is None:
         return "not compiled by PyTorch: " + note["reason"][:160]
     sample = samples_of(info)[note["sample"]]
-    library = file_of(name, linked) + ".so"
     try:
         inputs = copies(module_of(info, sample)[1])
-        seen, why = run_alone(library, inputs)
-        return why if seen is None else compare(name, seen, reference(name, info, sample, file_of(name) + ".so"))
+        seen, why = run_alone(path + ".pt2", inputs)
+        return why if seen is None else compare(name, seen, reference(name, info, sample, path + ".pt2"))
     except Exception as error:
         return "failed: " + first_line(error)[:160]
 
 
-def judge_all(names):
-    operators, results = database(), {"linked": {}, "unlinked": {}}
-    for name, linked in work(names):
-        if os.path.exists(file_of(name, linked) + ".json"):
-            results["linked" if linked else "unlinked"][name] = judge(name, operators[name], linked)
-        else:
-            results["linked" if linked else "unlinked"][name] = "not compiled by PyTorch: it ended or took too long"
+def fingerprint(path):
+    """Changes where the result may: with what compiled it, and with what runs it."""
+    files = [path + ".note", os.path.join(BUILD, "lib", "libaoticache_torchshim.so"),
+             os.path.join(BUILD, "lib", "libaoticache.so"), __file__]
+    return " ".join("%d" % os.stat(file).st_mtime_ns for file in files)
+
+
+def judge_kept(name, info, way):
+    """The result, from the last run where nothing has changed since."""
+    path = file_of(name, way)
+    if not os.path.exists(path + ".note"):
+        return "not compiled by PyTorch: it ended or took too long"
+    now = fingerprint(path)
+    if os.path.exists(path + ".result"):
+        with open(path + ".result") as file:
+            kept = json.load(file)
+        if kept["fingerprint"] == now:
+            return kept["result"]
+    result = judge(name, info, way)
+    write_json(path + ".result", {"fingerprint": now, "result": result})
+    return result
+
+
+def judge_all(names, ways, before):
+    operators = database()
+    results = {way: dict(before.get(way, {})) if way not in ways else {} for way in WAYS}
+    for name, way in work(names, ways, operators):
+        results[way][name] = judge_kept(name, operators[name], way)
     results["torch"] = torch.__version__
     results["every"] = EVERY
     results["database"] = len(operators)
@@ -333,47 +384,51 @@ def cell(text):
 
 
 def render(results):
-    linked, unlinked = results["linked"], results["unlinked"]
-    counts, out = counts_of(linked), io.StringIO()
+    own, linked, unlinked = (results[way] for way in WAYS)
+    counts, out = counts_of(own), io.StringIO()
     ran = counts["equal"] + counts["within tolerance"]
-    unlinked_counts = counts_of(unlinked)
     out.write("""# Operators of PyTorch that run without PyTorch
 
 Made by `make operators` (tests/python/operator_table.py) from tests/python/operator_results.json; not edited by hand.
 
-This table was made with PyTorch %s on the CPU, with float32 (int64 or complex64 for operators that do not take it). It has every %dth of
-the %d operators of PyTorch's test database, and those that matter most. Of an operator's first %d samples, the first that `torch.export`
-accepts is taken (preferably one whose result has elements). AOTInductor compiles it, a C process runs it on
+This table was made with PyTorch %s on the CPU, with float32 (int64 or complex64 for operators that do not take it). It has
+the %d operators of PyTorch's test database. Of an operator's first %d samples, the first that `torch.export`
+accepts is taken (preferably one whose result has elements). AOTInductor compiles it, a C process runs the package on
 `libaoticache_torchshim.so`, and `torch.testing.assert_close` compares the result with eager PyTorch. An operator that draws random
-numbers is compared with the same library on libtorch and the same seed. For an operator that returns uninitialised memory only sizes and
+numbers is compared with the same package on libtorch and the same seed. For an operator that returns uninitialised memory only sizes and
 dtype are compared.
 
 | result | operators | meaning |
 | --- | --- | --- |
-""" % (results["torch"], results["every"], results["database"], SAMPLES))
+""" % (results["torch"], results["database"], SAMPLES))
     meanings = ("the same values, bit for bit but for the kind of NaN", "within PyTorch's own tolerances",
                 "the loader names what is missing and loads nothing", "an error while running",
                 "another result than PyTorch's", "`torch.export` or AOTInductor cannot compile it, or its result is not a tensor")
     for kind, meaning in zip(KINDS, meanings):
         out.write("| %s | %d | %s |\n" % (kind, counts[kind], meaning))
-    out.write("\n%d operators; %d of the %d libraries run and give PyTorch's results.\n" % (
-        len(linked), ran, len(linked) - counts["not compiled by PyTorch"]))
-    out.write("Of the %d that are compiled a second time with `link_libtorch=False`, %d do.\n" % (
-        len(unlinked) - unlinked_counts["not compiled by PyTorch"],
-        unlinked_counts["equal"] + unlinked_counts["within tolerance"]))
-    missing = missing_functions(linked)
+    out.write("\n%d operators; %d of the %d packages run and give PyTorch's results.\n" % (
+        len(own), ran, len(own) - counts["not compiled by PyTorch"]))
+    out.write("They are built in our container. Every %dth operator, and those that matter most, are built by PyTorch, too:\n" %
+              results["every"])
+    for way, what in ((linked, ""), (unlinked, " with `link_libtorch=False`")):
+        found = counts_of(way)
+        out.write("of %d packages%s %d run and give PyTorch's results%s\n" % (
+            len(way) - found["not compiled by PyTorch"], what, found["equal"] + found["within tolerance"],
+            ";" if way is linked else "."))
+    missing = missing_functions(own)
     if missing:
-        out.write("\n## Functions that are missing\n\n| function | operators that need it |\n| --- | --- |\n")
+        out.write("\n## What is missing\n\n| function | operators that need it |\n| --- | --- |\n")
         for function in sorted(missing, key=lambda key: (-len(missing[key]), key)):
             out.write("| `%s` | %s |\n" % (cell(function), ", ".join(missing[function])))
-    out.write("\n## All\n\n| operator | result | without link |\n| --- | --- | --- |\n")
-    for name in sorted(linked):
-        out.write("| %s | %s | %s |\n" % (name, cell(linked[name]), cell(unlinked.get(name, ""))))
+    out.write("\n## All\n\n| operator | result | PyTorch's build | without link |\n| --- | --- | --- | --- |\n")
+    for name in sorted(own):
+        out.write("| %s | %s | %s | %s |\n" % (name, cell(own[name]), cell(linked.get(name, "")).split(":")[0],
+                                             cell(unlinked.get(name, "")).split(":")[0]))
     return out.getvalue()
 
 
 def summary(results):
-    counts = counts_of(results["linked"])
+    counts = counts_of(results["own"])
     return ", ".join("%d %s" % (counts[kind], kind) for kind in KINDS)
 
 
@@ -381,30 +436,32 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--render", action="store_true", help="make the table anew from recorded results")
     parser.add_argument("--list", action="store_true", help="the operators that are taken")
+    parser.add_argument("--pytorch-builds", action="store_true", help="compile the sample as PyTorch does, too: hours")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--worker", type=int)
+    parser.add_argument("--ways", type=lambda text: text.split(","), help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     parser.add_argument("operators", nargs="*")
     options = parser.parse_args()
-    if options.render:
-        with open(RESULTS) as file:
-            results = json.load(file)
-    else:
+    ways = options.ways or (list(WAYS) if options.pytorch_builds else ["own"])
+    with open(RESULTS) as file:
+        results = json.load(file)
+    if not options.render:
         if not load_torch():
             print("operator_table: this Python has no PyTorch", file=sys.stderr)
             return 1
-        names = options.operators or chosen(database())
+        names = options.operators or sorted(database())
         if options.list:
             print("\n".join(names))
             return 0
         if options.worker is not None:
-            worker(options.worker, options.jobs, names)
+            worker(options.worker, options.jobs, names, ways)
             return 0
-        compile_all(names, options.jobs)
-        results = judge_all(names)
+        compile_all(names, options.jobs, ways)
+        results = judge_all(names, ways, results)
         print(summary(results))
         if options.operators:
-            for name, result in sorted(results["linked"].items()):
-                print("%-40s %s  %s" % (name, result, results["unlinked"].get(name, "")))
+            for name in names:
+                print("%-40s %s" % (name, "  ".join(results[way].get(name, "") for way in ways)))
             return 0
         with open(RESULTS, "w") as file:
             json.dump(results, file, indent=1, sort_keys=True)
