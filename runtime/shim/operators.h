@@ -283,6 +283,57 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, At
                                                       const int64_t *output_padding, int64_t output_padding_count,
                                                       int64_t groups, AtenTensorHandle *ret_tensor);
 
+/* ---- math/quantized_products.c ---- */
+/* out: int32; self: int8 or uint8; mat2: int8. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__int_mm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                                      AtenTensorHandle mat2);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__weight_int8pack_mm(AtenTensorHandle self, AtenTensorHandle mat2,
+                                                              AtenTensorHandle scales, AtenTensorHandle *ret0);
+/* w is laid out for the processor's vectors by aten::_convert_weight_to_int4pack_for_cpu. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__weight_int4pack_mm_cpu_tensor(AtenTensorHandle X, AtenTensorHandle w,
+                                                                         AtenTensorHandle qGroupSize,
+                                                                         AtenTensorHandle qScaleAndZeros,
+                                                                         AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__scaled_mm(AtenTensorHandle self, AtenTensorHandle mat2,
+                                                     AtenTensorHandle scale_a, AtenTensorHandle scale_b,
+                                                     AtenTensorHandle *bias, AtenTensorHandle *scale_result,
+                                                     int32_t *out_dtype, int32_t use_fast_accum,
+                                                     AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__scaled_mm_out(AtenTensorHandle out, AtenTensorHandle self,
+                                                         AtenTensorHandle mat2, AtenTensorHandle scale_a,
+                                                         AtenTensorHandle scale_b, AtenTensorHandle *bias,
+                                                         AtenTensorHandle *scale_result, int32_t *out_dtype,
+                                                         int32_t use_fast_accum);
+
+/* ---- math/quantized_pointwise.c ---- */
+/* onednn::qlinear_pointwise.tensor: act_scale and act_zero_point have one element, weight_scales one or one per result. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__qlinear_pointwise_tensor(
+    AtenTensorHandle X, AtenTensorHandle act_scale, AtenTensorHandle act_zero_point, AtenTensorHandle onednn_weight,
+    AtenTensorHandle weight_scales, AtenTensorHandle weight_zero_points, AtenTensorHandle *B, double output_scale,
+    int64_t output_zero_point, const int32_t *output_dtype, const char *post_op_name, const double **post_op_args,
+    int64_t post_op_args_len_, const char *post_op_algorithm, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__qlinear_pointwise_binary_tensor(
+    AtenTensorHandle X, AtenTensorHandle act_scale, AtenTensorHandle act_zero_point, AtenTensorHandle onednn_weight,
+    AtenTensorHandle weight_scales, AtenTensorHandle weight_zero_points, AtenTensorHandle *other, AtenTensorHandle *B,
+    double output_scale, int64_t output_zero_point, const int32_t *output_dtype, double other_scale,
+    int64_t other_zero_point, const char *binary_post_op, double binary_alpha, const char *unary_post_op,
+    const double **unary_post_op_args, int64_t unary_post_op_args_len_, const char *unary_post_op_algorithm,
+    AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__qconv_pointwise_tensor(
+    AtenTensorHandle X, AtenTensorHandle act_scale, AtenTensorHandle act_zero_point, AtenTensorHandle onednn_weight,
+    AtenTensorHandle weight_scales, AtenTensorHandle weight_zero_points, AtenTensorHandle *B, const int64_t *stride,
+    int64_t stride_len_, const int64_t *padding, int64_t padding_len_, const int64_t *dilation, int64_t dilation_len_,
+    int64_t groups, double output_scale, int64_t output_zero_point, const int32_t *output_dtype, const char *attr,
+    const double **post_op_args, int64_t post_op_args_len_, const char **algorithm, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__qconv2d_pointwise_binary_tensor(
+    AtenTensorHandle X, AtenTensorHandle act_scale, AtenTensorHandle act_zero_point, AtenTensorHandle onednn_weight,
+    AtenTensorHandle weight_scales, AtenTensorHandle weight_zero_points, AtenTensorHandle accum, AtenTensorHandle *B,
+    const int64_t *stride_args, int64_t stride_len_, const int64_t *padding_args, int64_t padding_len_,
+    const int64_t *dilation_args, int64_t dilation_len_, int64_t groups, double output_scale, int64_t output_zero_point,
+    const int32_t *output_dtype, double accum_scale, int64_t accum_zero_point, const char *binary_attr, double *alpha,
+    const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_, const char **unary_algorithm,
+    AtenTensorHandle *ret0);
+
 /* ---- math/pooling.c ---- */
 /* An empty stride is the kernel's size; divisor_override may be NULL. */
 #define SHIM_DECLARE_POOLING(axes)                                                                                   \

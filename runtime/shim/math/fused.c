@@ -36,8 +36,9 @@ static const struct {
     {"gelu", SHIM_UNARY_GELU, 0},
 };
 
-static AOTITorchError read_unary(const char *function, const char *name, const double **scalars, int64_t scalar_count,
-                                 const char **algorithm, struct shim_unary *ret_unary)
+AOTITorchError aoticache_shim_unary_read(const char *function, const char *name, const double **scalars,
+                                         int64_t scalar_count, const char *const *algorithm,
+                                         struct shim_unary *ret_unary)
 {
     *ret_unary = (struct shim_unary){SHIM_UNARY_NONE, {0, 0}};
     if (name == NULL)
@@ -117,7 +118,7 @@ static float unary_of(const struct shim_unary *unary, float x)
     }
 }
 
-static void apply_unary(const struct shim_unary *unary, float *x, int64_t count)
+void aoticache_shim_unary_apply(const struct shim_unary *unary, float *x, int64_t count)
 {
     const float slope = (float)unary->scalars[0];
     if (unary->kind == SHIM_UNARY_RELU)
@@ -161,7 +162,7 @@ static void apply_part(void *user, int part)
     int64_t count = part + 1 == e->parts ? e->count - first : e->count / e->parts;
     if (e->other != NULL)
         apply_binary(e->binary, e->alpha, e->x + first, e->other + first, count);
-    apply_unary(e->unary, e->x + first, count);
+    aoticache_shim_unary_apply(e->unary, e->x + first, count);
 }
 
 /* result = unary(result `binary` other), for a result that has just been made. other: NULL, or of the same sizes. */
@@ -206,7 +207,7 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     cleanup_tensor AtenTensorHandle output = NULL;
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){X, W}, 2));
-    SHIM_TRY(read_unary(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
     struct convolution c = describe(W, B, groups, &unary);
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
@@ -238,8 +239,8 @@ static AOTITorchError convolve_binary(const char *function, const struct binary_
     struct shim_unary unary;
     cleanup_tensor AtenTensorHandle output = NULL;
     const double alpha = call->alpha != NULL ? *call->alpha : 1;
-    SHIM_TRY(read_unary(function, call->unary != NULL ? *call->unary : NULL, call->unary_scalars,
-                        call->unary_scalars_len, call->unary_algorithm, &unary));
+    SHIM_TRY(aoticache_shim_unary_read(function, call->unary != NULL ? *call->unary : NULL, call->unary_scalars,
+                                       call->unary_scalars_len, call->unary_algorithm, &unary));
     SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){call->input, call->other, call->weight}, 3));
     SHIM_TRY(read_binary(function, call->binary, &binary));
     struct convolution c = describe(call->weight, call->bias, call->groups, &unary);
@@ -350,7 +351,7 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
     cleanup_tensor AtenTensorHandle output = NULL, weight = NULL;
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){X, W}, 2));
-    SHIM_TRY(read_unary(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
     SHIM_TRY(turn_weight(__func__, W, groups, &weight));
     struct convolution c = describe(W, B, groups, &unary);
     c.transposed = true;
@@ -416,7 +417,7 @@ AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHa
     struct shim_unary unary;
     cleanup_tensor AtenTensorHandle output = NULL;
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(read_unary(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
     SHIM_TRY(multiply(__func__, X, W, B, &output));
     SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
     *ret0 = shim_steal(&output);

@@ -193,6 +193,12 @@ struct shim_unary {
     double scalars[2];
 };
 
+/* What PyTorch calls it, with its numbers and, of gelu, its form (fused.c). name: NULL: nothing is done. */
+AOTITorchError aoticache_shim_unary_read(const char *function, const char *name, const double **scalars,
+                                         int64_t scalar_count, const char *const *algorithm,
+                                         struct shim_unary *ret_unary);
+void aoticache_shim_unary_apply(const struct shim_unary *unary, float *x, int64_t count);
+
 /*
  * ---- convolutions ----
  *

@@ -67,9 +67,21 @@ static int32_t onednn_dtype(int32_t dtype)
         return 2;
     case AOTICACHE_DTYPE_FLOAT32:
         return 3;
+    case AOTICACHE_DTYPE_INT8:
+        return 5;
     default:
         return 0;
     }
+}
+
+/*
+ * What the flags say of a weight of int8: sums that are added to a product's, for inputs that are signed (1) or have a zero
+ * point (8). They lie behind the elements and are not needed. With other flags the elements are not the weight's own.
+ */
+static bool are_flags_known(const uint8_t *metadata, int32_t dtype)
+{
+    int32_t flags = number_at(metadata, AT_FLAGS);
+    return is_zero(metadata, AT_FLAGS + 4, 4) && (flags & ~(dtype == AOTICACHE_DTYPE_INT8 ? 1 | 8 : 0)) == 0;
 }
 
 /* Whether sizes, blocks and strides are such that each element lies inside of the padded tensor. */
@@ -116,7 +128,7 @@ static AOTITorchError read_layout(const char *function, int32_t dtype, int64_t n
     numbers_at(metadata, AT_BLOCKS, l->blocks);
     numbers_at(metadata, AT_BLOCK_DIMENSIONS, l->block_dimensions);
     if (number_at(metadata, AT_KIND) != ONEDNN_BLOCKED || onednn_dtype(dtype) == 0 ||
-        number_at(metadata, AT_DTYPE) != onednn_dtype(dtype) || !is_zero(metadata, AT_FLAGS, sizeof(uint64_t)) ||
+        number_at(metadata, AT_DTYPE) != onednn_dtype(dtype) || !are_flags_known(metadata, dtype) ||
         !is_zero(metadata, AT_OFFSET, sizeof(int64_t)) ||
         !is_zero(metadata, AT_PADDED_OFFSETS, MAX_NDIM * sizeof(int64_t)) || l->ndim < 1 || l->ndim > MAX_NDIM ||
         l->block_count < 0 || l->block_count > MAX_NDIM || !is_sound(l, numel))
@@ -152,15 +164,17 @@ static void copy_line(char *to, const char *from, const int64_t *places, int64_t
 }
 
 /*
- * An LSTM's weight has the dimensions layers, directions, inputs, gates and units, of which the shim wants the inputs
- * innermost, as they are in PyTorch's own weight. Everything else is contiguous.
+ * Of a quantised linear layer's weight, inputs x outputs, the inputs become innermost. An LSTM's weight has the dimensions
+ * layers, directions, inputs, gates and units, of which the shim wants the inputs innermost, as they are in PyTorch's own
+ * weight. Everything else is contiguous.
  */
-static void choose_order(const struct layout *l, int ret_order[MAX_NDIM])
+static void choose_order(const struct layout *l, int32_t dtype, int ret_order[MAX_NDIM])
 {
+    bool is_linear = l->ndim == 2 && dtype == AOTICACHE_DTYPE_INT8;
     bool is_lstm = l->ndim == 5 && l->sizes[0] == 1 && l->sizes[1] == 1 && l->sizes[3] == 4;
     static const int lstm[] = {0, 1, 3, 4, 2};
     for (int d = 0; d < l->ndim; d++)
-        ret_order[d] = is_lstm ? lstm[d] : d;
+        ret_order[d] = is_linear ? 1 - d : is_lstm ? lstm[d] : d;
 }
 
 /* Writes all elements in the order of dimensions. False: out of memory. */
@@ -226,7 +240,7 @@ static AOTITorchError make_unpacked(const char *function, const void *data, int6
     if (aoticache_shim_measure(function, ndim, sizes, strides, 0, item_bytes, &extent) != SHIM_SUCCESS ||
         read_layout(function, dtype, extent.numel, metadata, metadata_bytes, &layout) != SHIM_SUCCESS)
         return SHIM_FAILURE;
-    choose_order(&layout, order);
+    choose_order(&layout, dtype, order);
     order_strides(&layout, order, ndim, sizes, strides);
     AtenTensorHandle tensor;
     if (aoticache_shim_tensor_empty(function, ndim, sizes, strides, dtype, &tensor) != SHIM_SUCCESS)

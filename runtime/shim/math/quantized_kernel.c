@@ -1,0 +1,213 @@
+/*
+ * shim/math/quantized_kernel: the sums of products with int8. Two rows of a meet four rows of b at once, so that each
+ * load serves several products. On x86-64 a second copy is compiled for AVX2.
+ */
+#include "runtime/shim/math/quantized.h"
+
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <string.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+/* A tile of sums, and a block of columns whose rows of b stay in the second cache while all rows of a pass. */
+enum { TILE_ROWS = 2, TILE_COLUMNS = 4, BLOCK_COLUMNS = 32, BLOCK_ROWS = 64 };
+
+/* The elements of a tile's operands from `depth` on are not read. */
+struct tile {
+    int64_t depth;
+    const void *a[TILE_ROWS];
+    const int8_t *b[TILE_COLUMNS];
+    union {
+        int32_t ints[TILE_ROWS][TILE_COLUMNS];
+        float floats[TILE_ROWS][TILE_COLUMNS];
+    } sums;
+};
+
+typedef void (*tile_function)(struct tile *tile);
+
+/* Adds the products from `first` on. Sums wrap. */
+static void add_ints(struct tile *t, int64_t first)
+{
+    for (int row = 0; row < TILE_ROWS; row++) {
+        const int16_t *a = t->a[row];
+        for (int column = 0; column < TILE_COLUMNS; column++) {
+            uint32_t sum = (uint32_t)t->sums.ints[row][column];
+            for (int64_t i = first; i < t->depth; i++)
+                sum += (uint32_t)(a[i] * t->b[column][i]);
+            t->sums.ints[row][column] = (int32_t)sum;
+        }
+    }
+}
+
+static void add_floats(struct tile *t, int64_t first)
+{
+    for (int row = 0; row < TILE_ROWS; row++) {
+        const float *a = t->a[row];
+        for (int column = 0; column < TILE_COLUMNS; column++)
+            for (int64_t i = first; i < t->depth; i++)
+                t->sums.floats[row][column] += a[i] * (float)t->b[column][i];
+    }
+}
+
+static void multiply_ints(struct tile *t)
+{
+    memset(&t->sums, 0, sizeof t->sums);
+    add_ints(t, 0);
+}
+
+static void multiply_floats(struct tile *t)
+{
+    memset(&t->sums, 0, sizeof t->sums);
+    add_floats(t, 0);
+}
+
+#ifdef __x86_64__
+#define WITH_AVX2 __attribute__((target("avx2,fma")))
+
+WITH_AVX2 static int32_t sum_of_ints(__m256i x)
+{
+    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
+    return _mm_cvtsi128_si32(half);
+}
+
+WITH_AVX2 static float sum_of_floats(__m256 x)
+{
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    half = _mm_add_ss(half, _mm_shuffle_ps(half, half, 1));
+    return _mm_cvtss_f32(half);
+}
+
+WITH_AVX2 static void multiply_ints_avx2(struct tile *t)
+{
+    __m256i sums[TILE_ROWS][TILE_COLUMNS] = {{_mm256_setzero_si256()}};
+    const int16_t *a_0 = t->a[0], *a_1 = t->a[1];
+    int64_t i = 0;
+    for (; i + 16 <= t->depth; i += 16) {
+        __m256i x_0 = _mm256_loadu_si256((const __m256i *)(const void *)(a_0 + i));
+        __m256i x_1 = _mm256_loadu_si256((const __m256i *)(const void *)(a_1 + i));
+        for (int column = 0; column < TILE_COLUMNS; column++) {
+            __m256i y = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(t->b[column] + i)));
+            sums[0][column] = _mm256_add_epi32(sums[0][column], _mm256_madd_epi16(x_0, y));
+            sums[1][column] = _mm256_add_epi32(sums[1][column], _mm256_madd_epi16(x_1, y));
+        }
+    }
+    for (int row = 0; row < TILE_ROWS; row++)
+        for (int column = 0; column < TILE_COLUMNS; column++)
+            t->sums.ints[row][column] = sum_of_ints(sums[row][column]);
+    add_ints(t, i);
+}
+
+WITH_AVX2 static void multiply_floats_avx2(struct tile *t)
+{
+    __m256 sums[TILE_ROWS][TILE_COLUMNS] = {{_mm256_setzero_ps()}};
+    const float *a_0 = t->a[0], *a_1 = t->a[1];
+    int64_t i = 0;
+    for (; i + 8 <= t->depth; i += 8) {
+        __m256 x_0 = _mm256_loadu_ps(a_0 + i), x_1 = _mm256_loadu_ps(a_1 + i);
+        for (int column = 0; column < TILE_COLUMNS; column++) {
+            __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(t->b[column] + i));
+            __m256 y = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+            sums[0][column] = _mm256_fmadd_ps(x_0, y, sums[0][column]);
+            sums[1][column] = _mm256_fmadd_ps(x_1, y, sums[1][column]);
+        }
+    }
+    for (int row = 0; row < TILE_ROWS; row++)
+        for (int column = 0; column < TILE_COLUMNS; column++)
+            t->sums.floats[row][column] = sum_of_floats(sums[row][column]);
+    add_floats(t, i);
+}
+#endif
+
+static tile_function choose(bool floats)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return floats ? multiply_floats_avx2 : multiply_ints_avx2;
+#endif
+    return floats ? multiply_floats : multiply_ints;
+}
+
+/* ---- all sums ---- */
+
+struct job {
+    const struct quantized_product *product;
+    tile_function multiply;
+    int64_t row_blocks, blocks;
+    int parts;
+};
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void multiply_tile(const struct job *job, int64_t row, int64_t rows, int64_t column, int64_t columns)
+{
+    const struct quantized_product *p = job->product;
+    const size_t row_bytes = (size_t)p->depth * (p->floats ? sizeof(float) : sizeof(int16_t));
+    struct tile tile = {.depth = p->depth};
+    for (int i = 0; i < TILE_ROWS; i++)
+        tile.a[i] = (const char *)p->a + (size_t)(row + (i < rows ? i : 0)) * row_bytes;
+    for (int i = 0; i < TILE_COLUMNS; i++)
+        tile.b[i] = p->b + (column + (i < columns ? i : 0)) * p->depth;
+    job->multiply(&tile);
+    for (int64_t i = 0; i < rows; i++)
+        memcpy((char *)p->sums + ((row + i) * p->sums_stride + column) * (ptrdiff_t)sizeof(int32_t), tile.sums.ints[i],
+               (size_t)columns * sizeof(int32_t));
+}
+
+static void multiply_part(void *user, int part)
+{
+    const struct job *job = user;
+    const struct quantized_product *p = job->product;
+    for (int64_t block = job->blocks * part / job->parts; block < job->blocks * (part + 1) / job->parts; block++) {
+        const int64_t first_row = block % job->row_blocks * BLOCK_ROWS, rows = smaller(first_row + BLOCK_ROWS, p->rows);
+        const int64_t first = block / job->row_blocks * BLOCK_COLUMNS,
+                      columns = smaller(first + BLOCK_COLUMNS, p->columns);
+        for (int64_t row = first_row; row < rows; row += TILE_ROWS)
+            for (int64_t column = first; column < columns; column += TILE_COLUMNS)
+                multiply_tile(job, row, smaller(TILE_ROWS, rows - row), column,
+                              smaller(TILE_COLUMNS, columns - column));
+    }
+}
+
+void aoticache_shim_quantized_multiply(const struct quantized_product *p)
+{
+    struct job job = {.product = p, .multiply = choose(p->floats)};
+    job.row_blocks = (p->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    job.blocks = job.row_blocks * ((p->columns + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS);
+    job.parts = aoticache_shim_parts((double)p->rows * (double)p->columns * (double)p->depth, job.blocks);
+    if (job.blocks > 0)
+        aoticache_shim_parallel(job.parts, multiply_part, &job);
+}
+
+/* ---- operands ---- */
+
+AOTITorchError aoticache_shim_quantized_rows(const char *function, AtenTensorHandle tensor, bool transposed,
+                                             AtenTensorHandle *ret_rows)
+{
+    const struct shim_tensor *t = tensor->tensor;
+    const int outer = transposed ? 1 : 0, inner = 1 - outer;
+    const int64_t sizes[] = {t->sizes[outer], t->sizes[inner]}, strides[] = {t->strides[outer], t->strides[inner]};
+    cleanup_tensor AtenTensorHandle turned = NULL;
+    SHIM_TRY(aoticache_shim_tensor_view(function, t, t->dtype, 2, sizes, strides, t->offset, &turned));
+    return aoticache_shim_read(function, turned, AOTICACHE_DTYPE_INT8, ret_rows);
+}
+
+void aoticache_shim_quantized_widen(const struct shim_tensor *tensor, int zero_point, int16_t *to)
+{
+    const int64_t count = tensor->numel;
+    if (tensor->dtype == AOTICACHE_DTYPE_UINT8)
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (int16_t)(((const uint8_t *)tensor->data)[i] - zero_point);
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = (int16_t)(((const int8_t *)tensor->data)[i] - zero_point);
+}
