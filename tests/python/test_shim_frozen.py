@@ -238,7 +238,66 @@ def check_lstm(shim):
         shim.drop(*handles, results[3])
 
 
-CHECKS = [check_packed_weights, check_unknown_layouts, check_pointwise, check_binary, check_linear, check_lstm]
+def pack_half(shim, packed, dtype):
+    """The packed weight as `dtype`, in the same blocks: what PyTorch makes on a processor with instructions for it."""
+    metadata = bytes(mkldnn._get_mkldnn_serialized_md(packed).tolist())
+    count = 1
+    for d in range(int.from_bytes(metadata[4:8], "little")):
+        count *= int.from_bytes(metadata[112 + 8 * d:120 + 8 * d], "little")
+    floats = torch.frombuffer(bytearray(ctypes.string_at(mkldnn.data_ptr(packed), 4 * count)), dtype=torch.float32)
+    number = {torch.float16: 1, torch.bfloat16: 2}[dtype]
+    metadata = metadata[:104] + number.to_bytes(4, "little") + metadata[108:]
+    halves, handle = floats.to(dtype), ctypes.c_void_p()
+    sizes = numbers(packed.shape)[0]
+    shim.call("aoti_torch_create_tensor_from_blob_v2", ctypes.c_void_p(halves.data_ptr()), i64(packed.dim()), sizes, sizes, i64(0),
+              products.NUMBERS[dtype], 0, -1, ctypes.byref(handle), MKLDNN_LAYOUT, metadata, i64(len(metadata)))
+    return handle
+
+
+def check_half(shim):
+    """bfloat16 and float16: computed in float32, rounded once. This processor's PyTorch may have no such operators."""
+    for i in range(120):
+        dtype = [torch.bfloat16, torch.float16][i % 2]
+        input_sizes, weight_sizes, outputs, *rest = small_or_large(i // 2)
+        stride, padding, dilation, transposed, output_padding, groups = rest
+        if transposed and output_padding != [0, 0]:
+            continue
+        if i % 5 == 0:  # a linear layer
+            transposed, input_sizes, weight_sizes, outputs = False, [random.choice([1, 2, 40]), 64], [50, 64], 50
+        x, w = torch.randn(input_sizes).to(dtype), (torch.randn(weight_sizes) / 4).to(dtype)
+        x = memory_format(x) if len(input_sizes) == 4 else x
+        bias = torch.randn(outputs).to(dtype) if random.random() < 0.5 else None
+        floats = [x.float(), w.float(), bias.float() if bias is not None else None]
+        plain = torch.nn.functional.linear(*floats) if i % 5 == 0 else torch.ops.aten.convolution(*floats, *rest)
+        if random.random() < 0.6:
+            packed = mkldnn._reorder_linear_weight(w.float(), input_sizes[0]) if i % 5 == 0 else reordered(w.float(), input_sizes, *rest)
+            weight = pack_half(shim, packed, dtype)
+        else:
+            weight = shim.wrap(w)
+        handle, given, result = shim.wrap(bias) if bias is not None else None, shim.wrap(x), ctypes.c_void_p()
+        lists = [*numbers(padding)] + ([*numbers(output_padding)] if transposed else []) + [*numbers(stride), *numbers(dilation), i64(groups)]
+        lists = [] if i % 5 == 0 else lists
+        if transposed or random.random() < 0.5:
+            unary = random.choice(UNARY)
+            wanted, second, name = reference(unary, plain), None, "pointwise"
+            arguments = [given, weight, place(handle), *lists, *unary_arguments(*unary)]
+        else:
+            other, in_place = torch.randn(plain.shape).to(dtype), random.random() < 0.5 and i % 5 != 0
+            wanted, second, name = plain + other.float(), shim.wrap(other), "pointwise_binary" + "_" * in_place
+            arguments = [*((second, given) if in_place else (given, second)), weight, place(handle), *lists, b"add"]
+            arguments += [None, None, *scalar_list([]), None] if i % 5 else []
+        prefix = "aoti_torch_cpu__linear_" if i % 5 == 0 else "aoti_torch_cpu_mkldnn__convolution_" + "transpose_" * transposed
+        for again in range(1 if name.endswith("_") else 2):  # the weight is kept as float32 by the first call
+            shim.call(prefix + name, *arguments, ctypes.byref(result))
+            seen = shim.unwrap(result)
+            assert seen.dtype == dtype, seen.dtype
+            torch.testing.assert_close(seen.float(), wanted.to(dtype).float(), rtol=1e-2, atol=1e-2, check_stride=False)
+        if name.endswith("_"):
+            torch.testing.assert_close(other.float(), wanted.to(dtype).float(), rtol=1e-2, atol=1e-2)
+        shim.drop(given, weight, handle, second)
+
+
+CHECKS = [check_packed_weights, check_unknown_layouts, check_pointwise, check_binary, check_linear, check_half, check_lstm]
 
 
 def run_checks(label):

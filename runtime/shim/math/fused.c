@@ -5,7 +5,7 @@
  * oneDNN does most of that within its convolutions (onednn_convolution.c); the rest is a second walk over the result here.
  *
  * Source: mkldnn::_convolution_pointwise, mkldnn::_linear_pointwise and their kin (aten/src/ATen/native/mkldnn/Conv.cpp).
- * float32.
+ * float32; bfloat16 and float16 by way of it.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -183,6 +183,43 @@ static AOTITorchError apply(const char *function, AtenTensorHandle result, AtenT
     return SHIM_SUCCESS;
 }
 
+/* ---- operands of half the bits are computed with as float32 (fused_half.c) ---- */
+
+struct wide {
+    AtenTensorHandle x, weight, bias, other;
+};
+
+static void free_wide(struct wide *wide)
+{
+    aoticache_shim_handle_cleanup(&wide->x);
+    aoticache_shim_handle_cleanup(&wide->weight);
+    aoticache_shim_handle_cleanup(&wide->bias);
+    aoticache_shim_handle_cleanup(&wide->other);
+}
+
+#define cleanup_wide __attribute__((cleanup(free_wide)))
+
+static AOTITorchError widen(const char *function, AtenTensorHandle x, AtenTensorHandle weight,
+                            const AtenTensorHandle *bias, AtenTensorHandle other, struct wide *wide)
+{
+    if (shim_is_defined(x) && shim_is_defined(weight) && x->tensor->dtype != weight->tensor->dtype)
+        return check_float32(function, (const AtenTensorHandle[]){x, weight}, 2);
+    SHIM_TRY(aoticache_shim_widen_half(function, x, &wide->x));
+    SHIM_TRY(aoticache_shim_widen_half(function, weight, &wide->weight));
+    SHIM_TRY(aoticache_shim_widen_half(function, shim_optional(bias), &wide->bias));
+    return aoticache_shim_widen_half(function, other, &wide->other);
+}
+
+/* The result in the dtype of the input, whose handle is taken. */
+static AOTITorchError narrow(const char *function, AtenTensorHandle x, AtenTensorHandle *result,
+                             AtenTensorHandle *ret_tensor)
+{
+    if (aoticache_shim_is_half(x))
+        return aoticache_shim_convert_like(function, *result, x->tensor->dtype, ret_tensor);
+    *ret_tensor = shim_steal(result);
+    return SHIM_SUCCESS;
+}
+
 /* ---- convolutions ---- */
 
 static struct convolution describe(AtenTensorHandle weight, const AtenTensorHandle *bias, int64_t groups,
@@ -205,17 +242,18 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     struct shim_unary unary;
     bool fused;
     cleanup_tensor AtenTensorHandle output = NULL;
+    cleanup_wide struct wide wide = {0};
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){X, W}, 2));
+    SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
+    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){wide.x, wide.weight}, 2));
     SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
-    struct convolution c = describe(W, B, groups, &unary);
+    struct convolution c = describe(wide.weight, &wide.bias, groups, &unary);
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
-    SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, X, W, NULL, &fused, &output));
+    SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, wide.x, wide.weight, NULL, &fused, &output));
     if (!fused)
         SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
-    *ret0 = shim_steal(&output);
-    return SHIM_SUCCESS;
+    return narrow(__func__, X, &output, ret0);
 }
 
 struct binary_call {
@@ -230,8 +268,8 @@ struct binary_call {
     const char **unary_algorithm;
 };
 
-/* in_place: the result goes where `other` was. */
-static AOTITorchError convolve_binary(const char *function, const struct binary_call *call, bool in_place,
+/* in_place: the result goes where `other` was. float32. */
+static AOTITorchError convolve_floats(const char *function, const struct binary_call *call, bool in_place,
                                       AtenTensorHandle *ret_tensor)
 {
     bool fused;
@@ -259,6 +297,26 @@ static AOTITorchError convolve_binary(const char *function, const struct binary_
     }
     *ret_tensor = shim_steal(&output);
     return SHIM_SUCCESS;
+}
+
+static AOTITorchError convolve_binary(const char *function, const struct binary_call *call, bool in_place,
+                                      AtenTensorHandle *ret_tensor)
+{
+    if (!aoticache_shim_is_half(call->input))
+        return convolve_floats(function, call, in_place, ret_tensor);
+    cleanup_wide struct wide wide = {0};
+    cleanup_tensor AtenTensorHandle output = NULL;
+    struct binary_call floats = *call;
+    SHIM_TRY(widen(function, call->input, call->weight, call->bias, call->other, &wide));
+    floats.input = wide.x;
+    floats.weight = wide.weight;
+    floats.bias = &wide.bias;
+    floats.other = wide.other;
+    SHIM_TRY(convolve_floats(function, &floats, false, &output));
+    if (!in_place)
+        return narrow(function, call->input, &output, ret_tensor);
+    SHIM_TRY(aoti_torch_copy_(call->other, output, 0));
+    return aoti_torch_new_tensor_handle(call->other, ret_tensor);
 }
 
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
@@ -349,19 +407,20 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
     struct shim_unary unary;
     bool fused;
     cleanup_tensor AtenTensorHandle output = NULL, weight = NULL;
+    cleanup_wide struct wide wide = {0};
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){X, W}, 2));
+    SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
+    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){wide.x, wide.weight}, 2));
     SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
-    SHIM_TRY(turn_weight(__func__, W, groups, &weight));
-    struct convolution c = describe(W, B, groups, &unary);
+    SHIM_TRY(turn_weight(__func__, wide.weight, groups, &weight));
+    struct convolution c = describe(wide.weight, &wide.bias, groups, &unary);
     c.transposed = true;
     const struct convolution_windows windows = {stride,   stride_len_,   padding,        padding_len_,
                                                 dilation, dilation_len_, output_padding, output_padding_len_};
-    SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, X, weight, NULL, &fused, &output));
+    SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, wide.x, weight, NULL, &fused, &output));
     if (!fused)
         SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
-    *ret0 = shim_steal(&output);
-    return SHIM_SUCCESS;
+    return narrow(__func__, X, &output, ret0);
 }
 
 /* ---- linear layers ---- */
@@ -370,7 +429,9 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
 static AOTITorchError multiply(const char *function, AtenTensorHandle input, AtenTensorHandle weight,
                                const AtenTensorHandle *bias, AtenTensorHandle *ret_tensor)
 {
-    SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){input, weight}, 2));
+    if (!aoticache_shim_is_half(input) || !aoticache_shim_is_half(weight) ||
+        input->tensor->dtype != weight->tensor->dtype)
+        SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){input, weight}, 2));
     const struct shim_tensor *x = input->tensor, *w = weight->tensor, *b = NULL;
     AtenTensorHandle given = shim_optional(bias);
     if (shim_is_defined(given))
@@ -389,11 +450,11 @@ static AOTITorchError multiply(const char *function, AtenTensorHandle input, Ate
     cleanup_tensor AtenTensorHandle in = NULL, out = NULL;
     SHIM_TRY(aoticache_shim_read(function, input, x->dtype, &in));
     SHIM_TRY(aoticache_shim_make(function, x->ndim, sizes, x->dtype, &out));
-    const ptrdiff_t item = sizeof(float), depth = (ptrdiff_t)w->sizes[1], columns = (ptrdiff_t)w->sizes[0];
+    const ptrdiff_t item = x->item_bytes, depth = (ptrdiff_t)w->sizes[1], columns = (ptrdiff_t)w->sizes[0];
     const struct matmul_problem problem = {
         .arithmetic = aoticache_shim_matmul_arithmetic(SHIM_CLASS_FLOAT),
-        .access = aoticache_shim_dtype_access(AOTICACHE_DTYPE_FLOAT32),
-        .item_bytes = sizeof(float),
+        .access = aoticache_shim_dtype_access(x->dtype),
+        .item_bytes = x->item_bytes,
         .rows = columns > 0 ? out->tensor->numel / columns : 0,
         .columns = columns,
         .depth = depth,
@@ -416,12 +477,15 @@ AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHa
 {
     struct shim_unary unary;
     cleanup_tensor AtenTensorHandle output = NULL;
+    cleanup_wide struct wide wide = {0};
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
-    SHIM_TRY(multiply(__func__, X, W, B, &output));
+    if (unary.kind == SHIM_UNARY_NONE) /* half the bits need no copy of the weight */
+        return multiply(__func__, X, W, B, ret0);
+    SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
+    SHIM_TRY(multiply(__func__, wide.x, wide.weight, &wide.bias, &output));
     SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
-    *ret0 = shim_steal(&output);
-    return SHIM_SUCCESS;
+    return narrow(__func__, X, &output, ret0);
 }
 
 AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenTensorHandle other, AtenTensorHandle W,
@@ -430,13 +494,14 @@ AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenT
     const struct shim_unary none = {SHIM_UNARY_NONE, {0, 0}};
     enum binary binary;
     cleanup_tensor AtenTensorHandle output = NULL;
+    cleanup_wide struct wide wide = {0};
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(check_float32(__func__, &other, 1));
+    SHIM_TRY(widen(__func__, X, W, B, other, &wide));
+    SHIM_TRY(check_float32(__func__, &wide.other, 1));
     SHIM_TRY(read_binary(__func__, attr, &binary));
-    SHIM_TRY(multiply(__func__, X, W, B, &output));
+    SHIM_TRY(multiply(__func__, wide.x, wide.weight, &wide.bias, &output));
     if (!aoticache_shim_same_sizes(output->tensor, other->tensor))
         return aoticache_shim_fail("%s: the other tensor does not have the result's sizes", __func__);
-    SHIM_TRY(apply(__func__, output, other, binary, 1, &none));
-    *ret0 = shim_steal(&output);
-    return SHIM_SUCCESS;
+    SHIM_TRY(apply(__func__, output, wide.other, binary, 1, &none));
+    return narrow(__func__, X, &output, ret0);
 }

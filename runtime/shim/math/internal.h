@@ -199,6 +199,16 @@ AOTITorchError aoticache_shim_unary_read(const char *function, const char *name,
                                          struct shim_unary *ret_unary);
 void aoticache_shim_unary_apply(const struct shim_unary *unary, float *x, int64_t count);
 
+/* ---- operands of half the bits (fused_half.c) ---- */
+
+/* bfloat16 or float16. */
+bool aoticache_shim_is_half(AtenTensorHandle tensor);
+/* One of these as float32, with the same order of dimensions; another handle of any other tensor; NULL for none. */
+AOTITorchError aoticache_shim_widen_half(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_wide);
+/* The elements as `dtype`, with the same order of dimensions. */
+AOTITorchError aoticache_shim_convert_like(const char *function, AtenTensorHandle tensor, int32_t dtype,
+                                           AtenTensorHandle *ret_tensor);
+
 /*
  * ---- convolutions ----
  *
