@@ -7,7 +7,8 @@
  * Sources: torch/_inductor/ir.py (ProxyExecutor Design Note), torch/_inductor/codegen/cpp_wrapper_cpu.py
  * (generate_extern_kernel_args_decl_if_needed), torch/_export/serde/schema.py, PyTorch 2.13.
  *
- * executor_nodes.c reads the nodes, executor.c finds the file and runs them. Private to package/.
+ * executor_nodes.c reads the nodes, executor.c finds the file and runs them, executor_named.c has the operators that the
+ * shim brings. Private to package/.
  */
 #ifndef AOTICACHE_EAGER_PACKAGE_EXECUTOR_H
 #define AOTICACHE_EAGER_PACKAGE_EXECUTOR_H
@@ -79,6 +80,11 @@ void aoticache_executor_free(aoticache_executor *executor);
 aoticache_status aoticache_executor_read_nodes(aoticache_executor *executor, aoticache_dispatcher *dispatcher,
                                                aoticache_error *ret_error);
 void aoticache_executor_free_nodes(aoticache_executor *executor);
+/*
+ * executor_named.c: an operator that the shim has by name, which nobody needs to register.
+ * Returns: OK; NOT_FOUND (there is none, or PyTorch is in the process); NO_MEMORY.
+ */
+aoticache_status aoticache_executor_find_named(const char *name, aoticache_operator **ret_op);
 /* executor.c: AOTIProxyExecutorOpaque.run */
 aoticache_status aoticache_executor_run(AOTIProxyExecutorHandle handle, const aoticache_proxy_call *call,
                                         aoticache_error *ret_error);

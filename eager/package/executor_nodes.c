@@ -422,6 +422,10 @@ static aoticache_status find_operators(aoticache_executor *executor, aoticache_d
         if (status == AOTICACHE_NO_MEMORY)
             return fail_memory(&at);
         if (status != AOTICACHE_OK || !has_kernel(op))
+            status = aoticache_executor_find_named(target, &op);
+        if (status == AOTICACHE_NO_MEMORY)
+            return fail_memory(&at);
+        if (status != AOTICACHE_OK)
             note_absence(&missing, printable(target));
         executor->nodes[i].op = op;
     }

@@ -334,6 +334,21 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__qconv2d_pointwise_binary_tensor(
     const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_, const char **unary_algorithm,
     AtenTensorHandle *ret0);
 
+/* ---- math/linear_systems.c, math/decompositions.c: by LAPACK ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_lu_unpack(AtenTensorHandle LU_data, AtenTensorHandle LU_pivots,
+                                                    int32_t unpack_data, int32_t unpack_order, AtenTensorHandle *ret0,
+                                                    AtenTensorHandle *ret1, AtenTensorHandle *ret2);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_cholesky_solve(AtenTensorHandle self, AtenTensorHandle input2, int32_t upper,
+                                                         AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_cholesky_inverse(AtenTensorHandle self, int32_t upper,
+                                                           AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_triangular_solve(AtenTensorHandle self, AtenTensorHandle A, int32_t upper,
+                                                           int32_t transpose, int32_t unitriangular,
+                                                           AtenTensorHandle *ret0, AtenTensorHandle *ret1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_geqrf(AtenTensorHandle self, AtenTensorHandle *ret0, AtenTensorHandle *ret1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_ormqr(AtenTensorHandle self, AtenTensorHandle input2, AtenTensorHandle input3,
+                                                int32_t left, int32_t transpose, AtenTensorHandle *ret0);
+
 /* ---- math/pooling.c ---- */
 /* An empty stride is the kernel's size; divisor_override may be NULL. */
 #define SHIM_DECLARE_POOLING(axes)                                                                                   \

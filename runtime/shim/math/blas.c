@@ -61,6 +61,7 @@ static struct {
     gemm_float floats;
     gemm_double doubles;
     gemm_complex complexes64, complexes128;
+    void *library;
     bool uses_one_thread; /* for a part of a product: so products are split here */
     bool is_openmp;       /* and would wait in the child of a fork for threads that are not there */
 } blas;
@@ -111,6 +112,7 @@ static void bind_library(void)
         }
     }
     blas.uses_one_thread = make_single(library, others == NULL);
+    blas.library = library;
     memcpy(&blas.floats, &symbols[0], sizeof blas.floats);
     memcpy(&blas.doubles, &symbols[1], sizeof blas.doubles);
     memcpy(&blas.complexes64, &symbols[2], sizeof blas.complexes64);
@@ -122,6 +124,12 @@ static void load_library(void)
     aoticache_load_gate_enter();
     bind_library();
     aoticache_load_gate_leave();
+}
+
+void *aoticache_shim_blas_library(void)
+{
+    pthread_once(&blas_once, load_library);
+    return blas.is_openmp && aoticache_shim_is_forked() ? NULL : blas.library;
 }
 
 /* Calls the library. The factors of complex products are real. */

@@ -147,6 +147,9 @@ bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem);
 void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *tile, ptrdiff_t tile_stride, int64_t row,
                                  int64_t rows, int64_t column, int64_t columns);
 
+/* The BLAS of the machine, loaded by the first call, for what else it has; NULL: none that can be used (blas.c). */
+void *aoticache_shim_blas_library(void);
+
 /* ---- attention: attention.c walks over blocks of queries and tiles of keys, attention_rows.c has the softmax ---- */
 
 /* A row of a tile of scores. Arrays have `count` values, a multiple of 16, of the class that is computed with. */

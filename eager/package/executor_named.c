@@ -1,0 +1,147 @@
+/*
+ * eager/package/executor_named: operators of PyTorch's that the shim has by name (runtime/named_operators.h), for packages
+ * that call them where nobody has registered any. They are defined in a dispatcher of their own, each when the first
+ * package needs it: the process's dispatcher stays its user's.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "eager/package/executor.h"
+#include "loader/torch.h"
+#include "runtime/named_operators.h"
+
+/* All that this file keeps; never freed, like the process's own dispatcher. */
+static struct {
+    pthread_mutex_t lock;
+    aoticache_dispatcher *dispatcher;
+} named = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const aoticache_named_operator *list_operators(void)
+{
+    const aoticache_torch_provider *provider;
+    aoticache_named_operators_fn list;
+    if (aoticache_torch_is_libtorch() || aoticache_torch_provider_get(&provider, NULL) != AOTICACHE_OK)
+        return NULL;
+    void *symbol = dlsym(provider->handle, AOTICACHE_NAMED_OPERATORS_SYMBOL);
+    memcpy(&list, &symbol, sizeof list);
+    return symbol != NULL ? list() : NULL;
+}
+
+/* The operator whose schema begins with this name; a target names an overload, the default one too: "aten::clone.default". */
+static const aoticache_named_operator *find_named(const char *name)
+{
+    const aoticache_named_operator *at = list_operators();
+    for (; at != NULL && at->schema != NULL; at++) {
+        size_t length = strcspn(at->schema, "(");
+        if (strncmp(at->schema, name, length) == 0 && (name[length] == '\0' || strcmp(name + length, ".default") == 0))
+            return at;
+    }
+    return NULL;
+}
+
+/* ---- calls ---- */
+
+static bool read_value(const aoticache_value *value, aoticache_named_argument *to)
+{
+    *to = (aoticache_named_argument){.is_given = value->kind != AOTICACHE_VALUE_NONE};
+    switch (value->kind) {
+    case AOTICACHE_VALUE_NONE:
+        return true;
+    case AOTICACHE_VALUE_TENSOR:
+        to->tensor = value->as.tensor->handle;
+        return true;
+    case AOTICACHE_VALUE_INT:
+    case AOTICACHE_VALUE_MEMORY_FORMAT:
+        to->integer = value->as.int_value;
+        to->number = (double)value->as.int_value;
+        return true;
+    case AOTICACHE_VALUE_BOOL:
+        to->integer = value->as.bool_value;
+        return true;
+    case AOTICACHE_VALUE_DOUBLE:
+        to->number = value->as.double_value;
+        to->integer = to->number >= -9e18 && to->number <= 9e18 ? (int64_t)to->number : 0;
+        return true;
+    case AOTICACHE_VALUE_STRING:
+        to->text = value->as.string;
+        return true;
+    case AOTICACHE_VALUE_INT_LIST:
+        to->integers = value->as.ints;
+        to->count = value->count;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static const char *last_failure(void)
+{
+    const aoticache_torch_provider *provider;
+    const char *text = aoticache_torch_provider_get(&provider, NULL) == AOTICACHE_OK && provider->last_exception != NULL
+                           ? provider->last_exception()
+                           : NULL;
+    return text != NULL ? text : "it fails";
+}
+
+static aoticache_status call_named(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                   aoticache_stack *stack, aoticache_error *ret_error)
+{
+    const aoticache_named_operator *named_operator = user;
+    aoticache_named_argument arguments[AOTICACHE_EXECUTOR_MAX_VALUES];
+    AtenTensorHandle results[AOTICACHE_NAMED_MAX_RESULTS] = {NULL};
+    const size_t count = aoticache_schema_num_returns(aoticache_operator_schema(op));
+    (void)keys;
+    for (size_t i = 0; i < stack->count; i++)
+        if (!read_value(&stack->values[i], &arguments[i]))
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: argument %zu is a %s",
+                                       aoticache_operator_name(op), i,
+                                       aoticache_value_kind_name(stack->values[i].kind));
+    if (named_operator->call(arguments, results) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED, "%s", last_failure());
+    aoticache_stack_drop(stack, 0);
+    for (size_t i = 0; i < count; i++)
+        stack->values[i] = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT, .as.output = results[i]};
+    stack->count = count;
+    return AOTICACHE_OK;
+}
+
+/* ---- definitions ---- */
+
+static aoticache_status define(const aoticache_named_operator *found, aoticache_error *ret_error)
+{
+    aoticache_oplib *ops = NULL;
+    aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
+    kernel.call = call_named;
+    kernel.user = (void *)(uintptr_t)found;
+    aoticache_status status = aoticache_oplib_create(named.dispatcher, AOTICACHE_OPLIB_FRAGMENT, "aten", NULL, __FILE__,
+                                                     __LINE__, &ops, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_oplib_def_kernel(ops, found->schema, AOTICACHE_ALIAS_DEFAULT, "CPU", &kernel, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_oplib_free(ops);
+    return status; /* the registration stays */
+}
+
+aoticache_status aoticache_executor_find_named(const char *name, aoticache_operator **ret_op)
+{
+    const aoticache_named_operator *found = find_named(name);
+    char plain[128];
+    if (found == NULL)
+        return AOTICACHE_NOT_FOUND;
+    snprintf(plain, sizeof plain, "%.*s", (int)strcspn(found->schema, "("), found->schema);
+    pthread_mutex_lock(&named.lock);
+    aoticache_status status = AOTICACHE_OK;
+    if (named.dispatcher == NULL)
+        status = aoticache_dispatcher_create(&named.dispatcher, NULL);
+    if (status == AOTICACHE_OK)
+        status = aoticache_dispatcher_find(named.dispatcher, plain, ret_op, NULL);
+    if (status == AOTICACHE_NOT_FOUND) {
+        status = define(found, NULL);
+        if (status == AOTICACHE_OK)
+            status = aoticache_dispatcher_find(named.dispatcher, plain, ret_op, NULL);
+    }
+    pthread_mutex_unlock(&named.lock);
+    return status;
+}
