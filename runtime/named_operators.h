@@ -17,7 +17,7 @@
 typedef struct aoticache_named_argument {
     bool is_given;           /* it is not None */
     AtenTensorHandle tensor; /* borrowed */
-    int64_t integer;         /* of a bool, too, and of a Scalar that is one */
+    int64_t integer;         /* of a bool, a Scalar that is one, and the number of a dtype or memory format */
     double number;           /* of a float or Scalar */
     const char *text;
     const int64_t *integers;

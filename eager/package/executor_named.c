@@ -53,6 +53,7 @@ static bool read_value(const aoticache_value *value, aoticache_named_argument *t
         to->tensor = value->as.tensor->handle;
         return true;
     case AOTICACHE_VALUE_INT:
+    case AOTICACHE_VALUE_DTYPE:
     case AOTICACHE_VALUE_MEMORY_FORMAT:
         to->integer = value->as.int_value;
         to->number = (double)value->as.int_value;
@@ -115,7 +116,9 @@ static aoticache_status define(const aoticache_named_operator *found, aoticache_
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = call_named;
     kernel.user = (void *)(uintptr_t)found;
-    aoticache_status status = aoticache_oplib_create(named.dispatcher, AOTICACHE_OPLIB_FRAGMENT, "aten", NULL, __FILE__,
+    char space[32];
+    snprintf(space, sizeof space, "%.*s", (int)strcspn(found->schema, ":"), found->schema);
+    aoticache_status status = aoticache_oplib_create(named.dispatcher, AOTICACHE_OPLIB_FRAGMENT, space, NULL, __FILE__,
                                                      __LINE__, &ops, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_oplib_def_kernel(ops, found->schema, AOTICACHE_ALIAS_DEFAULT, "CPU", &kernel, ret_error);

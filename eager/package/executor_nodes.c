@@ -106,6 +106,35 @@ static bool is_int(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_INT || type->kind == AOTICACHE_TYPE_SYM_INT;
 }
 
+/* Numbers of torch/_export/serde/schema.py, in the order of the dtypes' and formats' own. */
+static bool read_dtype(const json_t *value, int64_t *ret_dtype)
+{
+    static const int32_t later[] = {AOTICACHE_DTYPE_UINT16,          AOTICACHE_DTYPE_FLOAT8_E4M3FN,
+                                    AOTICACHE_DTYPE_FLOAT8_E5M2,     AOTICACHE_DTYPE_FLOAT8_E4M3FNUZ,
+                                    AOTICACHE_DTYPE_FLOAT8_E5M2FNUZ, AOTICACHE_DTYPE_FLOAT8_E8M0FNU,
+                                    AOTICACHE_DTYPE_UINT32,          AOTICACHE_DTYPE_UINT64};
+    const json_int_t number = json_integer_value(value);
+    if (number >= 1 && number <= 12) /* uint8 to bool */
+        *ret_dtype = number - 1;
+    else if (number == 13)
+        *ret_dtype = AOTICACHE_DTYPE_BFLOAT16;
+    else if (number >= 28 && number < 28 + (json_int_t)(sizeof later / sizeof later[0]))
+        *ret_dtype = later[number - 28];
+    else
+        return false;
+    return json_is_integer(value);
+}
+
+static bool read_memory_format(const json_t *value, int64_t *ret_format)
+{
+    static const int8_t formats[] = {-1, 0, 2, 3, 1}; /* contiguous, channels last, the same in 3-d, preserve */
+    const json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < 1 || number > 4)
+        return false;
+    *ret_format = formats[number];
+    return true;
+}
+
 /* One double, integer or text, whose value is in the file. */
 static aoticache_status read_fixed(const reading *at, const char *kind, const json_t *value,
                                    aoticache_executor_argument *argument)
@@ -134,6 +163,18 @@ static aoticache_status read_fixed(const reading *at, const char *kind, const js
         argument->value.kind = AOTICACHE_VALUE_STRING;
         argument->value.as.string = json_string_value(value);
         reads = json_is_string(value) && strlen(argument->value.as.string) == json_string_length(value);
+        break;
+    case AOTICACHE_TYPE_DTYPE:
+        if (!is(kind, "as_scalar_type"))
+            return fail_argument(at, kind);
+        argument->value.kind = AOTICACHE_VALUE_DTYPE;
+        reads = read_dtype(value, &argument->value.as.int_value);
+        break;
+    case AOTICACHE_TYPE_MEMORY_FORMAT:
+        if (!is(kind, "as_memory_format"))
+            return fail_argument(at, kind);
+        argument->value.kind = AOTICACHE_VALUE_MEMORY_FORMAT;
+        reads = read_memory_format(value, &argument->value.as.int_value);
         break;
     default:
         return fail_argument(at, kind);

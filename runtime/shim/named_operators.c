@@ -89,6 +89,16 @@ static AOTITorchError complex_of(const aoticache_named_argument *a, AtenTensorHa
     return SHIM_SUCCESS;
 }
 
+static AOTITorchError convert(const aoticache_named_argument *a, AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle made = NULL;
+    SHIM_TRY(check_tensor("convert_element_type", &a[0]));
+    SHIM_TRY(aoticache_shim_make_like("convert_element_type", a[0].tensor, (int32_t)a[1].integer, &made));
+    SHIM_TRY(aoti_torch_copy_(made, a[0].tensor, 0));
+    *ret = shim_steal(&made);
+    return SHIM_SUCCESS;
+}
+
 /* Where a dimension of the padded tensor meets the input, from both of its ends; padding may be negative. */
 static AOTITorchError pad(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
@@ -216,6 +226,7 @@ static const aoticache_named_operator operators[] = {
     {"aten::complex(Tensor real, Tensor imag) -> Tensor", complex_of},
     {"aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", unsqueeze},
     {"aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", count_bins},
+    {"prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor", convert},
     {NULL, NULL},
 };
 /* clang-format on */

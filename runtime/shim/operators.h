@@ -334,6 +334,12 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__qconv2d_pointwise_binary_tensor(
     const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_, const char **unary_algorithm,
     AtenTensorHandle *ret0);
 
+/* range: NULL, or the place of two numbers; weight: NULL, or the place of the handle. Counts, and the edges of the bins. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_histogram_bin_ct(AtenTensorHandle self, int64_t bins, const double **range,
+                                                           int64_t range_len_, AtenTensorHandle *weight,
+                                                           int32_t density, AtenTensorHandle *ret0,
+                                                           AtenTensorHandle *ret1);
+
 /* ---- math/linear_systems.c, math/decompositions.c: by LAPACK ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_lu_unpack(AtenTensorHandle LU_data, AtenTensorHandle LU_pivots,
                                                     int32_t unpack_data, int32_t unpack_order, AtenTensorHandle *ret0,

@@ -6,7 +6,7 @@ import torch
 
 DTYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
-    7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16,
+    7: torch.float64, 8: torch.complex32, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16,
     23: torch.float8_e5m2, 24: torch.float8_e4m3fn,
 }
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}

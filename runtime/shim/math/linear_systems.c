@@ -270,12 +270,6 @@ static AOTITorchError drop_last(const char *function, AtenTensorHandle result, b
     return SHIM_SUCCESS;
 }
 
-/* As PyTorch, factors the transpose of a real matrix that lies row by row: no copy would be needed for that. */
-static bool factors_transpose(AtenTensorHandle a)
-{
-    return aoticache_shim_is_contiguous(a->tensor) && !aoticache_shim_is_complex(a->tensor->dtype);
-}
-
 static AOTITorchError solve(const char *function, AtenTensorHandle a, AtenTensorHandle b, bool left, bool check,
                             AtenTensorHandle ret[4])
 {
@@ -283,13 +277,13 @@ static AOTITorchError solve(const char *function, AtenTensorHandle a, AtenTensor
     SHIM_TRY(aoticache_shim_check_matrices(function, a, true));
     if (!shim_is_defined(b))
         return aoticache_shim_fail_undefined(function, b);
-    const bool transposed = factors_transpose(a), vector = is_vector(a->tensor, b->tensor);
+    const bool vector = is_vector(a->tensor, b->tensor);
     if (vector)
         SHIM_TRY(reshape_last(function, b, 1, &view));
-    SHIM_TRY(factor(function, a, transposed, &lu, &pivots, &info));
+    SHIM_TRY(factor(function, a, false, &lu, &pivots, &info));
     if (check)
         SHIM_TRY(report(function, singular, info->tensor->numel, info->tensor->data));
-    SHIM_TRY(solve_with(function, lu, pivots, vector ? view : b, left, transposed, &result));
+    SHIM_TRY(solve_with(function, lu, pivots, vector ? view : b, left, false, &result));
     if (vector)
         SHIM_TRY(drop_last(function, result, left, &dropped));
     ret[0] = vector ? shim_steal(&dropped) : shim_steal(&result);
@@ -324,6 +318,12 @@ AOTITorchError aoticache_shim_inverse(const aoticache_named_argument *a, AtenTen
 }
 
 /* ---- determinants ---- */
+
+/* As PyTorch, factors the transpose of a real matrix that lies row by row: no copy would be needed for that. */
+static bool factors_transpose(AtenTensorHandle a)
+{
+    return aoticache_shim_is_contiguous(a->tensor) && !aoticache_shim_is_complex(a->tensor->dtype);
+}
 
 /* The diagonal's product; or its sign, with *ret_logarithm of its size. */
 static double complex determinant_of(int32_t dtype, const struct matrices *m, int64_t i, const int *pivots,
