@@ -64,7 +64,7 @@ IMPORTANT = """
 """.split()
 WAYS = ("own", "linked", "unlinked")
 # What the loader and a package's executor say is missing.
-MISSING = re.compile(r"\b(?:(?:aoti_torch_|torch_|Sleef_|_Z)\w+|[a-z]\w*::\w+(?:\.\w+)?)")
+MISSING = re.compile(r"\b(?:[a-z]\w*::\w+(?:\.\w+)?|(?:aoti_torch_|torch_|Sleef_|_Z)\w+)")
 # Their elements are whatever memory held.
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_",
                  "resize_as_"}
@@ -78,7 +78,8 @@ RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "mult
           "normal.in_place", "normal.number_mean", "rand_like", "randint", "randint_like", "randn", "randn_like",
           "uniform", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
           "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout.with_train", "nn.functional.rrelu",
-          "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"}
+          "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "pca_lowrank",
+          "svd_lowrank"}
 
 
 def load_torch():

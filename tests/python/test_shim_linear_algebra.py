@@ -179,6 +179,8 @@ def check_decompositions(shim):
             theirs = aten._linalg_svd(a, full)
             same(s, theirs[1])
             assert u.shape == theirs[0].shape and vh.shape == theirs[2].shape
+            if min(a.shape) > 1:
+                assert u.stride() == theirs[0].stride() and vh.stride() == theirs[2].stride(), (vh.stride(), theirs[2].stride())
             k = s.shape[-1]
             torch.testing.assert_close((u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :], a, **same_scale, check_stride=False)
             if k > 0:
@@ -208,6 +210,7 @@ def check_decompositions(shim):
             values, vectors = shim.by_name("aten::_linalg_eigh", hermitian, random.choice("LU"))
             theirs = aten._linalg_eigh(hermitian)
             same(values, theirs[0])
+            assert n < 2 or 0 in batch or vectors.stride() == theirs[1].stride()
             torch.testing.assert_close(hermitian @ vectors, vectors * values.unsqueeze(-2).to(dtype), rtol=1e-2, atol=1e-3)
             same(shim.by_name("aten::_linalg_eigh", hermitian, "L", False)[0], theirs[0])
 
@@ -218,6 +221,7 @@ def check_eigenvalues(shim):
         values, vectors = shim.by_name("aten::linalg_eig", a)
         wanted, theirs = aten.linalg_eig(a)
         assert values.dtype == wanted.dtype and vectors.shape == theirs.shape
+        assert a.numel() < 2 or vectors.stride() == theirs.stride(), (vectors.stride(), theirs.stride())
         torch.testing.assert_close(a.to(values.dtype) @ vectors, vectors * values.unsqueeze(-2), rtol=1e-2, atol=1e-3)
         sizes = torch.linalg.vector_norm(vectors, dim=-2)
         torch.testing.assert_close(sizes, torch.ones_like(sizes), rtol=1e-3, atol=1e-3)

@@ -86,12 +86,6 @@ static AOTITorchError check_converged(const char *function, int64_t matrix, int 
                                (long long)matrix, info);
 }
 
-/* The same tensor row by row. */
-static AOTITorchError copy_rows(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret)
-{
-    return aoticache_shim_read_copy(function, tensor, tensor->tensor->dtype, ret);
-}
-
 /* ---- QR ---- */
 
 static AOTITorchError factor_orthogonal(const char *function, AtenTensorHandle a, AtenTensorHandle *ret_qr,
@@ -377,18 +371,16 @@ static AOTITorchError decompose_all(const char *function, AtenTensorHandle a, bo
 AOTITorchError aoticache_shim_svd(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     static const char function[] = "linalg.svd";
-    cleanup_tensor AtenTensorHandle u = NULL, s = NULL, vh = NULL, rows = NULL;
+    cleanup_tensor AtenTensorHandle u = NULL, s = NULL, vh = NULL;
     const bool vectors = a[2].integer != 0;
     SHIM_TRY(decompose_all(function, a[0].tensor, a[1].integer != 0, vectors ? &u : NULL, &s, vectors ? &vh : NULL));
-    if (vectors) { /* the compiled code takes Vh to lie row by row */
-        SHIM_TRY(copy_rows(function, vh, &rows));
-    } else {
+    if (!vectors) {
         SHIM_TRY(make_array(function, 0, a[0].tensor->tensor->dtype, &u));
-        SHIM_TRY(make_array(function, 0, a[0].tensor->tensor->dtype, &rows));
+        SHIM_TRY(make_array(function, 0, a[0].tensor->tensor->dtype, &vh));
     }
     ret[0] = shim_steal(&u);
     ret[1] = shim_steal(&s);
-    ret[2] = shim_steal(&rows);
+    ret[2] = shim_steal(&vh);
     return SHIM_SUCCESS;
 }
 
@@ -589,7 +581,7 @@ static void write_vectors(const struct eig *e, const void *imaginaries, const ch
             double complex x = number_at(e->dtype, right, (int64_t)real_column * e->n + row);
             if (imaginary != 0)
                 x += (imaginary < 0 ? -I : I) * real_at(e->dtype, right, (int64_t)(real_column + 1) * e->n + row);
-            set_number(complex_dtype, to, first + (int64_t)row * e->n + column, x);
+            set_number(complex_dtype, to, first + (int64_t)column * e->n + row, x);
         }
     }
 }
@@ -610,7 +602,7 @@ static AOTITorchError decompose_any(const char *function, AtenTensorHandle a, bo
     const int64_t n = e.n;
     SHIM_TRY(aoticache_shim_lapack(function, LAPACK_GEEV, dtype, &e.routine));
     SHIM_TRY(aoticache_shim_make_each(function, copy, n, wide, ret_values));
-    SHIM_TRY(aoticache_shim_make_matrices(function, t->ndim, t->sizes, n, n, wide, false, ret_vectors));
+    SHIM_TRY(aoticache_shim_make_matrices(function, t->ndim, t->sizes, n, n, wide, true, ret_vectors));
     SHIM_TRY(make_array(function, n, dtype, &first));
     SHIM_TRY(make_array(function, 2 * n, real, &second));
     SHIM_TRY(make_array(function, n * n, dtype, &right));
