@@ -483,7 +483,7 @@ check-compilers:
 gpu: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
 
-# Compiles some 200 operators of PyTorch, minutes the first time, and writes docs/operators.md.
+# Compiles the 702 operators of PyTorch's test database, an hour the first time, and writes docs/operators.md.
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
 
@@ -581,7 +581,7 @@ help:
 	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
 	@echo '  bench      benchmarks: a table, build/bench.json, plots; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'
-	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
+	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (an hour)'
 	@echo '  models     run real models without PyTorch, beside PyTorch, docs/models.md (minutes)'
 	@echo '  inductor-builds  build the operator database our way and PyTorch'"'"'s, compare (most of an hour)'
 	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'

@@ -58,6 +58,8 @@ static bool read_value(const aoticache_value *value, aoticache_named_argument *t
         to->integer = value->as.int_value;
         to->number = (double)value->as.int_value;
         return true;
+    case AOTICACHE_VALUE_DEVICE: /* the CPU */
+        return true;
     case AOTICACHE_VALUE_BOOL:
         to->integer = value->as.bool_value;
         return true;
@@ -121,7 +123,7 @@ static aoticache_status define(const aoticache_named_operator *found, aoticache_
     aoticache_status status = aoticache_oplib_create(named.dispatcher, AOTICACHE_OPLIB_FRAGMENT, space, NULL, __FILE__,
                                                      __LINE__, &ops, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_oplib_def_kernel(ops, found->schema, AOTICACHE_ALIAS_DEFAULT, "CPU", &kernel, ret_error);
+        status = aoticache_oplib_def_kernel(ops, found->schema, AOTICACHE_ALIAS_DEFAULT, NULL, &kernel, ret_error);
     if (status != AOTICACHE_OK)
         aoticache_oplib_free(ops);
     return status; /* the registration stays */

@@ -135,7 +135,13 @@ static bool read_memory_format(const json_t *value, int64_t *ret_format)
     return true;
 }
 
-/* One double, integer or text, whose value is in the file. */
+static bool is_cpu(const json_t *device)
+{
+    const char *type = json_string_value(json_object_get(device, "type"));
+    return type != NULL && is(type, "cpu");
+}
+
+/* One double, integer, text or property of tensors, whose value is in the file. */
 static aoticache_status read_fixed(const reading *at, const char *kind, const json_t *value,
                                    aoticache_executor_argument *argument)
 {
@@ -169,6 +175,13 @@ static aoticache_status read_fixed(const reading *at, const char *kind, const js
             return fail_argument(at, kind);
         argument->value.kind = AOTICACHE_VALUE_DTYPE;
         reads = read_dtype(value, &argument->value.as.int_value);
+        break;
+    case AOTICACHE_TYPE_DEVICE:
+        if (!is(kind, "as_device") || !is_cpu(value))
+            return fail_argument(at, kind);
+        argument->value.kind = AOTICACHE_VALUE_DEVICE;
+        argument->value.as.device = (aoticache_device){.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+        reads = true;
         break;
     case AOTICACHE_TYPE_MEMORY_FORMAT:
         if (!is(kind, "as_memory_format"))

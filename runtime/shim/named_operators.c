@@ -8,6 +8,7 @@
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
+#include <math.h>
 #include <string.h>
 
 SHIM_EXPORT const aoticache_named_operator *torch_aoticache_named_operators(void);
@@ -89,6 +90,33 @@ static AOTITorchError complex_of(const aoticache_named_argument *a, AtenTensorHa
     return SHIM_SUCCESS;
 }
 
+AOTITorchError aoti_torch_cpu_polar(AtenTensorHandle abs, AtenTensorHandle angle, AtenTensorHandle *ret0)
+{
+    cleanup_tensor AtenTensorHandle sizes = NULL, angles = NULL, result = NULL;
+    SHIM_CHECK_TENSOR(abs);
+    SHIM_CHECK_TENSOR(angle);
+    SHIM_CHECK_RESULT(ret0);
+    if (abs->tensor->dtype != angle->tensor->dtype || !aoticache_shim_same_sizes(abs->tensor, angle->tensor) ||
+        (abs->tensor->dtype != AOTICACHE_DTYPE_FLOAT32 && abs->tensor->dtype != AOTICACHE_DTYPE_FLOAT64))
+        return aoticache_shim_fail("%s: two tensors of float32 or float64 with the same sizes are needed", __func__);
+    const bool is_float = abs->tensor->dtype == AOTICACHE_DTYPE_FLOAT32;
+    SHIM_TRY(aoticache_shim_read(__func__, abs, AOTICACHE_DTYPE_FLOAT64, &sizes));
+    SHIM_TRY(aoticache_shim_read(__func__, angle, AOTICACHE_DTYPE_FLOAT64, &angles));
+    SHIM_TRY(aoticache_shim_make(__func__, abs->tensor->ndim, abs->tensor->sizes,
+                                 is_float ? AOTICACHE_DTYPE_COMPLEX64 : AOTICACHE_DTYPE_COMPLEX128, &result));
+    const double *size = sizes->tensor->data, *turn = angles->tensor->data;
+    for (int64_t i = 0; i < abs->tensor->numel; i++) {
+        const double parts[] = {size[i] * cos(turn[i]), size[i] * sin(turn[i])};
+        for (int part = 0; part < 2; part++)
+            if (is_float)
+                ((float *)result->tensor->data)[2 * i + part] = (float)parts[part];
+            else
+                ((double *)result->tensor->data)[2 * i + part] = parts[part];
+    }
+    *ret0 = shim_steal(&result);
+    return SHIM_SUCCESS;
+}
+
 static AOTITorchError convert(const aoticache_named_argument *a, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle made = NULL;
@@ -141,6 +169,14 @@ static AOTITorchError pad(const aoticache_named_argument *a, AtenTensorHandle *r
     SHIM_TRY(aoti_torch_copy_(to, from, 0));
     *ret = shim_steal(&result);
     return SHIM_SUCCESS;
+}
+
+/* Numbers from the generator of all random functions. */
+static AOTITorchError normal(const aoticache_named_argument *a, AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle empty = NULL;
+    SHIM_TRY(aoticache_shim_make("normal", (int64_t)a[0].count, a[0].integers, (int32_t)a[3].integer, &empty));
+    return aoti_torch_cpu_normal_functional(empty, a[1].number, a[2].number, NULL, ret);
 }
 
 static AOTITorchError fft_to_real(const aoticache_named_argument *a, AtenTensorHandle *ret)
@@ -227,6 +263,7 @@ static const aoticache_named_operator operators[] = {
     {"aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", unsqueeze},
     {"aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", count_bins},
     {"prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor", convert},
+    {"prims::normal(SymInt[] shape, *, Scalar mean, Scalar std, ScalarType dtype, Device device, bool requires_grad, Generator? generator=None) -> Tensor", normal},
     {NULL, NULL},
 };
 /* clang-format on */

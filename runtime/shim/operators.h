@@ -340,6 +340,9 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_histogram_bin_ct(AtenTensorHandle self
                                                            int32_t density, AtenTensorHandle *ret0,
                                                            AtenTensorHandle *ret1);
 
+/* ---- named_operators.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_polar(AtenTensorHandle abs, AtenTensorHandle angle, AtenTensorHandle *ret0);
+
 /* ---- math/linear_systems.c, math/decompositions.c: by LAPACK ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_lu_unpack(AtenTensorHandle LU_data, AtenTensorHandle LU_pivots,
                                                     int32_t unpack_data, int32_t unpack_order, AtenTensorHandle *ret0,

@@ -337,9 +337,15 @@ def judge(name, info, way):
     try:
         inputs = copies(module_of(info, sample)[1])
         seen, why = run_alone(path + ".pt2", inputs)
-        return why if seen is None else compare(name, seen, reference(name, info, sample, path + ".pt2"))
     except Exception as error:
         return "failed: " + first_line(error)[:160]
+    if seen is None:
+        return why
+    try:
+        wanted = reference(name, info, sample, path + ".pt2")
+    except Exception as error:
+        return "not compiled by PyTorch: PyTorch does not run it: " + first_line(error)[:140]
+    return compare(name, seen, wanted)
 
 
 def fingerprint(path):

@@ -260,6 +260,11 @@ def check_others(shim):
     all_same(shim, "aten::_conj_physical", x.t())
     same(shim.by_name("aten::_conj", x.t())[0], x.t().conj())
     all_same(shim, "aten::complex", torch.randn(4, 1), torch.randn(5))
+    for dtype in (torch.float32, torch.float64):
+        sizes, angles = torch.randn(3, 4, dtype=dtype), torch.randn(4, 3, dtype=dtype).t()
+        same(shim.run("aoti_torch_cpu_polar", [sizes, angles])[0], torch.polar(sizes, angles), strides=False)
+    numbers, = shim.by_name("prims::normal", [2000], mean=3.0, std=0.5, dtype=torch.float32, requires_grad=False)
+    assert abs(numbers.mean() - 3) < 0.1 and abs(numbers.std() - 0.5) < 0.05, (numbers.mean(), numbers.std())
     for norm in (0, 1, 2):
         all_same(shim, "aten::_fft_c2r", x, [0, 1], norm, 10 + norm % 2, strides=False)
         all_same(shim, "aten::_fft_c2c", x, [1], norm, bool(norm), strides=False)

@@ -391,7 +391,7 @@ Test(package_executor, kinds_that_are_not_supported_are_named_with_operator_and_
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {NODES(NODE("mine::odd", TENSOR("x") ", " ARGUMENT("d", "{\"as_device\": {\"type\": \"cpu\"}}"), ONE_RESULT)),
+        {NODES(NODE("mine::odd", TENSOR("x") ", " ARGUMENT("d", "{\"as_device\": {\"type\": \"cuda\"}}"), ONE_RESULT)),
          "mine::odd: argument d (Device) as as_device is not supported without PyTorch"},
         {NODES(NODE("mine::twice", TENSOR("x") ", " ARGUMENT("n", "{\"as_float\": 1.5}"), ONE_RESULT)),
          "mine::twice: argument n (int) as as_float is not supported"},
