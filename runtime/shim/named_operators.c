@@ -6,6 +6,7 @@
 
 #include "runtime/shim/math/lapack.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/order/unique.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
@@ -264,6 +265,8 @@ static const aoticache_named_operator operators[] = {
     {"aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", count_bins},
     {"prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor", convert},
     {"prims::normal(SymInt[] shape, *, Scalar mean, Scalar std, ScalarType dtype, Device device, bool requires_grad, Generator? generator=None) -> Tensor", normal},
+    {"aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", aoticache_shim_unique},
+    {"aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", aoticache_shim_unique_consecutive},
     {NULL, NULL},
 };
 /* clang-format on */

@@ -272,6 +272,12 @@ def check_others(shim):
     all_same(shim, "aten::bincount", numbers)
     all_same(shim, "aten::bincount", numbers, torch.rand(40), 12)
     all_same(shim, "aten::bincount", numbers.int(), torch.randint(0, 5, (40,)))
+    for x in (torch.randint(-3, 3, (5, 8)), torch.randint(0, 3, (40,)).float(), torch.tensor([1.0, float("nan"), 1.0, float("nan")]),
+              torch.tensor([True, False, True]), torch.zeros(0), torch.randint(0, 4, (6, 5)).bfloat16().t()):
+        for inverse in (False, True):
+            for counts in (False, True):
+                all_same(shim, "aten::_unique2", x, True, inverse, counts, strides=False)
+                all_same(shim, "aten::unique_consecutive", x, inverse, counts, strides=False)
     for dtype in (torch.float32, torch.float64):
         values, weights = torch.randn(300, dtype=dtype), torch.rand(300, dtype=dtype)
         for bounds in (None, (-1.0, 1.5)):
