@@ -4,7 +4,7 @@
  * A decomposition is not unique: another LAPACK may give vectors of the other sign.
  *
  * Sources: at::native::_linalg_eigh, linalg_eig, _linalg_svd, linalg_qr, linalg_pinv, geqrf, ormqr and
- * linalg_householder_product (aten/src/ATen/native/BatchLinearAlgebra.cpp, LinearAlgebra.cpp).
+ * linalg_householder_product (aten/src/ATen/native/BatchLinearAlgebra.cpp).
  */
 #include "runtime/shim/math/lapack.h"
 

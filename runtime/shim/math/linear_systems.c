@@ -6,7 +6,7 @@
  *
  * Sources: at::native::linalg_lu_factor_ex, _linalg_solve_ex, linalg_lu_solve, _linalg_det, linalg_cholesky_ex,
  * linalg_ldl_factor_ex, linalg_solve_triangular and the older functions beside them
- * (aten/src/ATen/native/BatchLinearAlgebra.cpp, LinearAlgebra.cpp).
+ * (aten/src/ATen/native/BatchLinearAlgebra.cpp).
  */
 #include "runtime/shim/math/lapack.h"
 

@@ -92,13 +92,16 @@ WITH_AVX2 static void multiply_ints_avx2(struct tile *t)
     for (; i + 16 <= t->depth; i += 16) {
         __m256i x_0 = _mm256_loadu_si256((const __m256i *)(const void *)(a_0 + i));
         __m256i x_1 = _mm256_loadu_si256((const __m256i *)(const void *)(a_1 + i));
-        for (int column = 0; column < TILE_COLUMNS; column++) {
+#pragma GCC unroll 4
+        for (int column = 0; column < TILE_COLUMNS; column++) { /* unrolled, so that the sums stay in registers */
             __m256i y = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(t->b[column] + i)));
             sums[0][column] = _mm256_add_epi32(sums[0][column], _mm256_madd_epi16(x_0, y));
             sums[1][column] = _mm256_add_epi32(sums[1][column], _mm256_madd_epi16(x_1, y));
         }
     }
+#pragma GCC unroll 2
     for (int row = 0; row < TILE_ROWS; row++)
+#pragma GCC unroll 4
         for (int column = 0; column < TILE_COLUMNS; column++)
             t->sums.ints[row][column] = sum_of_ints(sums[row][column]);
     add_ints(t, i);
@@ -111,6 +114,7 @@ WITH_AVX2 static void multiply_floats_avx2(struct tile *t)
     int64_t i = 0;
     for (; i + 8 <= t->depth; i += 8) {
         __m256 x_0 = _mm256_loadu_ps(a_0 + i), x_1 = _mm256_loadu_ps(a_1 + i);
+#pragma GCC unroll 4
         for (int column = 0; column < TILE_COLUMNS; column++) {
             __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(t->b[column] + i));
             __m256 y = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
@@ -118,7 +122,9 @@ WITH_AVX2 static void multiply_floats_avx2(struct tile *t)
             sums[1][column] = _mm256_fmadd_ps(x_1, y, sums[1][column]);
         }
     }
+#pragma GCC unroll 2
     for (int row = 0; row < TILE_ROWS; row++)
+#pragma GCC unroll 4
         for (int column = 0; column < TILE_COLUMNS; column++)
             t->sums.floats[row][column] = sum_of_floats(sums[row][column]);
     add_floats(t, i);

@@ -8,8 +8,8 @@
  * oneDNN is not called here: its kernels for processors without VNNI saturate between two products, and its version 2 has
  * other rules for scales. PyTorch's own oneDNN differs from these results where it saturates so.
  *
- * Source: onednn::qlinear_pointwise, onednn::qconv_pointwise and their kin (aten/src/ATen/native/quantized/cpu/qlinear.cpp,
- * qconv.cpp); oneDNN's documentation of quantization.
+ * Source: onednn::qlinear_pointwise, onednn::qconv_pointwise and their kin (aten/src/ATen/native/quantized/cpu/qlinear.cpp and
+ * aten/src/ATen/native/quantized/cpu/qconv.cpp); what oneDNN documents of quantization.
  */
 #include "runtime/shim/math/quantized.h"
 
