@@ -16,6 +16,7 @@
 static struct {
     pthread_mutex_t lock;
     aoticache_dispatcher *dispatcher;
+    aoticache_oplib *oplibs[4]; /* one for each namespace */
 } named = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const aoticache_named_operator *list_operators(void)
@@ -112,21 +113,35 @@ static aoticache_status call_named(void *user, const aoticache_operator *op, aot
 
 /* ---- definitions ---- */
 
+/* The library of the namespace before "::", which is made where there is none yet. */
+static aoticache_status get_oplib(const char *schema, aoticache_oplib **ret_oplib, aoticache_error *ret_error)
+{
+    char space[32];
+    snprintf(space, sizeof space, "%.*s", (int)strcspn(schema, ":"), schema);
+    for (size_t i = 0; i < sizeof named.oplibs / sizeof named.oplibs[0]; i++) {
+        aoticache_status status = AOTICACHE_OK;
+        if (named.oplibs[i] == NULL)
+            status = aoticache_oplib_create(named.dispatcher, AOTICACHE_OPLIB_FRAGMENT, space, NULL, __FILE__, __LINE__,
+                                            &named.oplibs[i], ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        *ret_oplib = named.oplibs[i];
+        if (strcmp(aoticache_oplib_namespace(named.oplibs[i]), space) == 0)
+            return AOTICACHE_OK;
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: too many namespaces", space);
+}
+
 static aoticache_status define(const aoticache_named_operator *found, aoticache_error *ret_error)
 {
     aoticache_oplib *ops = NULL;
     aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
     kernel.call = call_named;
     kernel.user = (void *)(uintptr_t)found;
-    char space[32];
-    snprintf(space, sizeof space, "%.*s", (int)strcspn(found->schema, ":"), found->schema);
-    aoticache_status status = aoticache_oplib_create(named.dispatcher, AOTICACHE_OPLIB_FRAGMENT, space, NULL, __FILE__,
-                                                     __LINE__, &ops, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_oplib_def_kernel(ops, found->schema, AOTICACHE_ALIAS_DEFAULT, NULL, &kernel, ret_error);
-    if (status != AOTICACHE_OK)
-        aoticache_oplib_free(ops);
-    return status; /* the registration stays */
+    aoticache_status status = get_oplib(found->schema, &ops, ret_error);
+    return status == AOTICACHE_OK
+               ? aoticache_oplib_def_kernel(ops, found->schema, AOTICACHE_ALIAS_DEFAULT, NULL, &kernel, ret_error)
+               : status;
 }
 
 aoticache_status aoticache_executor_find_named(const char *name, aoticache_operator **ret_op)

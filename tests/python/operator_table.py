@@ -379,6 +379,8 @@ def judge_all(names, ways, before):
     results = {way: dict(before.get(way, {})) if way not in ways else {} for way in WAYS}
     for name, way in work(names, ways, operators):
         results[way][name] = judge_kept(name, operators[name], way)
+    if "linked" not in ways and "pytorch_builds" in before:
+        results["pytorch_builds"] = before["pytorch_builds"]
     results["torch"] = torch.__version__
     results["every"] = EVERY
     results["database"] = len(operators)
@@ -440,6 +442,9 @@ other sign.
         out.write("of %d packages%s %d run and give PyTorch's results%s\n" % (
             len(way) - found["not compiled by PyTorch"], what, found["equal"] + found["within tolerance"],
             ";" if way is linked else "."))
+    if results.get("pytorch_builds"):
+        out.write("These are results of an earlier run, %s; `operator_table.py --pytorch-builds` makes them anew.\n" %
+                  results["pytorch_builds"])
     missing = missing_functions(own)
     if missing:
         out.write("\n## What is missing\n\n| function | operators that need it |\n| --- | --- |\n")
