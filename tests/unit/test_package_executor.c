@@ -115,6 +115,7 @@ static void setup(void)
     define(MANY, "CPU", &two);
     define("listed(Tensor x) -> Tensor[]", NULL, &list_of_two);
     define("odd(Tensor x, Device d, float[] fs=[0.5], bool[2] bs=False) -> Tensor", "CPU", &one);
+    define("made(Tensor x, ScalarType t, MemoryFormat? f=None) -> Tensor", "CPU", &one);
     define("unlucky(Tensor x) -> Tensor", "CPU", &no_luck);
     define("counts(Tensor x) -> int", "CPU", &one);
     define("wrong(Tensor x) -> Tensor", "CPU", &two);
@@ -384,6 +385,39 @@ Test(package_executor, malformed_nodes_are_refused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         fails(read_text(cases[i].text), AOTICACHE_INVALID, cases[i].why);
+}
+
+Test(package_executor, devices_dtypes_and_memory_formats_are_read)
+{
+    static const struct {
+        int number;
+        int64_t dtype;
+    } dtypes[] = {{1, AOTICACHE_DTYPE_UINT8},     {7, AOTICACHE_DTYPE_FLOAT32},        {12, AOTICACHE_DTYPE_BOOL},
+                  {13, AOTICACHE_DTYPE_BFLOAT16}, {29, AOTICACHE_DTYPE_FLOAT8_E4M3FN}, {35, AOTICACHE_DTYPE_UINT64}};
+    char text[512];
+    succeeds(read_text(
+        NODES(NODE("mine::odd", TENSOR("x") ", " ARGUMENT("d", "{\"as_device\": {\"type\": \"cpu\"}}"), ONE_RESULT))));
+    cr_assert_eq(executor->nodes[0].arguments[1].value.kind, AOTICACHE_VALUE_DEVICE);
+    cr_assert_eq(executor->nodes[0].arguments[1].value.as.device.type, AOTICACHE_DEVICE_TYPE_CPU);
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        snprintf(text, sizeof text,
+                 NODES(NODE("mine::made",
+                            TENSOR("x") ", " ARGUMENT("t", "{\"as_scalar_type\": %d}") ", " ARGUMENT(
+                                "f", "{\"as_memory_format\": 4}"),
+                            ONE_RESULT)),
+                 dtypes[i].number);
+        succeeds(read_text(text));
+        cr_assert_eq(executor->nodes[0].arguments[1].value.kind, AOTICACHE_VALUE_DTYPE);
+        cr_assert_eq(executor->nodes[0].arguments[1].value.as.int_value, dtypes[i].dtype);
+        cr_assert_eq(executor->nodes[0].arguments[2].value.as.int_value, 1); /* preserve */
+    }
+    fails(read_text(NODES(NODE("mine::made", TENSOR("x") ", " ARGUMENT("t", "{\"as_scalar_type\": 20}"), ONE_RESULT))),
+          AOTICACHE_INVALID, "its as_scalar_type is malformed");
+    fails(read_text(NODES(NODE(
+              "mine::made",
+              TENSOR("x") ", " ARGUMENT("t", "{\"as_scalar_type\": 7}") ", " ARGUMENT("f", "{\"as_memory_format\": 5}"),
+              ONE_RESULT))),
+          AOTICACHE_INVALID, "its as_memory_format is malformed");
 }
 
 Test(package_executor, kinds_that_are_not_supported_are_named_with_operator_and_argument)
