@@ -181,6 +181,7 @@ inline owned::owned()
     run->of_call = of_call;
     const size_t length = of_call ? strcspn(message, "(") : sizeof run->message; /* the function's name alone */
     snprintf(run->message, sizeof run->message, "%.*s", (int)length, message);
+    run->drop_all(); /* before the jump: what is owned lies on the stack that it leaves */
     __builtin_longjmp(run->target, 1);
 }
 
@@ -606,35 +607,40 @@ static void fold_step(AOTInductorModel *model, aoticache_kernel_call *call)
 }
 #endif
 
-/* Not inlined: __builtin_longjmp() may not come from the function that it goes to. */
-AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call)
-{
-#ifdef AOTICACHE_WRAPPER_IS_PLAIN
-    step(&described_model.model, call); /* without constants, on the CPU: nothing of it is a call's own */
-#else
-    model_place place;
-    memcpy(place.bytes, described_model.bytes, sizeof place.bytes);
-    place.model.prepare(call);
-    step(&place.model, call);
-#endif
-}
-
 #ifdef AOTICACHE_WRAPPER_CATCHES
-AOTI_NOINLINE static void catch_step(model_step step, aoticache_kernel_call *call)
+/* What unwinding has not destroyed is dropped here, while the model that owns it is there. */
+static void call_step(model_step step, AOTInductorModel *model, aoticache_kernel_call *call)
 {
     try {
-        take_step(step, call);
+        step(model, call);
         return;
     } catch (const ::std::exception &error) {
         snprintf(current_run->message, sizeof current_run->message, "%s", error.what());
     } catch (...) {
         snprintf(current_run->message, sizeof current_run->message, "the kernel failed with an unknown exception");
     }
+    current_run->drop_all();
     __builtin_longjmp(current_run->target, 1);
 }
 #else
-#define catch_step take_step
+static void call_step(model_step step, AOTInductorModel *model, aoticache_kernel_call *call)
+{
+    step(model, call);
+}
 #endif
+
+/* Not inlined: __builtin_longjmp() may not come from the function that it goes to. */
+AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call)
+{
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+    call_step(step, &described_model.model, call); /* without constants, on the CPU: nothing of it is a call's own */
+#else
+    model_place place;
+    memcpy(place.bytes, described_model.bytes, sizeof place.bytes);
+    place.model.prepare(call);
+    call_step(step, &place.model, call);
+#endif
+}
 
 /* Runs of one thread may lie in each other: a proxy's operator may run another library, but not this one's frame. */
 AOTI_NOINLINE static AOTIRuntimeError guarded(model_step step, aoticache_kernel_call *call)
@@ -650,12 +656,11 @@ AOTI_NOINLINE static AOTIRuntimeError guarded(model_step step, aoticache_kernel_
 #endif
     *current = &frame;
     if (__builtin_setjmp(frame.target) == 0) {
-        catch_step(step, call);
+        take_step(step, call);
         *current = outer;
         return AOTICACHE_KERNEL_OK;
     }
     run_frame *failed = current_run;
-    failed->drop_all();
     current_run = outer;
     if (failed->of_call)
         return aoticache_kernel_fail_torch(of, failed->message);
