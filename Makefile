@@ -487,15 +487,18 @@ gpu: all tests
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
 
-# Real models without PyTorch beside PyTorch, docs/models.md; PYTHONPATH may name a folder with transformers and torchvision.
+# Thirty models without PyTorch beside PyTorch and ONNX Runtime: docs/models.md and its plot. Compiles for half an hour, once.
+# PYTHONPATH may name folders with transformers, torchvision, onnx, onnxscript, onnxruntime. MODELS: only these, as
+# MODELS="'ResNet-18' ViT", or options of the script: --resume, --write.
+MODELS ?=
 models: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/model_times.py $(MODELS)
 
-# Whether thirty models run in float32, bfloat16 and with a free batch: the second table of docs/models.md; half an hour.
+# Whether thirty models run in float32, bfloat16 and with a free batch: the last table of docs/models.md; half an hour.
 model-results: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --results --write
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --results --bfloat16 --write
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --results --free-batch --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --bfloat16 --write
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --free-batch --write
 
 # Which operators of PyTorch the binding serves, and why not the others: docs/torch-operators.md.
 torch-operators: all
@@ -582,7 +585,7 @@ help:
 	@echo '  bench      benchmarks: a table, build/bench.json, plots; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (an hour)'
-	@echo '  models     run real models without PyTorch, beside PyTorch, docs/models.md (minutes)'
+	@echo '  models     time thirty models without PyTorch beside PyTorch and ONNX Runtime, docs/models.md (half an hour)'
 	@echo '  inductor-builds  build the operator database our way and PyTorch'"'"'s, compare (most of an hour)'
 	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'
 	@echo '  torch-checks     compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md'

@@ -37,6 +37,26 @@ try 'an option that there is not' 2 scripts/plot-bench --none
 BENCHES=none try 'a benchmark that there is not' 2 scripts/bench
 says 'is named' 'there is no none'
 
+# ---- models ----
+
+cat >"$work/models.json" <<'JSON'
+[{"name": "a run of A & B, 1 thread", "value": 3, "unit": "ms", "peer": "ONNX Runtime", "peer_value": 2, "ratio": 1.5, "target": null, "met": null},
+ {"name": "a run of A & B, 2 threads", "value": 3, "unit": "ms", "peer": "aoti_load_package", "peer_value": 6, "ratio": 0.5, "target": 1, "met": true},
+ {"name": "resident memory of A & B", "value": 3, "unit": "MiB", "peer": "ONNX Runtime", "peer_value": 6, "ratio": 0.5, "target": null, "met": null},
+ {"name": "geometric mean of the runs of 1 model, 1 thread", "value": 1.5, "unit": "", "peer": "ONNX Runtime", "peer_value": 1, "ratio": 1.5, "target": 1, "met": false}]
+JSON
+try 'times of models are drawn' 0 scripts/plot-models "$work/models.json" "$work/models.svg"
+drawn "$work/models.svg" 'models.svg'
+holds 'models.svg has a line for the model' grep -q '>A &amp; B<' "$work/models.svg"
+holds 'and one for the geometric mean' grep -q '>geometric mean<' "$work/models.svg"
+is 'models.svg has a mark for each run and mean, and two for the legend' 5 "$(grep -c '<circle' "$work/models.svg")"
+cp "$work/models.svg" "$work/models.first"
+scripts/plot-models "$work/models.json" "$work/models.svg" 2>"$work/err"
+holds 'twice the same' cmp "$work/models.svg" "$work/models.first"
+try 'where no model was measured, nothing is drawn' 0 scripts/plot-models "$work/bench.json" "$work/none.svg"
+says 'and that is said' 'nothing is drawn'
+try 'an option that there is not' 2 scripts/plot-models --none
+
 # ---- the demo ----
 
 printf '\033[1m1. A step & its name\033[0m\n\r\033[Kcompiling, 1 s\r\033[K   compiled\n   %s/cache\n   /tmp/tmp.aB3xYz/cache at 2026-01-02 03:04:05 UTC\n%s\n' \

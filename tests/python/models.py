@@ -1,16 +1,16 @@
-"""Real models in a process without PyTorch, beside PyTorch's own runs: makes docs/models.md.
+"""Whether real models run in a process without PyTorch, with PyTorch's results: makes the last table of docs/models.md.
 
-`make models` runs it: each model (real_models.py), small and with random weights of a fixed seed, is compiled by
+`make model-results` runs it: each model (real_models.py), small and with random weights of a fixed seed, is compiled by
 torch._inductor.aoti_compile_and_package, run by `aoticache run-package`, where PyTorch never is, and compared with the
 same package in torch._inductor.aoti_load_package and with eager PyTorch. Models of transformers and torchvision are taken
 where these are installed (pip install --target=DIR, PYTHONPATH=DIR) and are said to be missing otherwise. Not a test:
-it takes minutes. tests/python/test_models.py runs those that need nothing but PyTorch.
+it takes minutes. tests/python/test_models.py runs those that need nothing but PyTorch; tests/bench/model_times.py
+measures thirty models at larger sizes.
 
-usage: models.py [MODEL...]     (MODEL...: only these, nothing is written)
-       models.py --results [--bfloat16] [--free-batch] [--write] [MODEL...]
---results measures nothing and only says of each of thirty models whether it runs: in float32 or in bfloat16, with the batch
-that it was exported with or with other ones. --write puts what was found into the second table of docs/models.md; what this
-run did not try stays there as it is.
+usage: models.py [--bfloat16] [--free-batch] [--write] [MODEL...]
+Says of each of thirty models whether it runs: in float32 or in bfloat16, with the batch that it was exported with or with
+other ones. --write puts what was found into the last table of docs/models.md; what this run did not try stays there as it
+is.
 Environment: BUILD, the build folder.
 """
 import argparse
@@ -29,18 +29,11 @@ from real_models import MODELS, PLAIN, THIRTY, build  # noqa: F401 - tests take 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "models.md")
-REPEAT = 25
 # What sums in another order differ by over some layers, where the largest element of an output is 1.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-
-
-FROZEN = ", frozen"  # behind the name of a model that is compiled with Inductor's `freezing`
-TIMED = ["encoder layers", "GPT-like", "LSTM", "U-Net", "GRU", "ResNet-18", "MobileNetV3 small", "ViT", "BERT", "GPT-2", "Llama",
-         "T5 encoder", "CLIP text tower"]
-TABLE_ROWS = [*TIMED, *[name + FROZEN for name in ("ResNet-18", "MobileNetV3 small", "U-Net", "LSTM", "ViT", "BERT", "GPT-2")]]
 
 
 # ---- compiling and running ----
@@ -55,9 +48,9 @@ def export(torch, module, inputs, free_batch=False):
         return torch.export.export(module, inputs, strict=False, dynamic_shapes=shapes)
 
 
-def compile_package(torch, module, inputs, path, freezing=False):
+def compile_package(torch, module, inputs, path, freezing=False, options=None):
     with torch.no_grad(), torch._inductor.config.patch(freezing=freezing):
-        torch._inductor.aoti_compile_and_package(export(torch, module, inputs), package_path=path)
+        torch._inductor.aoti_compile_and_package(export(torch, module, inputs), package_path=path, inductor_configs=options)
 
 
 def flat(result):
@@ -165,6 +158,10 @@ def with_batch(torch, inputs, batch):
     return tuple(one.flatten()[torch.randint(one.numel(), (batch, *one.shape[1:]))] for one in inputs)
 
 
+def largest_difference(ours, theirs):
+    return max((float((a - b).abs().max()) for a, b in zip(ours, theirs) if a.numel() > 0), default=0.0)
+
+
 def difference_from(torch, tensors, eager):
     """The largest part of the largest element of eager PyTorch's."""
     with refusal("outputs"):
@@ -185,7 +182,7 @@ def tolerance_kept_by(theirs, least):
 
 
 def find_result(torch, name, column, folder):
-    """A cell of the second table: "runs" and how far ours and PyTorch's run of the package are from eager PyTorch."""
+    """A cell of the last table: "runs" and how far ours and PyTorch's run of the package are from eager PyTorch."""
     module, inputs = build(torch, name)
     dtype, free = column.split(", ")[0], "free" in column
     if dtype == "bfloat16":
@@ -225,7 +222,7 @@ def result(torch, name, column):
 RESULTS_TITLE = "## Thirty models in float32, bfloat16 and with a free batch"
 RESULTS_HEAD = RESULTS_TITLE + """
 
-Made by `make model-results` (tests/python/models.py `--results --write`); not edited by hand. Nothing was measured here.
+Made by `make model-results` (tests/python/models.py `--write`); not edited by hand. Nothing was measured here.
 
 *runs, by A (B)*: without PyTorch the outputs differ from eager PyTorch's by A at most, where the largest element of an output
 is 1; those of `aoti_load_package`, which runs the same package, by B. A may be %g in float32 and %g in bfloat16. Where B is
@@ -236,13 +233,13 @@ batch of %d whose size is free, and runs with batches of %s.
 
 
 def parsed_cells(text):
-    """What a second table says: {(model, column): cell}."""
+    """What the last table says: {(model, column): cell}."""
     rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     return {(cells[0], column): cell for cells in rows[2:] for column, cell in zip(rows[0][1:], cells[1:])}
 
 
 def write_results(found):
-    """Puts these cells into the second table. Locked, so that runs of two columns can end at the same time."""
+    """Puts these cells into the last table. Locked, so that runs of two columns can end at the same time."""
     with open(TABLE, "r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         first, _, second = file.read().partition(RESULTS_TITLE)
@@ -265,82 +262,6 @@ def show_results(torch, words):
     return 0
 
 
-# ---- the table of times ----
-
-def largest_difference(ours, theirs):
-    return max((float((a - b).abs().max()) for a, b in zip(ours, theirs) if a.numel() > 0), default=0.0)
-
-
-WITH_PYTORCH = """
-import sys, time, torch, torch._inductor.package
-inputs = torch.load(sys.argv[2])
-model = torch._inductor.aoti_load_package(sys.argv[1])
-model(*inputs)
-times = []
-for _ in range(int(sys.argv[3])):
-    begun = time.perf_counter()
-    model(*inputs)
-    times.append(time.perf_counter() - begun)
-print(sorted(times)[len(times) // 2] if times else 0)
-"""
-
-
-def measure(torch, name, folder):
-    """A row of the table."""
-    module, inputs = build(torch, name.removesuffix(FROZEN))
-    path = os.path.join(folder, "model.pt2")
-    compile_package(torch, module, inputs, path, freezing=name.endswith(FROZEN))
-    with torch.no_grad():
-        eager = flat(module(*inputs))
-    theirs = flat(torch._inductor.aoti_load_package(path)(*inputs))
-    ours, _ = run_alone(torch, path, inputs, folder)  # puts it into the cache
-    compare(torch, ours, theirs, eager)
-    _, first = run_alone(torch, path, inputs, folder)
-    _, many = run_alone(torch, path, inputs, folder, "--repeat", str(REPEAT))
-    saved = os.path.join(folder, "inputs.pt")
-    torch.save(inputs, saved)
-    script = [sys.executable, "-W", "ignore", "-c", WITH_PYTORCH, path, saved]
-    _, _, _, seconds, memory = measured(script + ["0"])
-    _, out, _, _, _ = measured(script + [str(REPEAT)])
-    return ("runs; differs by %.1g at most" % largest_difference(relative(ours, eager), relative(theirs, eager)), many["run"] * 1e3,
-            float(out.strip().splitlines()[-1]) * 1e3, first["seconds"] * 1e3, seconds * 1e3, first["memory"] / 2**20,
-            memory / 2**20)
-
-
-def row(torch, name):
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = measure(torch, name, folder)
-    except ImportError as error:
-        return "| %s | not tried: %s | | | |" % (name, error)
-    except Exception as error:
-        return "| %s | %s | | | |" % (name, " ".join(str(error).split())[:300].replace("|", "/"))
-    return "| %s | %s | %.2f / %.2f | %.0f / %.0f | %.0f / %.0f |" % (name, *found)
-
-
-HEAD = """# Models that run without PyTorch
-
-Made by `make models` (tests/python/models.py); not edited by hand.
-
-PyTorch %s compiles each model with `aoti_compile_and_package` (small sizes, float32, random weights of a fixed
-seed); `aoticache run-package` runs it in a process without PyTorch. The outputs must be those of eager PyTorch and of
-`aoti_load_package` within rtol %g and atol %g once their largest element is 1. Numbers are ours / PyTorch's:
-
-- a run: the median of %d;
-- the time of a fresh process until the output is there. The package is in our cache; PyTorch's process imports PyTorch and
-  loads the package;
-- the largest resident memory of that process, 8 MiB at least, which is what measures it.
-
-Both use one thread. The machine had other work: compare the two, not the milliseconds.
-
-*Frozen* models are compiled with Inductor's `freezing`: their weights are laid out for oneDNN by the compile. Ours ran with
-OpenBLAS and oneDNN %s on the machine (docs/packages.md says what is without them); PyTorch has its own.
-
-| model | result | run, ms | first output, ms | memory, MiB |
-| --- | --- | --- | --- | --- |
-"""
-
-
 def onednn_version():
     for name in ("libdnnl.so.3", "libdnnl.so.2"):
         try:
@@ -352,41 +273,20 @@ def onednn_version():
     return "(none)"
 
 
-def write_table(torch, rows):
-    head = HEAD % (torch.__version__, TOLERANCE["rtol"], TOLERANCE["atol"], REPEAT, onednn_version())
-    with open(TABLE, "r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _, title, second = file.read().partition(RESULTS_TITLE)
-        file.seek(0)
-        file.write(head + "\n".join(rows) + "\n" + (title and "\n") + title + second)
-        file.truncate()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", action="store_true", help="only say whether each of thirty models runs")
-    parser.add_argument("--bfloat16", action="store_true", help="with --results: weights and inputs in bfloat16")
-    parser.add_argument("--free-batch", action="store_true", help="with --results: export with a free batch, run with three")
-    parser.add_argument("--write", action="store_true", help="with --results: put the results into docs/models.md")
+    parser.add_argument("--bfloat16", action="store_true", help="weights and inputs in bfloat16")
+    parser.add_argument("--free-batch", action="store_true", help="export with a free batch, run with three")
+    parser.add_argument("--write", action="store_true", help="put the results into docs/models.md")
     parser.add_argument("names", nargs="*", metavar="MODEL")
     words = parser.parse_args()
-    if not words.results and (words.bfloat16 or words.free_batch or words.write):
-        parser.error("--bfloat16, --free-batch and --write go with --results")
-    unknown = [name for name in words.names if name.removesuffix(FROZEN) not in MODELS]
+    unknown = [name for name in words.names if name not in MODELS]
     if unknown:
         parser.error("no model %s; there are: %s" % (", ".join(unknown), ", ".join(MODELS)))
     import torch
     import torch._inductor.package
     warnings.simplefilter("ignore")
-    if words.results:
-        return show_results(torch, words)
-    rows = []
-    for name in words.names or TABLE_ROWS:
-        rows.append(row(torch, name))
-        print(rows[-1], flush=True)
-    if not words.names:
-        write_table(torch, rows)
-    return 0
+    return show_results(torch, words)
 
 
 if __name__ == "__main__":
