@@ -12,7 +12,6 @@
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
-#include <math.h>
 #include <string.h>
 
 enum binary { BINARY_ADD, BINARY_SUB, BINARY_MUL };
@@ -88,50 +87,6 @@ static AOTITorchError check_float32(const char *function, const AtenTensorHandle
 
 /* ---- element by element ---- */
 
-static float clamp(float x, float low, float high)
-{
-    x = x < low ? low : x;
-    return x > high ? high : x; /* a NaN stays one */
-}
-
-static float unary_of(const struct shim_unary *unary, float x)
-{
-    switch (unary->kind) {
-    case SHIM_UNARY_HARDTANH:
-        return clamp(x, (float)unary->scalars[0], (float)unary->scalars[1]);
-    case SHIM_UNARY_HARDSWISH:
-        return x * clamp(x + 3, 0, 6) / 6;
-    case SHIM_UNARY_HARDSIGMOID:
-        return clamp(x + 3, 0, 6) / 6;
-    case SHIM_UNARY_SIGMOID:
-        return 1 / (1 + expf(-x));
-    case SHIM_UNARY_SWISH:
-        return x / (1 + expf(-x));
-    case SHIM_UNARY_TANH:
-        return tanhf(x);
-    case SHIM_UNARY_GELU:
-        return x / 2 * (1 + erff(x * 0.70710678F));
-    case SHIM_UNARY_GELU_TANH:
-        return x / 2 * (1 + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
-    default:
-        return x;
-    }
-}
-
-void aoticache_shim_unary_apply(const struct shim_unary *unary, float *x, int64_t count)
-{
-    const float slope = (float)unary->scalars[0];
-    if (unary->kind == SHIM_UNARY_RELU)
-        for (int64_t i = 0; i < count; i++)
-            x[i] = x[i] < 0 ? 0 : x[i];
-    else if (unary->kind == SHIM_UNARY_LEAKY_RELU)
-        for (int64_t i = 0; i < count; i++)
-            x[i] = x[i] < 0 ? slope * x[i] : x[i];
-    else if (unary->kind != SHIM_UNARY_NONE)
-        for (int64_t i = 0; i < count; i++)
-            x[i] = unary_of(unary, x[i]);
-}
-
 static void apply_binary(enum binary binary, float alpha, float *x, const float *other, int64_t count)
 {
     if (binary == BINARY_MUL)
@@ -172,7 +127,9 @@ static AOTITorchError apply(const char *function, AtenTensorHandle result, AtenT
     const struct shim_tensor *x = result->tensor;
     cleanup_tensor AtenTensorHandle alike = NULL;
     struct elements e = {.unary = unary, .x = x->data, .binary = binary, .alpha = (float)alpha, .count = x->numel};
-    if (other != NULL) { /* a copy with the strides of the result */
+    if (other != NULL && memcmp(other->tensor->strides, x->strides, (size_t)x->ndim * sizeof *x->strides) == 0) {
+        e.other = other->tensor->data;
+    } else if (other != NULL) { /* a copy with the strides of the result */
         SHIM_TRY(aoticache_shim_tensor_empty(function, x->ndim, x->sizes, x->strides, x->dtype, &alike));
         SHIM_TRY(aoti_torch_copy_(alike, other, 0));
         e.other = alike->tensor->data;

@@ -175,7 +175,7 @@ struct attention_arithmetic {
 };
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind);
 
-/* ---- what is done to each element of a result, x ---- */
+/* ---- what is done to each element of a result, x (unary.c) ---- */
 
 enum shim_unary_kind {
     SHIM_UNARY_NONE,
