@@ -94,7 +94,8 @@ void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t posi
  * ---- products of matrices with any strides, blocked for the caches ----
  *
  * matmul_block.c has the walk over blocks, matmul_kernel.c the innermost loops for each class of numbers, blas.c large
- * products where the machine has a BLAS, matmul_vector.c products with vectors, matmul.c the exported functions and their checks.
+ * products where the machine has a BLAS, matmul_vector.c products with vectors, matmul_kept.c those with the weights of frozen
+ * packages, matmul.c the exported functions and their checks.
  */
 
 /* Largest block: rows and columns of the result, and how much of the inner dimension is packed at once. */
@@ -140,6 +141,11 @@ void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *works
 bool aoticache_shim_matmul(const struct matmul_problem *problem);
 /* The same for up to three rows or columns (matmul_vector.c). False: nothing was written, and the blocks do it. */
 bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem);
+/*
+ * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_kept.c): float32, alpha
+ * and beta 1, an addend for each column. False: nothing was written, and aoticache_shim_matmul() does it.
+ */
+bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed);
 /*
  * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
  * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.
