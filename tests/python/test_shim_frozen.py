@@ -193,6 +193,25 @@ def check_binary(shim):
         shim.drop(given, weight, handle, second)
 
 
+def check_many_channels(shim):
+    """Images whose channels lie side by side, so many that oneDNN's own blocks are faster: the addend, too, is put into them."""
+    for channels, outputs, stride in ((64, 64, 1), (80, 72, 2), (128, 64, 1)):
+        x, w = torch.randn(2, channels, 14, 14).to(memory_format=torch.channels_last), torch.randn(outputs, channels, 3, 3) / 24
+        plain = torch.conv2d(x, w, None, stride, 1)
+        weight = shim.pack(reordered(w, x.shape, [stride] * 2, [1, 1], [1, 1], False, [0, 0], 1))
+        for _ in range(2):
+            other = torch.randn(plain.shape).to(memory_format=torch.channels_last)
+            wanted = torch.relu(plain + other)
+            given, second, result = shim.wrap(x), shim.wrap(other), ctypes.c_void_p()
+            shim.call("aoti_torch_cpu_mkldnn__convolution_pointwise_binary_", second, given, weight, None, *numbers([1, 1]),
+                      *numbers([stride] * 2), *numbers([1, 1]), i64(1), b"add", None, place(ctypes.c_char_p(b"relu")),
+                      *scalar_list([]), None, ctypes.byref(result))
+            compare(shim.unwrap(result).contiguous(), wanted.contiguous(), 30)
+            compare(other.contiguous(), wanted.contiguous(), 30)
+            shim.drop(given, second)
+        shim.drop(weight)
+
+
 def check_linear(shim):
     for i in range(160):
         rows, inputs = random.choice([0, 1, 2, 5, 8, 40, 251]), random.choice([1, 33, 64, 200, 600])
@@ -300,7 +319,7 @@ def check_half(shim):
         shim.drop(given, weight, handle, second)
 
 
-CHECKS = [check_packed_weights, check_unknown_layouts, check_pointwise, check_binary, check_linear, check_half, check_lstm]
+CHECKS = [check_packed_weights, check_unknown_layouts, check_pointwise, check_binary, check_many_channels, check_linear, check_half, check_lstm]
 
 
 def run_checks(label):
