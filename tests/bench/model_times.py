@@ -24,6 +24,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -42,9 +43,6 @@ THREADS = (1, 2)
 LIMIT = models.TOLERANCE["rtol"]
 TO_TORCH, TO_TORCH_ANY, TO_ONNX = 1.0, 1.15, 1.0  # at most: geometric means, and any model's
 PACKAGES = {"default": False, "frozen": True}  # Inductor's `freezing`
-# Inductor writes the number of threads of the machine that compiles into the code unless it is told not to.
-OPTIONS = {"cpp.dynamic_threads": True}
-OPTION_TEXT = ", ".join("`%s`" % name for name in OPTIONS)
 KINDS = {"ours": ["default.pt2", "frozen.pt2"], "torch": ["default.pt2", "frozen.pt2"], "onnxruntime": ["model.onnx"]}
 
 
@@ -71,7 +69,7 @@ def write_json(name, file, content):
 
 def made_of():
     """What a model's files depend on."""
-    digest = hashlib.sha256(json.dumps([OPTIONS, version_of("torch"), version_of("onnxscript")]).encode())
+    digest = hashlib.sha256(json.dumps([os.cpu_count(), version_of("torch"), version_of("onnxscript")]).encode())
     for file in ("real_models.py", "large_models.py"):
         with open(os.path.join(ROOT, "tests", "python", file), "rb") as source:
             digest.update(source.read())
@@ -114,6 +112,7 @@ def prepare(name):
     import torch._inductor.package
 
     from large_models import build
+    torch.set_num_threads(os.cpu_count())  # with another number Inductor writes it into the code
     folder = folder_of(name)
     os.makedirs(folder, exist_ok=True)
     about = {"made of": made_of()}
@@ -129,7 +128,7 @@ def prepare(name):
             numpy.save(os.path.join(folder, "%s%d.npy" % (kind, i)), tensor.contiguous().numpy())
 
     def compile_package(package, freezing):
-        models.compile_package(torch, module, inputs, os.path.join(folder, package + ".pt2"), freezing, OPTIONS)
+        models.compile_package(torch, module, inputs, os.path.join(folder, package + ".pt2"), freezing)
         return "made"
     for package, freezing in PACKAGES.items():
         about[package + ".pt2"] = attempt(lambda: compile_package(package, freezing))
@@ -137,9 +136,15 @@ def prepare(name):
     write_json(name, "about.json", about)
 
 
+def is_prepared(name):
+    """Not if something was not installed then."""
+    about = read_json(name, "about.json") or {}
+    return about.get("made of") == made_of() and not any(said.startswith("not tried") for said in about.values())
+
+
 def prepare_all(names):
     """As many at a time as there are processors; each takes a minute or more."""
-    wanted = [name for name in names if (read_json(name, "about.json") or {}).get("made of") != made_of()]
+    wanted = [name for name in names if not is_prepared(name)]
 
     def run(name):
         done = subprocess.run([sys.executable, "-W", "ignore", __file__, "--prepare", name], capture_output=True, text=True)
@@ -204,18 +209,33 @@ def difference(name, kind, package, outputs):
     return largest
 
 
-def check(name, kind, package, about):
-    """"runs", how far it is from eager PyTorch, or why it does not run."""
-    import tempfile
-    if about[package] != "made":
-        return {"says": about[package]}
-    try:
-        with tempfile.TemporaryDirectory() as outputs:
-            Player(kind, name, 1, [package], outputs).close()
-            far = difference(name, kind, package, outputs)
-    except Failed as error:
-        return {"says": str(error)}
-    return {"says": "runs" if far <= LIMIT else "differs by %.2g" % far, "difference": far}
+def check(name, kind, packages):
+    """{package: "runs", how far it is from eager PyTorch, or why it does not run}"""
+    found = {}
+    with tempfile.TemporaryDirectory() as outputs:
+        try:
+            Player(kind, name, 1, packages, outputs).close()
+        except Failed as error:
+            if len(packages) == 1:
+                return {packages[0]: {"says": str(error)}}
+            return {package: found for one in packages for package, found in check(name, kind, [one]).items()}
+        for package in packages:
+            try:
+                far = difference(name, kind, package, outputs)
+                found[package] = {"says": "runs" if far <= LIMIT else "differs by %.2g" % far, "difference": far}
+            except Failed as error:
+                found[package] = {"says": str(error)}
+    return found
+
+
+def check_all(name, about):
+    checks = {}
+    for kind, packages in KINDS.items():
+        made = [package for package in packages if about[package] == "made"]
+        checks[kind] = {package: {"says": about[package]} for package in packages if package not in made}
+        if made:
+            checks[kind].update(check(name, kind, made))
+    return checks
 
 
 def measure_runs(name, threads, running, turns):
@@ -271,8 +291,8 @@ def measure(name, turns):
         return {"missing": "was not compiled"}
     if "missing" in about:
         return {"missing": about["missing"]}
-    checks = {kind: {package: check(name, kind, package, about) for package in packages} for kind, packages in KINDS.items()}
-    running = {kind: [package for package, found in each.items() if found["says"] == "runs"] for kind, each in checks.items()}
+    checks = check_all(name, about)
+    running = {kind: [package for package in KINDS[kind] if each[package]["says"] == "runs"] for kind, each in checks.items()}
     return {"checks": checks, "fresh": measure_fresh(name, running),
             "runs": {str(threads): measure_runs(name, threads, running, turns) for threads in THREADS}}
 
@@ -451,9 +471,9 @@ arrays, in processes that take turns of %(seconds)g s, %(turns)s each; the numbe
 and %(after)s after.
 
 *Frozen* packages are compiled with Inductor's `freezing`: the compile lays their weights out for oneDNN. Both kinds are compiled
-with %(options)s, which leaves the number of threads to the program that runs them; without it Inductor writes that of the compiling
-machine into the code. Ours ran with OpenBLAS and oneDNN %(onednn)s of the machine ([packages.md](packages.md) says what is
-without them). PyTorch and ONNX Runtime have libraries of their own inside.
+with as many threads as the machine has processors, so that Inductor leaves the number to the program that runs them. Ours ran
+with OpenBLAS and oneDNN %(onednn)s of the machine ([packages.md](packages.md) says what is without them). PyTorch and ONNX
+Runtime have libraries of their own inside.
 
 *ours / PyTorch* and *ours / ONNX Runtime* compare the faster package of each side. *Same package, worst*: the larger of the
 ratios ours / PyTorch of the two packages, each with itself.
@@ -488,7 +508,7 @@ How far each output is from eager PyTorch's at most, where the largest element o
 def write_document(results, turns, loads):
     text = HEAD % {
         "torch": version_of("torch"), "onnxruntime": version_of("onnxruntime") or "(not installed)", "seconds": SECONDS,
-        "turns": turns, "machine": processor(), "before": loads[0], "after": loads[1], "options": OPTION_TEXT,
+        "turns": turns, "machine": processor(), "before": loads[0], "after": loads[1],
         "onednn": models.onednn_version(), "summary": summary(results), "choice": what_to_choose(results),
         "one": runs_table(results, 1), "two": runs_table(results, 2), "rounds": FRESH_ROUNDS, "fresh": fresh_table(results),
         "limit": LIMIT, "results": result_table(results)}

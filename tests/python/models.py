@@ -48,9 +48,9 @@ def export(torch, module, inputs, free_batch=False):
         return torch.export.export(module, inputs, strict=False, dynamic_shapes=shapes)
 
 
-def compile_package(torch, module, inputs, path, freezing=False, options=None):
+def compile_package(torch, module, inputs, path, freezing=False):
     with torch.no_grad(), torch._inductor.config.patch(freezing=freezing):
-        torch._inductor.aoti_compile_and_package(export(torch, module, inputs), package_path=path, inductor_configs=options)
+        torch._inductor.aoti_compile_and_package(export(torch, module, inputs), package_path=path)
 
 
 def flat(result):
