@@ -478,7 +478,7 @@ Runtime have libraries of their own inside.
 *ours / PyTorch* and *ours / ONNX Runtime* compare the faster package of each side. *Same package, worst*: the larger of the
 ratios ours / PyTorch of the two packages, each with itself.
 
-%(summary)s
+%(busy)s%(summary)s
 
 **Which package to make:** compile with `freezing` where the weights need not be replaced at run time. %(choice)s
 Default packages keep their weights in the plain order, so that other weights can take their place, and take less memory.
@@ -505,11 +505,18 @@ How far each output is from eager PyTorch's at most, where the largest element o
 %(results)s"""
 
 
+BUSY = """**The machine had other work.** Times are longer than on a quiet one, and those with two threads say little: threads of OpenMP,
+ours and PyTorch's, wait for one that does not get a processor.
+
+"""
+
+
 def write_document(results, turns, loads):
+    is_busy = max(map(float, loads)) > os.cpu_count() + 1
     text = HEAD % {
         "torch": version_of("torch"), "onnxruntime": version_of("onnxruntime") or "(not installed)", "seconds": SECONDS,
         "turns": turns, "machine": processor(), "before": loads[0], "after": loads[1],
-        "onednn": models.onednn_version(), "summary": summary(results), "choice": what_to_choose(results),
+        "onednn": models.onednn_version(), "busy": BUSY if is_busy else "", "summary": summary(results), "choice": what_to_choose(results),
         "one": runs_table(results, 1), "two": runs_table(results, 2), "rounds": FRESH_ROUNDS, "fresh": fresh_table(results),
         "limit": LIMIT, "results": result_table(results)}
     with open(models.TABLE, "r+") as file:
@@ -578,7 +585,7 @@ def finish(words, loads):
     if not words.names or words.write:
         write_document(results, words.turns, loads)
         subprocess.run([os.path.join(ROOT, "scripts", "plot-models"), FIGURES,
-                        os.path.join(ROOT, "docs", "images", "models.svg")], check=True)
+                        os.path.normpath(os.path.join(ROOT, "docs", "images", "models.svg"))], check=True)
 
 
 if __name__ == "__main__":
