@@ -52,6 +52,8 @@ static AOTITorchError keep(const char *function, AtenTensorHandle weight, AtenTe
             kept = none;
         }
     }
+    if (atomic_load(&packed->free_prepared) != free_kept) /* another operator has kept something else */
+        return aoticache_shim_convert_like(function, weight, AOTICACHE_DTYPE_FLOAT32, ret_kept);
     return aoti_torch_new_tensor_handle(kept, ret_kept);
 }
 

@@ -529,7 +529,8 @@ static char *find_kept(const struct onednn_library *onednn, const struct prepare
             kept = none;
         }
     }
-    return onednn->memory_desc_equal(kept->descriptor, p->weights.wanted) ? kept->elements : NULL;
+    bool is_ours = atomic_load(&packed->free_prepared) == free_kept; /* another operator may have kept it before */
+    return is_ours && onednn->memory_desc_equal(kept->descriptor, p->weights.wanted) ? kept->elements : NULL;
 }
 
 static bool run_steps(const struct onednn_library *onednn, const struct prepared *p, const struct convolution *c,
