@@ -6,6 +6,7 @@ Environment: BUILD. The whole operator database: make inductor-builds.
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -259,6 +260,33 @@ def check_fallbacks(torch):
         report(f"{name}: built PyTorch's way", wrong)
 
 
+VALGRIND_ERROR = 9
+
+
+def check_failing_run(torch, builder):
+    """A run that an operator ends drops the tensors that it has made while they are on its stack. Only valgrind sees that."""
+    def call(x):
+        y, z = x.sin() + 1, x.cos() @ x
+        return torch.linalg.cholesky(x) * y + z
+
+    tool = os.path.join(own_build.BUILD, "bin", "aoticache")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.pt2")
+        program = torch.export.export(make_module(torch, call), (torch.eye(4),))
+        with torch.no_grad(), builder.active():
+            torch._inductor.aoti_compile_and_package(program, package_path=path)
+        command = [tool, "run-package", path, "--cache-dir", os.path.join(folder, "cache"), "--input", "float32:4x4=zeros"]
+        valgrind = shutil.which("valgrind")
+        for name, before in (("", []), (" under valgrind", [valgrind, f"--error-exitcode={VALGRIND_ERROR}", "--quiet"])):
+            if before and valgrind is None:
+                print("skip - a run that fails, under valgrind: it is not installed")
+                continue
+            done = subprocess.run([*before, *command], capture_output=True, text=True)
+            is_told = "linalg.cholesky" in done.stderr or "proxy_executor" in done.stderr
+            report("a run that an operator ends" + name, [] if done.returncode == 1 and is_told else
+                   [f"status {done.returncode}", *done.stderr.splitlines()])
+
+
 def main():
     try:
         import torch
@@ -274,6 +302,7 @@ def main():
     check_input_checks(torch, builder)
     check_threads(torch, builder)
     check_unload(torch, builder)
+    check_failing_run(torch, builder)
     check_fallbacks(torch)
     return 1 if failures else 0
 
