@@ -143,7 +143,7 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem);
 bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem);
 /*
  * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_kept.c): float32, alpha
- * and beta 1, an addend for each column. False: nothing was written, and aoticache_shim_matmul() does it.
+ * and beta 1, an addend for each column or the result itself. False: nothing was written, and aoticache_shim_matmul() does it.
  */
 bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed);
 /*

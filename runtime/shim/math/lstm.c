@@ -10,13 +10,16 @@
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
-#include <math.h>
+#include <stdatomic.h>
 
 /* PyTorch's number for LSTM layers (at::native's rnn mode). */
 enum { MODE_LSTM = 2 };
 
 /* A weight, its products and its biases have rows for these gates: input, forget, cell, output. */
 enum { GATES = 4 };
+
+/* From so many steps on it pays to put the state's weight into another order. */
+enum { FEW_STEPS = 4 };
 
 struct lstm {
     int64_t steps, batch, inputs, units;
@@ -27,9 +30,12 @@ struct lstm {
     float *output, *state, *cell;                     /* steps x batch x units; batch x units, changed by each step */
 };
 
-/* Computes out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. */
+/*
+ * Computes out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. packed: where the
+ * weight is kept for further products; may be NULL.
+ */
 static bool multiply(const struct lstm *l, int64_t rows, const float *a, const float *weight, int64_t depth,
-                     const float *addend, int64_t addend_stride, float *out)
+                     const float *addend, int64_t addend_stride, float *out, struct shim_packed *packed)
 {
     const ptrdiff_t item = sizeof(float), columns = (ptrdiff_t)(GATES * l->units);
     struct matmul_problem problem = {
@@ -46,43 +52,53 @@ static bool multiply(const struct lstm *l, int64_t rows, const float *a, const f
         .addend = {(char *)(uintptr_t)addend, (ptrdiff_t)addend_stride * item, item},
         .out = {(char *)out, columns * item, item},
     };
-    return rows == 0 || columns == 0 || aoticache_shim_matmul(&problem);
+    return rows == 0 || columns == 0 || (packed != NULL && aoticache_shim_matmul_kept(&problem, packed)) ||
+           aoticache_shim_matmul(&problem);
 }
 
-static float sigmoid(float x)
+static void update_state(const struct lstm *l, float *gates, float *output)
 {
-    return 1 / (1 + expf(-x));
-}
-
-static void update_state(const struct lstm *l, const float *gates, float *output)
-{
+    const struct shim_unary sigmoid = {.kind = SHIM_UNARY_SIGMOID}, hyperbolic = {.kind = SHIM_UNARY_TANH};
+    const int64_t units = l->units;
     for (int64_t row = 0; row < l->batch; row++) {
-        const float *gate = gates + row * GATES * l->units;
-        float *cell = l->cell + row * l->units, *state = l->state + row * l->units;
-        for (int64_t i = 0; i < l->units; i++) {
-            float in = sigmoid(gate[i]), forget = sigmoid(gate[l->units + i]);
-            float fresh = tanhf(gate[2 * l->units + i]), out = sigmoid(gate[3 * l->units + i]);
-            cell[i] = forget * cell[i] + in * fresh;
-            state[i] = out * tanhf(cell[i]);
-            output[row * l->units + i] = state[i];
-        }
+        float *in = gates + row * GATES * units, *forget = in + units, *fresh = in + 2 * units, *out = in + 3 * units;
+        float *cell = l->cell + row * units, *state = l->state + row * units;
+        aoticache_shim_unary_apply(&sigmoid, in, 2 * units);
+        aoticache_shim_unary_apply(&hyperbolic, fresh, units);
+        aoticache_shim_unary_apply(&sigmoid, out, units);
+        for (int64_t i = 0; i < units; i++)
+            state[i] = cell[i] = forget[i] * cell[i] + in[i] * fresh[i];
+        aoticache_shim_unary_apply(&hyperbolic, state, units);
+        for (int64_t i = 0; i < units; i++)
+            output[row * units + i] = state[i] *= out[i];
     }
+}
+
+/* Runs the steps. The state's weight is the same in all of them, and is put into the order of the products once. */
+static bool run_steps(const struct lstm *l, struct shim_packed *state_weight)
+{
+    const int64_t width = GATES * l->units;
+    for (int64_t i = 0; i < l->steps; i++) {
+        int64_t step = l->reverse ? l->steps - 1 - i : i;
+        float *gates = l->gates + step * l->batch * width;
+        if (!multiply(l, l->batch, l->state, l->state_weight, l->units, gates, width, gates, state_weight))
+            return false;
+        update_state(l, gates, l->output + step * l->batch * l->units);
+    }
+    return true;
 }
 
 /* Runs the layer over all steps. False: out of memory. */
 static bool run(const struct lstm *l)
 {
-    const int64_t width = GATES * l->units;
-    if (!multiply(l, l->steps * l->batch, l->input, l->input_weight, l->inputs, l->bias, 0, l->gates))
+    struct shim_packed state_weight = {.prepared = NULL};
+    if (!multiply(l, l->steps * l->batch, l->input, l->input_weight, l->inputs, l->bias, 0, l->gates, NULL))
         return false;
-    for (int64_t i = 0; i < l->steps; i++) {
-        int64_t step = l->reverse ? l->steps - 1 - i : i;
-        float *gates = l->gates + step * l->batch * width;
-        if (!multiply(l, l->batch, l->state, l->state_weight, l->units, gates, width, gates))
-            return false;
-        update_state(l, gates, l->output + step * l->batch * l->units);
-    }
-    return true;
+    bool is_done = run_steps(l, l->steps >= FEW_STEPS ? &state_weight : NULL);
+    void *prepared = atomic_load(&state_weight.prepared);
+    if (prepared != NULL)
+        atomic_load (&state_weight.free_prepared)(prepared);
+    return is_done;
 }
 
 /* ---- what is refused ---- */

@@ -107,7 +107,7 @@ struct job {
     const struct matmul_problem *problem;
     const struct kept *kept;
     int parts;
-    bool by_columns;
+    bool by_columns, is_added; /* is_added: to what the result has */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -137,12 +137,12 @@ static void sum_panel(const struct job *job, int64_t panel, int64_t k, int64_t d
     const ptrdiff_t a_stride = p->a.row_stride / (ptrdiff_t)sizeof(float);
     const ptrdiff_t out_stride = p->out.row_stride / (ptrdiff_t)sizeof(float);
     float start[COLUMNS] = {0};
-    for (int64_t j = 0; j < columns && p->addend.data != NULL && k == 0; j++)
+    for (int64_t j = 0; j < columns && p->addend.data != NULL && k == 0 && !job->is_added; j++)
         memcpy(start + j, p->addend.data + (column + j) * p->addend.column_stride, sizeof *start);
     for (int64_t i = first; i < last; i += ROWS) {
         const struct tile tile = {.a = (const float *)(const void *)p->a.data + i * a_stride + k,
                                   .panel = job->kept->panels + panel * COLUMNS * p->depth + k * COLUMNS,
-                                  .start = k == 0 ? start : NULL,
+                                  .start = k == 0 && !job->is_added ? start : NULL,
                                   .out = (float *)(void *)p->out.data + i * out_stride + column,
                                   .a_stride = a_stride,
                                   .out_stride = out_stride,
@@ -232,11 +232,14 @@ static bool is_supported(void)
 bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed)
 {
     const ptrdiff_t item = sizeof(float);
-    if (problem->rows < LEAST_ROWS || problem->a.column_stride != item || problem->out.column_stride != item ||
-        problem->a.row_stride % item != 0 || problem->out.row_stride % item != 0 || problem->addend.row_stride != 0 ||
+    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
+    bool is_added = addend->data == out->data && addend->row_stride == out->row_stride &&
+                    addend->column_stride == out->column_stride;
+    if (problem->rows < LEAST_ROWS || problem->a.column_stride != item || out->column_stride != item ||
+        problem->a.row_stride % item != 0 || out->row_stride % item != 0 || (addend->row_stride != 0 && !is_added) ||
         problem->alpha != 1 || problem->beta != 1 || !is_supported())
         return false;
-    struct job job = {.problem = problem, .kept = find_kept(problem, packed)};
+    struct job job = {.problem = problem, .kept = find_kept(problem, packed), .is_added = is_added};
     if (job.kept == NULL)
         return false;
     job.by_columns = problem->columns >= problem->rows;
