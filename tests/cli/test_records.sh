@@ -14,7 +14,7 @@ key=$(field entries.0.key) artifact=$(field entries.0.artifact) library=$(field 
 member 'ls: the bytes are those of the file' entries.0.bytes "$(stat -c %s "$AOTICACHE_DIR/objects/${artifact:0:2}/${artifact:2}")"
 AOTICACHE_DIR=$work/apart run aoticache ls --json
 member 'ls: the digest of the content is that of a file stored apart' entries.0.library "$library"
-try 'show by the digest of the content, which is no library' 1 aoticache show "$library" --json
+try 'show by the digest of the content, which is no library' 0 aoticache show "$library" --json
 member 'show: it follows the manifest' entries.0.manifest.files.0.inline true
 member 'show: its size' entries.0.manifest.files.0.bytes 5000
 member 'show: its digest' entries.0.manifest.files.0.digest "$library"

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What was found out about one entry; parts that could not be read are NULL, with the reason in `problem`. */
 struct detail {
@@ -21,6 +22,18 @@ struct detail {
     aoticache_error problem;
 };
 
+/* A record of torch.compile or Triton is read and not loaded; only some of those that are objects of their own are libraries. */
+static bool is_library(const aoticache_entry *entry, const aoticache_artifact *artifact)
+{
+    char begin[4] = "";
+    size_t size;
+    if (aoticache_artifact_content(artifact, &size) != NULL)
+        return false;
+    return strncmp(entry->op, "aoticache::", strlen("aoticache::")) != 0 ||
+           (pread(aoticache_artifact_library_fd(artifact), begin, sizeof begin, 0) == sizeof begin &&
+            memcmp(begin, "\177ELF", sizeof begin) == 0);
+}
+
 static void read_detail(aoticache_cache *cache, const aoticache_entry *entry, struct detail *ret_detail)
 {
     struct detail detail = {.problem = {.message = ""}};
@@ -28,7 +41,7 @@ static void read_detail(aoticache_cache *cache, const aoticache_entry *entry, st
         aoticache_manifest_decode(cache, &entry->artifact, &detail.manifest, &detail.request, &detail.problem);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_open_artifact(cache, &entry->artifact, &detail.artifact, &detail.problem);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK && is_library(entry, detail.artifact))
         status = aoticache_library_describe(aoticache_artifact_library_fd(detail.artifact), &detail.library,
                                             &detail.problem);
     if (status != AOTICACHE_OK && detail.problem.message[0] == '\0')
