@@ -21,8 +21,8 @@ member 'show: its digest' entries.0.manifest.files.0.digest "$library"
 try 'du' 0 aoticache du --json
 member 'du: three files' parts.0.files 3
 member 'du: their bytes, once' parts.0.bytes "$(objects | xargs stat -c %s | awk '{ sum += $1 } END { print sum }')"
-run aoticache why fill::op0
-prints 'why finds it, and what differs' '^nearest .*fill::op0'
+run aoticache why fill::op0 --hook c
+prints 'why finds it' '^entry .*fill::op0'
 try 'verify' 0 aoticache verify
 prints 'verify: three objects' '^3 entries, 3 objects'
 
