@@ -484,7 +484,7 @@ bool aoticache_cli_parse(aoticache_cli *cli, void *target)
 bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words,
                               size_t *ret_position)
 {
-    char list[160] = "";
+    char list[512] = "";
     const char *wanted = strcmp(value, "op") == 0 ? "operator" : value;
     for (size_t i = 0; words[i] != NULL; i++) {
         const size_t length = strlen(list);
