@@ -3,6 +3,8 @@
  *
  * Source: aten/src/ATen/native/Distance.cpp, cpu/DistanceOpsKernel.cpp.
  */
+#include "runtime/shim/math/internal.h"
+
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
@@ -62,31 +64,16 @@ AOTITorchError aoti_torch_cpu__pdist_forward(AtenTensorHandle self, double p, At
 }
 
 /* Expands a tensor to `batch` in front of its last two dimensions, as contiguous doubles. */
-static AOTITorchError expand_rows(const char *function, AtenTensorHandle tensor, int batch_ndim, const int64_t *batch,
+static AOTITorchError expand_rows(const char *function, AtenTensorHandle tensor, int ndim, const int64_t *batch,
                                   AtenTensorHandle *ret_rows)
 {
     int64_t sizes[SHIM_MAX_NDIM];
     const struct shim_tensor *from = tensor->tensor;
-    memcpy(sizes, batch, (size_t)batch_ndim * sizeof *sizes);
-    sizes[batch_ndim] = from->sizes[from->ndim - 2];
-    sizes[batch_ndim + 1] = from->sizes[from->ndim - 1];
-    SHIM_TRY(aoticache_shim_make(function, batch_ndim + 2, sizes, AOTICACHE_DTYPE_FLOAT64, ret_rows));
+    memcpy(sizes, batch, (size_t)(ndim - 2) * sizeof *sizes);
+    sizes[ndim - 2] = from->sizes[from->ndim - 2];
+    sizes[ndim - 1] = from->sizes[from->ndim - 1];
+    SHIM_TRY(aoticache_shim_make(function, ndim, sizes, AOTICACHE_DTYPE_FLOAT64, ret_rows));
     return aoti_torch_copy_(*ret_rows, tensor, 0);
-}
-
-static AOTITorchError common_batch(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
-                                   int *ret_ndim, int64_t *ret_batch)
-{
-    int ndim = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
-    for (int d = 0; d < ndim; d++) {
-        int a_at = d - (ndim + 2 - a->ndim), b_at = d - (ndim + 2 - b->ndim);
-        int64_t a_size = a_at < 0 ? 1 : a->sizes[a_at], b_size = b_at < 0 ? 1 : b->sizes[b_at];
-        if (a_size != b_size && a_size != 1 && b_size != 1)
-            return aoticache_shim_fail("%s: batches of %lld and %lld", function, (long long)a_size, (long long)b_size);
-        ret_batch[d] = a_size == 1 ? b_size : a_size;
-    }
-    *ret_ndim = ndim;
-    return SHIM_SUCCESS;
 }
 
 AOTITorchError aoti_torch_cpu__cdist_forward(AtenTensorHandle x1, AtenTensorHandle x2, double p, int64_t *compute_mode,
@@ -104,14 +91,14 @@ AOTITorchError aoti_torch_cpu__cdist_forward(AtenTensorHandle x1, AtenTensorHand
     if (first->dtype != second->dtype || first->ndim < 2 || second->ndim < 2 ||
         first->sizes[first->ndim - 1] != second->sizes[second->ndim - 1])
         return aoticache_shim_fail("%s: matrices of one dtype with rows of one length are needed", __func__);
-    SHIM_TRY(common_batch(__func__, first, second, &ndim, sizes));
+    SHIM_TRY(aoticache_shim_common_batch(__func__, first, second, &ndim, sizes));
     SHIM_TRY(expand_rows(__func__, x1, ndim, sizes, &a));
     SHIM_TRY(expand_rows(__func__, x2, ndim, sizes, &b));
     int64_t rows = first->sizes[first->ndim - 2], others = second->sizes[second->ndim - 2];
     int64_t width = first->sizes[first->ndim - 1];
-    sizes[ndim] = rows;
-    sizes[ndim + 1] = others;
-    SHIM_TRY(aoticache_shim_make(__func__, ndim + 2, sizes, AOTICACHE_DTYPE_FLOAT64, &numbers));
+    sizes[ndim - 2] = rows;
+    sizes[ndim - 1] = others;
+    SHIM_TRY(aoticache_shim_make(__func__, ndim, sizes, AOTICACHE_DTYPE_FLOAT64, &numbers));
     const double *from = a->tensor->data, *with = b->tensor->data;
     double *to = numbers->tensor->data;
     for (int64_t i = 0; i < numbers->tensor->numel; i++) {

@@ -37,23 +37,18 @@ static void free_kept(void *kept)
 static AOTITorchError keep(const char *function, AtenTensorHandle weight, AtenTensorHandle *ret_kept)
 {
     struct shim_packed *packed = weight->tensor->packed;
+    if (!aoticache_shim_packed_claim(packed, free_kept)) /* another operator has kept something else */
+        return aoticache_shim_convert_like(function, weight, AOTICACHE_DTYPE_FLOAT32, ret_kept);
     AtenTensorHandle kept = atomic_load(&packed->prepared);
     if (kept == NULL) {
-        void *none = NULL;
         SHIM_TRY(aoticache_shim_convert_like(function, weight, AOTICACHE_DTYPE_FLOAT32, &kept));
         kept->tensor->packed = calloc(1, sizeof *kept->tensor->packed);
         if (kept->tensor->packed == NULL) {
             free_kept(kept);
             return aoticache_shim_fail_memory(function, sizeof *kept->tensor->packed);
         }
-        atomic_store(&packed->free_prepared, free_kept);
-        if (!atomic_compare_exchange_strong(&packed->prepared, &none, kept)) { /* another thread was first */
-            free_kept(kept);
-            kept = none;
-        }
+        kept = aoticache_shim_packed_keep(packed, kept);
     }
-    if (atomic_load(&packed->free_prepared) != free_kept) /* another operator has kept something else */
-        return aoticache_shim_convert_like(function, weight, AOTICACHE_DTYPE_FLOAT32, ret_kept);
     return aoti_torch_new_tensor_handle(kept, ret_kept);
 }
 

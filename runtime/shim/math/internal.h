@@ -91,6 +91,13 @@ AOTITorchError aoticache_shim_window_read(const char *function, const char *what
 void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t position, int64_t ret_at[IMAGE_AXES]);
 
 /*
+ * The batch that matrices of two tensors of two dimensions or more have in common (linear_systems.c): *ret_ndim is that of
+ * the result, with the matrices' own two; ret_batch has the sizes before these.
+ */
+AOTITorchError aoticache_shim_common_batch(const char *function, const struct shim_tensor *a,
+                                           const struct shim_tensor *b, int *ret_ndim, int64_t *ret_batch);
+
+/*
  * ---- products of matrices with any strides, blocked for the caches ----
  *
  * matmul_block.c has the walk over blocks, matmul_kernel.c the innermost loops for each class of numbers, blas.c large

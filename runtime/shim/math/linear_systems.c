@@ -98,8 +98,8 @@ static const char indefinite[] = "is not positive-definite: the leading minor of
 
 /* ---- operands of one batch ---- */
 
-static AOTITorchError common_batch(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
-                                   int *ret_ndim, int64_t *ret_batch)
+AOTITorchError aoticache_shim_common_batch(const char *function, const struct shim_tensor *a,
+                                           const struct shim_tensor *b, int *ret_ndim, int64_t *ret_batch)
 {
     int ndim = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
     for (int d = 0; d < ndim; d++) {
@@ -209,7 +209,7 @@ static AOTITorchError solve_with(const char *function, AtenTensorHandle lu, Aten
     SHIM_TRY(check_pair(function, lu, b, left));
     const int32_t dtype = lu->tensor->dtype;
     SHIM_TRY(aoticache_shim_lapack(function, LAPACK_GETRS, dtype, &getrs));
-    SHIM_TRY(common_batch(function, lu->tensor, b->tensor, &ndim, batch));
+    SHIM_TRY(aoticache_shim_common_batch(function, lu->tensor, b->tensor, &ndim, batch));
     SHIM_TRY(expand(function, lu, ndim, batch, true, &factors));
     SHIM_TRY(expand(function, b, ndim, batch, left, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
@@ -543,7 +543,7 @@ AOTITorchError aoti_torch_cpu_cholesky_solve(AtenTensorHandle self, AtenTensorHa
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(check_pair(__func__, input2, self, true));
     SHIM_TRY(aoticache_shim_lapack(__func__, LAPACK_POTRS, self->tensor->dtype, &potrs));
-    SHIM_TRY(common_batch(__func__, input2->tensor, self->tensor, &ndim, batch));
+    SHIM_TRY(aoticache_shim_common_batch(__func__, input2->tensor, self->tensor, &ndim, batch));
     SHIM_TRY(expand(__func__, input2, ndim, batch, true, &factors));
     SHIM_TRY(expand(__func__, self, ndim, batch, true, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
@@ -619,7 +619,7 @@ AOTITorchError aoticache_shim_ldl_solve(const aoticache_named_argument *a, AtenT
     SHIM_TRY(check_pair(function, a[0].tensor, a[2].tensor, true));
     SHIM_TRY(aoticache_shim_lapack(function, a[3].integer != 0 ? LAPACK_HETRS : LAPACK_SYTRS,
                                    a[0].tensor->tensor->dtype, &sytrs));
-    SHIM_TRY(common_batch(function, a[0].tensor->tensor, a[2].tensor->tensor, &ndim, batch));
+    SHIM_TRY(aoticache_shim_common_batch(function, a[0].tensor->tensor, a[2].tensor->tensor, &ndim, batch));
     SHIM_TRY(expand(function, a[0].tensor, ndim, batch, true, &factors));
     SHIM_TRY(expand(function, a[2].tensor, ndim, batch, true, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
@@ -653,7 +653,7 @@ static AOTITorchError solve_triangle(const char *function, AtenTensorHandle a, A
     SHIM_TRY(check_pair(function, a, b, how.left));
     const int32_t dtype = a->tensor->dtype;
     SHIM_TRY(aoticache_shim_lapack(function, LAPACK_TRSM, dtype, &trsm));
-    SHIM_TRY(common_batch(function, a->tensor, b->tensor, &ndim, batch));
+    SHIM_TRY(aoticache_shim_common_batch(function, a->tensor, b->tensor, &ndim, batch));
     SHIM_TRY(expand(function, a, ndim, batch, true, &factors));
     SHIM_TRY(expand(function, b, ndim, batch, true, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);

@@ -10,8 +10,6 @@
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
-#include <stdatomic.h>
-
 /* PyTorch's number for LSTM layers (at::native's rnn mode). */
 enum { MODE_LSTM = 2 };
 
@@ -95,9 +93,7 @@ static bool run(const struct lstm *l)
     if (!multiply(l, l->steps * l->batch, l->input, l->input_weight, l->inputs, l->bias, 0, l->gates, NULL))
         return false;
     bool is_done = run_steps(l, l->steps >= FEW_STEPS ? &state_weight : NULL);
-    void *prepared = atomic_load(&state_weight.prepared);
-    if (prepared != NULL)
-        atomic_load (&state_weight.free_prepared)(prepared);
+    aoticache_shim_packed_clear(&state_weight);
     return is_done;
 }
 

@@ -208,20 +208,16 @@ static struct kept *make_kept(const struct matmul_problem *problem)
 /* What the first product kept; NULL: there is no memory, or another operator has kept the weight in a form of its own. */
 static const struct kept *find_kept(const struct matmul_problem *problem, struct shim_packed *packed)
 {
+    if (!aoticache_shim_packed_claim(packed, free))
+        return NULL;
     struct kept *kept = atomic_load(&packed->prepared);
     if (kept == NULL) {
-        void *none = NULL;
         kept = make_kept(problem);
         if (kept == NULL)
             return NULL;
-        atomic_store(&packed->free_prepared, free);
-        if (!atomic_compare_exchange_strong(&packed->prepared, &none, kept)) {
-            free(kept);
-            kept = none;
-        }
+        kept = aoticache_shim_packed_keep(packed, kept);
     }
-    bool is_ours = atomic_load(&packed->free_prepared) == free;
-    return is_ours && kept->columns == problem->columns && kept->depth == problem->depth ? kept : NULL;
+    return kept->columns == problem->columns && kept->depth == problem->depth ? kept : NULL;
 }
 
 static bool is_supported(void)

@@ -517,20 +517,16 @@ static char *find_kept(const struct onednn_library *onednn, const struct prepare
                        const struct image *weight, void *stream, char *scratch)
 {
     struct shim_packed *packed = c->frozen_weight->packed;
+    if (!aoticache_shim_packed_claim(packed, free_kept))
+        return NULL;
     struct kept_weight *kept = atomic_load(&packed->prepared);
     if (kept == NULL) {
-        void *none = NULL;
         kept = make_kept(onednn, p, weight, stream, scratch);
         if (kept == NULL)
             return NULL;
-        atomic_store(&packed->free_prepared, free_kept);
-        if (!atomic_compare_exchange_strong(&packed->prepared, &none, kept)) {
-            free_kept(kept);
-            kept = none;
-        }
+        kept = aoticache_shim_packed_keep(packed, kept);
     }
-    bool is_ours = atomic_load(&packed->free_prepared) == free_kept; /* another operator may have kept it before */
-    return is_ours && onednn->memory_desc_equal(kept->descriptor, p->weights.wanted) ? kept->elements : NULL;
+    return onednn->memory_desc_equal(kept->descriptor, p->weights.wanted) ? kept->elements : NULL;
 }
 
 static bool run_steps(const struct onednn_library *onednn, const struct prepared *p, const struct convolution *c,

@@ -78,19 +78,37 @@ static inline void unref_storage(struct shim_storage *storage)
         aoticache_shim_storage_free(storage);
 }
 
-static void free_packed(struct shim_packed *packed)
+bool aoticache_shim_packed_claim(struct shim_packed *packed, void (*free_prepared)(void *))
 {
-    void *prepared = atomic_load(&packed->prepared);
+    void (*claimed)(void *) = atomic_load(&packed->free_prepared);
+    return claimed == free_prepared ||
+           (claimed == NULL && (atomic_compare_exchange_strong(&packed->free_prepared, &claimed, free_prepared) ||
+                                claimed == free_prepared));
+}
+
+void *aoticache_shim_packed_keep(struct shim_packed *packed, void *made)
+{
+    void *first = NULL;
+    if (atomic_compare_exchange_strong(&packed->prepared, &first, made))
+        return made;
+    atomic_load (&packed->free_prepared)(made);
+    return first;
+}
+
+void aoticache_shim_packed_clear(struct shim_packed *packed)
+{
+    void *prepared = atomic_exchange(&packed->prepared, NULL);
     if (prepared != NULL)
-        packed->free_prepared(prepared);
-    free(packed);
+        atomic_load (&packed->free_prepared)(prepared);
 }
 
 void aoticache_shim_tensor_free(struct shim_tensor *tensor)
 {
     unref_storage(tensor->storage);
-    if (__builtin_expect(tensor->packed != NULL, 0))
-        free_packed(tensor->packed);
+    if (__builtin_expect(tensor->packed != NULL, 0)) {
+        aoticache_shim_packed_clear(tensor->packed);
+        free(tensor->packed);
+    }
     if (tensor->sizes != tensor->inline_dims)
         free(tensor->sizes);
     shim_block_give(SHIM_FREE_TENSOR, tensor);

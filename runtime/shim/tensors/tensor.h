@@ -61,8 +61,15 @@ struct shim_storage {
  */
 struct shim_packed {
     _Atomic(void *) prepared;              /* NULL until an operator puts it there, once */
-    void (*_Atomic free_prepared)(void *); /* set before it */
+    void (*_Atomic free_prepared)(void *); /* set before it; tells operators apart */
 };
+
+/* Whether an operator, whose copies this frees, may keep one: false if another operator does. */
+bool aoticache_shim_packed_claim(struct shim_packed *packed, void (*free_prepared)(void *));
+/* After a claim. Takes a copy, and returns the one that is kept: another thread's if that was first. */
+void *aoticache_shim_packed_keep(struct shim_packed *packed, void *made);
+/* Frees the copy. Nobody else uses the weight. */
+void aoticache_shim_packed_clear(struct shim_packed *packed);
 
 struct shim_tensor {
     _Atomic uint32_t refs;
