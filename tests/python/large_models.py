@@ -4,9 +4,7 @@ LARGE gives for each name of THIRTY a function of torch that makes a module and 
 seed. The networks of torchvision are whole; the others have two to four layers of width 256 or more. tests/bench/model_times.py
 measures them.
 """
-import sys
-
-from real_models import (called, config, decoder, language, of_torchvision, of_transformers, torchvision_module)
+from real_models import config, decoder, deeplab, language, of_torchvision, of_transformers, ssd_head, without_head
 
 LENGTH = 128  # tokens of a text
 SIZES = {"vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 1024}
@@ -81,30 +79,6 @@ def recommendation(torch):
 
 # ---- models of torchvision and transformers ----
 
-def without_head(models):
-    """A vision transformer's head begins with weights of zero, so that its output would show nothing."""
-    model = models.VisionTransformer(image_size=160, patch_size=16, num_layers=4, num_heads=8, hidden_dim=256, mlp_dim=1024)
-    model.heads = sys.modules["torch"].nn.Identity()
-    return model
-
-
-def deeplab(torch):
-    models = torchvision_module(torch, "torchvision.models.segmentation")
-    model = models.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5)
-    return called(torch, model, lambda inner, image: inner(image)["out"]), (torch.randn(1, 3, 160, 160),)
-
-
-def ssd_head(torch):
-    """Boxes and classes of three feature maps."""
-    ssd = torchvision_module(torch, "torchvision.models.detection.ssd")
-    inputs = tuple(torch.randn(1, channels, size, size) for channels, size in ((256, 19), (512, 10), (256, 5)))
-
-    def call(inner, *maps):
-        found = inner(list(maps))
-        return found["bbox_regression"], found["cls_logits"]
-    return called(torch, ssd.SSDHead([256, 512, 256], [4, 6, 6], 21), call), inputs
-
-
 def tokens(torch):
     return (torch.randint(0, 1000, (1, LENGTH)),)
 
@@ -145,11 +119,12 @@ LARGE = {
     "EfficientNet-B0": of_torchvision(lambda t: t.efficientnet_b0(), 160),
     "ConvNeXt tiny": of_torchvision(lambda t: t.convnext_tiny(), 96),
     "RegNet-Y": of_torchvision(lambda t: t.regnet_y_400mf(), 224),
-    "ViT": of_torchvision(without_head, 160),
+    "ViT": of_torchvision(lambda t: without_head(t, image_size=160, num_layers=4, num_heads=8, hidden_dim=256, mlp_dim=1024),
+                          160),
     "Swin tiny": of_torchvision(lambda t: t.swin_t(), 112),
     "U-Net": u_net,
-    "DeepLabV3": deeplab,
-    "SSD head": ssd_head,
+    "DeepLabV3": lambda torch: deeplab(torch, 160),
+    "SSD head": lambda torch: ssd_head(torch, ((256, 19), (512, 10), (256, 5)), (4, 6, 6), 21),
     "BERT": text("BertModel", "BertConfig"),
     "DistilBERT": of_transformers(lambda t: t.DistilBertModel(t.DistilBertConfig(
         vocab_size=1000, dim=256, n_layers=4, n_heads=8, hidden_dim=1024)), tokens, "last_hidden_state"),

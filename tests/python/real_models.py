@@ -182,28 +182,29 @@ def of_torchvision(make, size=64):
     return lambda torch: (make(torchvision_module(torch, "torchvision").models), (torch.randn(1, 3, size, size),))
 
 
-def without_head(models):
+def without_head(models, **sizes):
     """A vision transformer's head begins with weights of zero, so that its output would show nothing."""
-    model = models.VisionTransformer(image_size=64, patch_size=16, num_layers=2, num_heads=4, hidden_dim=64, mlp_dim=128)
+    model = models.VisionTransformer(**{"image_size": 64, "patch_size": 16, "num_layers": 2, "num_heads": 4, "hidden_dim": 64,
+                                        "mlp_dim": 128, **sizes})
     model.heads = sys.modules["torch"].nn.Identity()
     return model
 
 
-def deeplab(torch):
+def deeplab(torch, size=64):
     models = torchvision_module(torch, "torchvision.models.segmentation")
     model = models.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5)
-    return called(torch, model, lambda inner, image: inner(image)["out"]), (torch.randn(1, 3, 64, 64),)
+    return called(torch, model, lambda inner, image: inner(image)["out"]), (torch.randn(1, 3, size, size),)
 
 
-def ssd_head(torch):
-    """Boxes and classes of three feature maps."""
+def ssd_head(torch, maps=((16, 16), (32, 8), (24, 4)), anchors=(4, 6, 4), classes=7):
+    """Boxes and classes of three feature maps, of these channels and sizes."""
     ssd = torchvision_module(torch, "torchvision.models.detection.ssd")
-    inputs = tuple(torch.randn(1, channels, size, size) for channels, size in ((16, 16), (32, 8), (24, 4)))
+    inputs = tuple(torch.randn(1, channels, size, size) for channels, size in maps)
 
-    def call(inner, *maps):
-        found = inner(list(maps))
+    def call(inner, *given):
+        found = inner(list(given))
         return found["bbox_regression"], found["cls_logits"]
-    return called(torch, ssd.SSDHead([16, 32, 24], [4, 6, 4], 7), call), inputs
+    return called(torch, ssd.SSDHead([channels for channels, _ in maps], list(anchors), classes), call), inputs
 
 
 def tokens(torch):
