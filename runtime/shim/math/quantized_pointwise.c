@@ -44,6 +44,12 @@ struct operands {
     int64_t unary_scalar_count;
 };
 
+/* Of them those that every exported function has, under these names. */
+#define SHARED_OPERANDS                                                                                             \
+    .x = X, .x_scale = act_scale, .x_zero_point = act_zero_point, .weight = onednn_weight, .scales = weight_scales, \
+    .zero_points = weight_zero_points, .bias = shim_optional(B), .output_scale = output_scale,                      \
+    .output_zero_point = output_zero_point, .output_dtype = output_dtype
+
 /* ---- from sums to results ---- */
 
 static float saturate(float x, float low, float high)
@@ -303,20 +309,8 @@ AOTITorchError aoti_torch_cpu__qlinear_pointwise_tensor(
     int64_t output_zero_point, const int32_t *output_dtype, const char *post_op_name, const double **post_op_args,
     int64_t post_op_args_len_, const char *post_op_algorithm, AtenTensorHandle *ret0)
 {
-    const struct operands o = {.x = X,
-                               .x_scale = act_scale,
-                               .x_zero_point = act_zero_point,
-                               .weight = onednn_weight,
-                               .scales = weight_scales,
-                               .zero_points = weight_zero_points,
-                               .bias = shim_optional(B),
-                               .output_scale = output_scale,
-                               .output_zero_point = output_zero_point,
-                               .output_dtype = output_dtype,
-                               .unary = post_op_name,
-                               .algorithm = post_op_algorithm,
-                               .unary_scalars = post_op_args,
-                               .unary_scalar_count = post_op_args_len_};
+    const struct operands o = {SHARED_OPERANDS, .unary = post_op_name, .algorithm = post_op_algorithm,
+                               .unary_scalars = post_op_args, .unary_scalar_count = post_op_args_len_};
     SHIM_CHECK_RESULT(ret0);
     return linear(__func__, &o, ret0);
 }
@@ -329,20 +323,11 @@ AOTITorchError aoti_torch_cpu__qlinear_pointwise_binary_tensor(
     const double **unary_post_op_args, int64_t unary_post_op_args_len_, const char *unary_post_op_algorithm,
     AtenTensorHandle *ret0)
 {
-    const struct operands o = {.x = X,
-                               .x_scale = act_scale,
-                               .x_zero_point = act_zero_point,
-                               .weight = onednn_weight,
-                               .scales = weight_scales,
-                               .zero_points = weight_zero_points,
-                               .bias = shim_optional(B),
+    const struct operands o = {SHARED_OPERANDS,
                                .other = shim_optional(other),
-                               .output_scale = output_scale,
                                .other_scale = other_scale,
                                .alpha = binary_alpha,
-                               .output_zero_point = output_zero_point,
                                .other_zero_point = other_zero_point,
-                               .output_dtype = output_dtype,
                                .binary = binary_post_op,
                                .unary = unary_post_op,
                                .algorithm = unary_post_op_algorithm,
@@ -596,20 +581,8 @@ AOTITorchError aoti_torch_cpu__qconv_pointwise_tensor(
 {
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
-    const struct operands o = {.x = X,
-                               .x_scale = act_scale,
-                               .x_zero_point = act_zero_point,
-                               .weight = onednn_weight,
-                               .scales = weight_scales,
-                               .zero_points = weight_zero_points,
-                               .bias = shim_optional(B),
-                               .output_scale = output_scale,
-                               .output_zero_point = output_zero_point,
-                               .output_dtype = output_dtype,
-                               .unary = attr,
-                               .algorithm = algorithm != NULL ? *algorithm : NULL,
-                               .unary_scalars = post_op_args,
-                               .unary_scalar_count = post_op_args_len_};
+    const struct operands o = {SHARED_OPERANDS, .unary = attr, .algorithm = algorithm != NULL ? *algorithm : NULL,
+                               .unary_scalars = post_op_args, .unary_scalar_count = post_op_args_len_};
     SHIM_CHECK_RESULT(ret0);
     return convolve(__func__, &o, &windows, groups, ret0);
 }
@@ -625,20 +598,11 @@ AOTITorchError aoti_torch_cpu__qconv2d_pointwise_binary_tensor(
 {
     const struct convolution_windows windows = {stride_args,   stride_len_,   padding_args, padding_len_,
                                                 dilation_args, dilation_len_, NULL,         0};
-    const struct operands o = {.x = X,
-                               .x_scale = act_scale,
-                               .x_zero_point = act_zero_point,
-                               .weight = onednn_weight,
-                               .scales = weight_scales,
-                               .zero_points = weight_zero_points,
-                               .bias = shim_optional(B),
+    const struct operands o = {SHARED_OPERANDS,
                                .other = accum,
-                               .output_scale = output_scale,
                                .other_scale = accum_scale,
                                .alpha = alpha != NULL ? *alpha : 1,
-                               .output_zero_point = output_zero_point,
                                .other_zero_point = accum_zero_point,
-                               .output_dtype = output_dtype,
                                .binary = binary_attr,
                                .unary = unary_attr != NULL ? *unary_attr : NULL,
                                .algorithm = unary_algorithm != NULL ? *unary_algorithm : NULL,
