@@ -137,7 +137,7 @@ def test_pytorchs_digest_of_its_sources_is_remembered():
 def test_sources_that_changed_after_they_were_installed_are_read():
     """No digest is remembered for PyTorch's folder once a module is newer than RECORD, or where there is no RECORD."""
     text = """
-        import os, sys
+        import os, sys, time
         import torch, aoticache
         aoticache.stats()
         from aoticache import _sources
@@ -157,25 +157,35 @@ def test_sources_that_changed_after_they_were_installed_are_read():
 
         folder = os.path.join(sys.argv[1], "torch")
         record = os.path.join(sys.argv[1], "torch-1.dist-info", "RECORD")
-        def put(path, text, time):
+        def put(path, text, time=None):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w") as file:
                 file.write(text)
-            os.utime(path, (time, time))
-        put(os.path.join(folder, "__init__.py"), "", 100)
-        put(os.path.join(folder, "inside", "__init__.py"), "1", 100)
+            if time is not None:
+                os.utime(path, (time, time))
+        def install(words):
+            time.sleep(0.02)  # a tick of the clock of files
+            put(record, words)
+        module, more = os.path.join(folder, "__init__.py"), os.path.join(folder, "inside", "more.py")
+        put(module, "")
+        put(os.path.join(folder, "inside", "__init__.py"), "1")
         assert _sources.installed_files(folder, "1") is None
-        put(record, "what was installed", 200)
+        install("what was installed")
         first = _sources.installed_files(folder, "1")
         assert first and first == _sources.installed_files(folder, "1")
-        put(os.path.join(folder, "inside", "more.py"), "2", 100)
+        time.sleep(0.02)
+        put(more, "2", 100)  # older, and put there later
+        assert _sources.installed_files(folder, "1") is None
+        install("what was installed")
         second = _sources.installed_files(folder, "1")
         assert second not in (None, first)
-        put(os.path.join(folder, "inside", "more.py"), "22", 100)
+        put(more, "22")
+        install("what was installed")
         assert _sources.installed_files(folder, "1") not in (None, first, second)
-        put(os.path.join(folder, "inside", "more.py"), "2", 201)
+        put(more, "2", time.time() + 1000)
         assert _sources.installed_files(folder, "1") is None
-        put(record, "what was installed then", 300)
+        put(more, "2")
+        install("what was installed then")
         assert _sources.installed_files(folder, "1") not in (None, first, second)
         print("done")
     """

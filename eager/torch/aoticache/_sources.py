@@ -78,7 +78,7 @@ def installed_files(folder: str, version: str) -> str | None:
     record = os.path.join(os.path.dirname(folder), f"torch-{version}.dist-info", "RECORD")
     try:
         with open(record, "rb") as file:
-            installed = os.fstat(file.fileno()).st_mtime_ns
+            installed = changed_ns(os.fstat(file.fileno()))
             hasher = hashlib.sha256(file.read())
         found, changed = modules(folder)
     except OSError:
@@ -87,6 +87,11 @@ def installed_files(folder: str, version: str) -> str | None:
         return None
     hasher.update("".join(sorted(found)).encode("utf-8", "surrogateescape"))
     return hasher.hexdigest()
+
+
+def changed_ns(status: os.stat_result) -> int:
+    """When a file was changed or put there. An older file that takes its place keeps its own time, but not that of the change."""
+    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def modules(folder: str) -> tuple[list[str], int]:
@@ -98,7 +103,7 @@ def modules(folder: str) -> tuple[list[str], int]:
         if os.path.exists(path):
             status = os.stat(path)
             found.append(f"{name} {status.st_size}\n")
-            changed = max(changed, status.st_mtime_ns)
+            changed = max(changed, changed_ns(status))
     while folders:
         below = folders.pop()
         files, inside = [], []
@@ -113,6 +118,6 @@ def modules(folder: str) -> tuple[list[str], int]:
         for entry in files:
             status = entry.stat()
             found.append(f"{os.path.join(below, entry.name)} {status.st_size}\n")
-            changed = max(changed, status.st_mtime_ns)
+            changed = max(changed, changed_ns(status))
         folders += inside
     return found, changed
