@@ -94,6 +94,7 @@ static aoticache_status fold_buffer(aoticache_runner *runner, bool inactive, con
     if (status != AOTICACHE_OK)
         return status;
     aoticache_runner_buffer(runner, inactive)->folded = true;
+    aoticache_runner_buffer(runner, inactive)->made = true;
     AOTIRuntimeError code = runner->library->functions.AOTInductorModelContainerRunConstantFolding(
         runner->container, inactive, options->stream, options->proxy_executor);
     return code == 0 ? AOTICACHE_OK
@@ -171,6 +172,7 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
     } else {
         runner->active = 1 - runner->active;
         aoticache_runner_buffer(runner, false)->folded = true; /* by the next run */
+        aoticache_runner_buffer(runner, false)->made = true;
     }
     aoticache_runner_active_changed(runner);
     aoticache_runner_change_end(&change);
@@ -183,7 +185,8 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
  */
 static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error *ret_error)
 {
-    if (runner->has_folded && aoticache_runner_buffer(runner, true)->folded)
+    const aoticache_constant_buffer *buffer = aoticache_runner_buffer(runner, true);
+    if (!buffer->made || (runner->has_folded && buffer->folded))
         return AOTICACHE_OK;
     AOTIRuntimeError code =
         runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer(runner->container);

@@ -47,6 +47,8 @@ typedef struct aoticache_constant_shape {
 typedef struct aoticache_constant_buffer {
     bool *stale; /* of each constant: what the library has for it lies over memory that is gone */
     bool folded; /* it may have folded constants */
+    bool made;   /* the library has it. Before PyTorch 2.13 the inactive one is made when it is first changed, and a
+                    library that is asked for it before that ends the process */
 } aoticache_constant_buffer;
 
 struct aoticache_runner {

@@ -131,7 +131,7 @@ static aoticache_status prepare_constants(aoticache_runner *runner, aoticache_er
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count);
     for (size_t i = 0; i < count && !runner->has_folded; i++)
         runner->has_folded = aoticache_runner_constant_is_folded(runner, i);
-    runner->buffers[runner->active].folded = true;
+    runner->buffers[runner->active].folded = runner->buffers[runner->active].made = true;
     aoticache_runner_find_missing(runner);
     return AOTICACHE_OK;
 }

@@ -132,6 +132,7 @@ aoticache_status aoticache_runner_hand_over(aoticache_runner *runner, const aoti
     update_function function;
     AOTIRuntimeError code = 0;
     aoticache_status status = choose_function(runner, options, &function, ret_error);
+    aoticache_runner_buffer(runner, options->inactive)->made |= status == AOTICACHE_OK;
     if (status == AOTICACHE_OK && function.map == NULL && function.inactive_map == NULL)
         code = call_with_pairs(runner, &function, options, list, count);
     else if (status == AOTICACHE_OK)

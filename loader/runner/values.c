@@ -100,6 +100,8 @@ aoticache_status aoticache_runner_list_tensors(const aoticache_runner *runner, b
                                                AtenTensorHandle *tensors, aoticache_error *ret_error)
 {
     memset(tensors, 0, runner->num_constants * sizeof *tensors);
+    if (!runner->buffers[inactive ? 1 - runner->active : runner->active].made)
+        return AOTICACHE_OK;
     aoticache_status status = runner->library->functions.AOTInductorModelContainerExtractConstantsMapEntries != NULL
                                   ? list_entries(runner, inactive, tensors, ret_error)
                                   : list_map(runner, inactive, tensors, ret_error);
@@ -124,12 +126,26 @@ aoticache_status aoticache_runner_read_tensors(const aoticache_runner *runner, b
 
 /* ---- what is missing ---- */
 
+/* For libraries that hand their constants out as a map, or not at all. */
+static size_t first_missing_of_map(const aoticache_runner *runner, bool inactive)
+{
+    cleanup_free AtenTensorHandle *tensors = NULL;
+    bool listed = aoticache_runner_can_list(runner) &&
+                  aoticache_runner_read_tensors(runner, inactive, true, &tensors, NULL) == AOTICACHE_OK;
+    for (size_t i = 0; i < runner->num_constants; i++)
+        if (!aoticache_runner_constant_is_folded(runner, i) &&
+            (aoticache_runner_is_stale(runner, inactive, i) || (listed && tensors[i] == NULL)))
+            return i;
+    return runner->num_constants;
+}
+
 size_t aoticache_runner_first_missing(const aoticache_runner *runner, bool inactive)
 {
     const AOTInductorConstantMapEntry *entries = NULL;
     size_t count = 0, used = 0;
-    bool listed = runner->library->functions.AOTInductorModelContainerExtractConstantsMapEntries != NULL &&
-                  runner->library->functions.AOTInductorModelContainerExtractConstantsMapEntries(
+    if (runner->library->functions.AOTInductorModelContainerExtractConstantsMapEntries == NULL)
+        return first_missing_of_map(runner, inactive);
+    bool listed = runner->library->functions.AOTInductorModelContainerExtractConstantsMapEntries(
                       runner->container, &entries, &count, inactive) == 0;
     for (size_t i = 0; i < runner->num_constants; i++) {
         if (aoticache_runner_constant_is_folded(runner, i))

@@ -4,6 +4,7 @@
  * constants go through a C++ map. The kernel, tests/unit/kernels/affine.c, gives x * weight + 2 * weight and how
  * often it has folded.
  */
+#include "loader/runner/internal.h"
 #include "loader_fixture.h"
 
 #include <math.h>
@@ -634,6 +635,40 @@ Test(runner_constants, of_other_sizes_are_refused_by_an_old_library_too)
     expect_weight(runner, 5);
     aoticache_runner_unref(runner);
     aoticache_tensor_free(pair.handle);
+}
+
+/* ---- libraries of PyTorch before 2.13 ---- */
+
+static AOTIRuntimeError (*list_map)(AOTInductorModelContainerHandle, AOTInductorConstantMapHandle, bool);
+static int inactive_lists; /* how often the inactive buffer was listed */
+
+static AOTIRuntimeError count_lists(AOTInductorModelContainerHandle container, AOTInductorConstantMapHandle map,
+                                    bool inactive)
+{
+    inactive_lists += inactive;
+    return list_map(container, map, inactive);
+}
+
+/* They make the inactive buffer when it is first changed. Asked for it before that, they end the process. */
+Test(runner_constants, a_buffer_that_an_old_library_has_not_made_is_not_asked_for)
+{
+    found seen = {.go_on = true};
+    aoticache_runner *runner =
+        affine(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"
+                                         " AOTInductorModelContainerFreeInactiveConstantBuffer;"));
+    list_map = runner->library->functions.AOTInductorModelContainerExtractConstantsMap;
+    runner->library->functions.AOTInductorModelContainerExtractConstantsMap = count_lists;
+    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
+    WORKS(aoticache_runner_free_inactive_constants(runner, &error));
+    UPDATE(runner, "L__self___weight", 5, .partial = true);
+    expect_weight(runner, 5);
+    cr_assert_eq(seen.count, 0);
+    cr_assert_eq(inactive_lists, 0);
+    UPDATE(runner, "L__self___weight", 6, .inactive = true, .partial = true);
+    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
+    cr_assert_gt(seen.count, 0);
+    cr_assert_gt(inactive_lists, 0);
+    aoticache_runner_unref(runner);
 }
 
 Test(runner_constants, several_updates_fill_a_buffer_that_was_freed)
