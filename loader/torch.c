@@ -41,6 +41,8 @@ static void bind_optional_functions(aoticache_torch_provider *provider)
     memcpy(&provider->last_exception, &address, sizeof address);
     address = dlsym(provider->handle, "aoti_torch_get_layout");
     memcpy(&provider->get_layout, &address, sizeof address);
+    address = dlsym(provider->handle, "aoti_torch_copy_");
+    memcpy(&provider->copy, &address, sizeof address);
 }
 
 static aoticache_status bind_functions(aoticache_torch_provider *provider, aoticache_error *ret_error)

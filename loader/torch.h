@@ -22,6 +22,7 @@ typedef struct aoticache_torch_provider {
     /* Functions that not every version has; NULL then: */
     const char *(*last_exception)(void); /* what failed last on this thread */
     AOTITorchError (*get_layout)(AtenTensorHandle tensor, int32_t *ret_layout);
+    AOTITorchError (*copy)(AtenTensorHandle self, AtenTensorHandle source, int32_t non_blocking);
 } aoticache_torch_provider;
 
 /* As aoticache_torch_get(). */

@@ -15,11 +15,19 @@ OFF, ON, ANY = ("", "0", "off", "no", "false"), ("1", "on", "yes", "true"), ("an
 
 
 def autoload() -> None:
-    for install in (install_compile_cache, enable):
+    for install in (serve_triton, install_compile_cache, enable):
         try:
             install()
         except Exception as error:  # noqa: BLE001
             warnings.warn(f"aoticache: {error}", stacklevel=3)
+
+
+def serve_triton() -> None:
+    """Where Triton has been told to ask the cache, before it makes its first key."""
+    if os.environ.get("TRITON_CACHE_MANAGER", "").startswith("aoticache."):
+        from aoticache import _triton_keys
+
+        _triton_keys.install()
 
 
 def install_compile_cache() -> None:

@@ -148,11 +148,9 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
     return aoticache_stable_plan_create(schema, &op->plan, ret_error);
 }
 
-/* The data of tensors on other devices cannot be read here, and kernels there check it as PyTorch's do: not at once. */
-static void set_precheck(aoticache_binding_operator *op, aoticache_device device)
+static void set_precheck(aoticache_binding_operator *op)
 {
-    if (device.type == AOTICACHE_DEVICE_TYPE_CPU)
-        op->precheck = aoticache_precheck_find(op->holder);
+    op->precheck = aoticache_precheck_find(op->holder);
     op->plain_arguments = op->precheck == NULL && op->holder->written == 0 ? op->holder->num_arguments : SIZE_MAX;
 }
 
@@ -164,7 +162,7 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op,
     if (status == AOTICACHE_OK)
         status = check_arguments(op->holder->schema, ret_error);
     if (status == AOTICACHE_OK)
-        set_precheck(op, options->device);
+        set_precheck(op);
     if (status == AOTICACHE_OK && !op->binding->has_bridge)
         status = plan_stable(op, options, ret_error);
     if (status == AOTICACHE_OK)

@@ -5,7 +5,7 @@
  * nothing here says what is an error: only what a compiled kernel certainly gets right.
  *
  * Operators without such arguments have no precheck, and their hits do not come here (aoticache_binding_answer()).
- * Tensors of other devices than the CPU are not looked at.
+ * What another device's memory holds is not looked at, as that would wait for the device: such a call is PyTorch's.
  */
 #include "eager/torch/internal.h"
 
@@ -208,9 +208,9 @@ static bool is_on_cpu(const aoticache_tensor_view *view)
 static bool all_within(const aoticache_tensor_view *view, const range *allowed)
 {
     walk all = {.view = view, .allowed = allowed};
-    if (view->numel == 0 || !is_on_cpu(view))
+    if (view->numel == 0)
         return true;
-    all.row = row_of(view->dtype, &all.bytes);
+    all.row = is_on_cpu(view) ? row_of(view->dtype, &all.bytes) : NULL;
     if (all.row == NULL)
         return false;
     if (is_contiguous(view))

@@ -177,8 +177,9 @@ typedef struct aoticache_update_options {
 /*
  * Gives constants new values.
  *
- * options: NULL: the defaults. by_fqn: all constants that share an FQN get the value. from_cpu: the plain update if the
- *          device is the CPU and the library has no function for it; INVALID together with user_managed.
+ * options: NULL: the defaults. by_fqn: all constants that share an FQN get the value. from_cpu: where the
+ *          library has no function for it (PyTorch before 2.13), tensors are copied to its device first; INVALID together
+ *          with user_managed.
  * pairs:   names and tensors, borrowed for the call. With user_managed, the tensors (handles and memory) are borrowed
  *          until another update replaces them in that buffer, or the runner is gone.
  *

@@ -9,6 +9,7 @@
  * it: so these are named too.
  */
 #include "loader/runner/internal.h"
+#include "loader/torch.h"
 
 #include "base/cleanup.h"
 #include "base/options.h"
@@ -71,12 +72,9 @@ static aoticache_status choose_function(const aoticache_runner *runner, const ao
                    ? AOTICACHE_OK
                    : aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateUserManagedConstantBuffer(Pairs)",
                                             "it copies constants always", ret_error);
+    /* Without such a function, tensors are copied to the device here (make_fresh). */
     if (options->from_cpu && choose_from_cpu(functions, ret_function))
         return AOTICACHE_OK;
-    /* If the container is on the CPU, there is nothing to copy from one device to the other. */
-    if (options->from_cpu && runner->backend->device_type != AOTICACHE_DEVICE_TYPE_CPU)
-        return aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateConstantBufferFromCpu(Pairs)",
-                                      "copy the tensors to its device first", ret_error);
     if (!choose_plain(functions, options, ret_function))
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateConstantBuffer(Pairs)",
                                       "its constants are fixed", ret_error);
@@ -323,6 +321,33 @@ static aoticache_status keep_others(update_plan *plan, aoticache_error *ret_erro
 
 /* ---- handing over ---- */
 
+/* Whether a tensor must be copied to the device before the library takes it: PyTorch before 2.13 takes none of the CPU's. */
+static bool is_for_device(const update_plan *plan, const aoticache_tensor_view *view)
+{
+    update_function function;
+    return plan->options->from_cpu && view->device.type == AOTICACHE_DEVICE_TYPE_CPU &&
+           plan->runner->backend->device_type != AOTICACHE_DEVICE_TYPE_CPU &&
+           !choose_from_cpu(&plan->runner->library->functions, &function);
+}
+
+static AOTITorchError copy_to_device(const aoticache_runner *runner, AtenTensorHandle source,
+                                     const aoticache_tensor_view *view, AtenTensorHandle *ret_tensor)
+{
+    const aoticache_torch_provider *provider;
+    AtenTensorHandle made = NULL;
+    if (aoticache_torch_provider_get(&provider, NULL) != AOTICACHE_OK || provider->copy == NULL)
+        return 1;
+    AOTITorchError code = provider->torch.aoti_torch_empty_strided(
+        view->ndim, view->sizes, view->strides, view->dtype, runner->backend->device_type, runner->device_index, &made);
+    if (code == 0)
+        code = provider->copy(made, source, 0);
+    if (code == 0)
+        *ret_tensor = made;
+    else if (made != NULL)
+        provider->torch.aoti_torch_delete_tensor_object(made);
+    return code;
+}
+
 static aoticache_status make_fresh(update_plan *plan, size_t position, aoticache_error *ret_error)
 {
     AtenTensorHandle source = plan->given[position] != NULL ? plan->given[position] : plan->kept[position];
@@ -330,12 +355,15 @@ static aoticache_status make_fresh(update_plan *plan, size_t position, aoticache
     aoticache_status status = aoticache_tensor_get_view(source, &view, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (plan->runner->library->torch->aoti_torch_create_tensor_from_blob(
-            view.data, view.ndim, view.sizes, view.strides, 0, view.dtype, view.device.type, view.device.index,
-            &plan->fresh[position]) == 0)
+    bool copies = is_for_device(plan, &view);
+    AOTITorchError code = copies ? copy_to_device(plan->runner, source, &view, &plan->fresh[position])
+                                 : plan->runner->library->torch->aoti_torch_create_tensor_from_blob(
+                                       view.data, view.ndim, view.sizes, view.strides, 0, view.dtype, view.device.type,
+                                       view.device.index, &plan->fresh[position]);
+    if (code == 0)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
-                               "aoti_torch_create_tensor_from_blob fails for constant \"%.200s\" of library %.200s",
+    return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED, "%s for constant \"%.200s\" of library %.200s",
+                               copies ? "a copy to the device fails" : "aoti_torch_create_tensor_from_blob fails",
                                aoticache_runner_constant_name(plan->runner, position, false),
                                plan->runner->library->name);
 }

@@ -4,7 +4,8 @@
 # usage: run_gpu_tests.sh [LOG]    the output goes to LOG, too (default $BUILD/tests/log/gpu.log)
 #
 # BUILD: the build (default build). AOTICACHE_GPU_PYTHON: a Python whose PyTorch has CUDA (default build/venv-cuda, then
-# VENV, then python3, whichever has one). nvcc comes from PATH, CUDA_HOME or /usr/local/cuda.
+# VENV, then python3, whichever has one). nvcc comes from PATH, CUDA_HOME or /usr/local/cuda. GPU_TORCH: only these parts of
+# gpu_torch.py.
 #
 # Prints "ok - NAME", "not ok - NAME", "skip - NAME: REASON". Exit 0; 1 where something failed; 77 where there is no GPU.
 set -uo pipefail
@@ -60,14 +61,17 @@ compile_kernels() {
     build other.so -gencode "arch=compute_$other,code=sm_$other"
 }
 
-# Without PyTorch: a container's constants are copied to the GPU by the CUDA runtime alone.
+# In a process without PyTorch, which has no tensors in the GPU's memory.
 create_alone() {
-    try 'a container is created without PyTorch' "$images" --load "$work/own.so" cuda:0
-    try 'one with PTX, too' "$images" --load "$work/ptx.so" cuda:0
-    if "$images" --load "$work/other.so" cuda:0 >"$work/refusal" 2>&1; then
-        echo 'not ok - a library for another architecture is refused'
+    refused 'without PyTorch constants on the GPU are' own.so 'device type 1 (cuda) needs PyTorch in the process'
+    refused 'a library for another architecture is' other.so 'it has device code for sm_'
+}
+
+refused() { # WHAT LIBRARY WORDS
+    if "$images" --load "$work/$2" cuda:0 >"$work/refusal" 2>&1; then
+        echo "not ok - $1 refused"
     else
-        try 'a library for another architecture is refused' grep 'it has device code for sm_' "$work/refusal"
+        try "$1 refused" grep -F "$3" "$work/refusal"
     fi
 }
 
@@ -100,6 +104,7 @@ all() {
         TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$work/inductor} \
             "$python" -B tests/gpu/gpu_battery.py --kernels "$work" --work "$work" 2>&1
     fi
+    [ -z "$python" ] || "$python" -B tests/gpu/gpu_torch.py --work "$work" ${GPU_TORCH:-} 2>&1
 }
 
 [ -x "$images" ] || { echo "$images is not built: make tests" >&2; exit 2; }

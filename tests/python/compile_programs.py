@@ -1,6 +1,6 @@
 """Programs for torch.compile, and a process that runs them and says what it started and what came out.
 
-    compile_programs.py [--uninstalled] [--any] [--ready] [--save FILE] [--load FILE] [NAME ...]
+    compile_programs.py [--uninstalled] [--any] [--ready] [--device DEVICE] [--save FILE] [--load FILE] [NAME ...]
 
 Prints one line of JSON: for each program the digest of its results, whether they are PyTorch's own, and the seconds and
 processor seconds of its first call; the same of setting up; the processes that were started; the counts of the compile
@@ -344,7 +344,7 @@ def digest(values):
     hasher = hashlib.sha256()
     for value in values:
         for one in value:
-            one = one.detach().contiguous()
+            one = one.detach().contiguous().cpu()
             one = one.float() if one.is_floating_point() else one
             hasher.update(one.numpy().tobytes())
     return hasher.hexdigest()
@@ -400,6 +400,7 @@ def main():
     parser.add_argument("--uninstalled", action="store_true")
     parser.add_argument("--any", action="store_true")
     parser.add_argument("--ready", action="store_true", help="import PyTorch's compiler first, outside of what is timed")
+    parser.add_argument("--device", help="where the programs' tensors are, PyTorch's default if not given")
     parser.add_argument("--save")
     parser.add_argument("--load")
     parser.add_argument("names", nargs="*", default=USUAL)
@@ -412,6 +413,8 @@ def main():
     import torch
     if options.ready:
         import torch._inductor.compile_fx  # noqa: F401
+    if options.device:
+        torch.set_default_device(options.device)
     report = {"programs": {}, "error": "", **set_up(torch, options)}
     try:
         for name in options.names:

@@ -126,6 +126,44 @@ def test_damaged_records_are_compiled_anew():
     assert again["runs"] == 1 and again["cubin"] == first["cubin"]
 
 
+PLATFORM = """
+import os, sys
+if "installed" in sys.argv:
+    import torch, aoticache
+    aoticache.install_compile_cache()
+    print(os.environ["TRITON_CACHE_MANAGER"])
+    aoticache.uninstall_compile_cache()
+    assert "TRITON_CACHE_MANAGER" not in os.environ
+elif "variable" in sys.argv:
+    os.environ["TRITON_CACHE_MANAGER"] = "aoticache.triton:CacheManager"
+    import aoticache_autoload
+    aoticache_autoload.autoload()
+from triton.runtime.build import platform_key
+print(platform_key())
+"""
+
+
+def platform_key(*words, **more):
+    variables = environment(AOTICACHE_DIR=os.path.join(FOLDER, "platform"), AOTICACHE_CONFIG="",
+                            TRITON_CACHE_MANAGER=None, **more)
+    added = os.environ.get("PYTHONPATH", "")
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (variables["PYTHONPATH"], added)))
+    done = subprocess.run([sys.executable, "-c", PLATFORM, *words], env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_machine_without_the_program_file_has_the_same_keys():
+    nothing = tempfile.mkdtemp(dir=FOLDER)
+    if shutil.which("file") is None:
+        print("skip - keys where there is no program file: there is none here to compare with")
+        return
+    own = platform_key()
+    assert platform_key(PATH=nothing) != own, "Triton does not ask it any more"
+    assert platform_key("variable", PATH=nothing) == own
+    assert platform_key("installed", PATH=nothing) == ["aoticache.triton:CacheManager", *own]
+
+
 def test_records_are_checked():
     from aoticache import triton
     files = {"a.cubin": b"\x00\n1", "a.json": b"{}", "empty": b""}

@@ -113,6 +113,17 @@ Test(precheck, indices_are_inside_the_dimension)
     cr_expect_not(selects(0, INT64_MIN));
 }
 
+/* Its memory cannot be read here, so the pointer is none. */
+Test(precheck, what_lies_on_another_device_is_not_known)
+{
+    aoticache_tensor_view view = vector((void *)(uintptr_t)8, AOTICACHE_DTYPE_INT64, 4);
+    aoticache_value values[] = {TENSOR(&table), INT(0), TENSOR(&view)};
+    view.device = (aoticache_device){AOTICACHE_DEVICE_TYPE_CUDA, 0};
+    cr_expect_not(passes("aten::index_select", values, 3));
+    view.numel = one_dim[0] = 0;
+    cr_expect(passes("aten::index_select", values, 3));
+}
+
 Test(precheck, elements_of_an_index_that_is_not_contiguous_are_those_of_the_view)
 {
     /* Every second element of the first two rows; what lies between is out of range. */

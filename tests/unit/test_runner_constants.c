@@ -5,6 +5,7 @@
  * often it has folded.
  */
 #include "loader/runner/internal.h"
+#include "loader/torch.h"
 #include "loader_fixture.h"
 
 #include <math.h>
@@ -668,6 +669,40 @@ Test(runner_constants, a_buffer_that_an_old_library_has_not_made_is_not_asked_fo
     WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
     cr_assert_gt(seen.count, 0);
     cr_assert_gt(inactive_lists, 0);
+    aoticache_runner_unref(runner);
+}
+
+/* A stand-in for a device: its tensors are the CPU's, counted. */
+static aoticache_torch own_torch;
+static int made_on_device;
+
+static AOTITorchError make_on_device(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                                     int32_t device_type, int32_t device_index, AtenTensorHandle *ret_tensor)
+{
+    made_on_device += device_type == AOTICACHE_DEVICE_TYPE_CUDA;
+    (void)device_index;
+    return own_torch.aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1, ret_tensor);
+}
+
+Test(runner_constants, an_old_library_on_a_device_takes_tensors_of_the_cpu)
+{
+    aoticache_runner *runner = affine(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"));
+    const aoticache_torch_provider *provider;
+    WORKS(aoticache_torch_provider_get(&provider, &error));
+    aoticache_torch *torch = (aoticache_torch *)(uintptr_t)&provider->torch;
+    aoticache_device_backend device = *runner->backend;
+    own_torch = *torch;
+    torch->aoti_torch_empty_strided = make_on_device;
+    device.device_type = AOTICACHE_DEVICE_TYPE_CUDA;
+    runner->backend = &device;
+    UPDATE(runner, "L__self___weight", 5, .from_cpu = true);
+    cr_assert_eq(made_on_device, 1);
+    UPDATE(runner, "L__self___weight", 6, .inactive = true, .from_cpu = true);
+    cr_assert_eq(made_on_device, 2);
+    expect_weight(runner, 5);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 6);
+    *torch = own_torch;
     aoticache_runner_unref(runner);
 }
 

@@ -10,22 +10,24 @@ parameters that it had there. Else PyTorch is left alone, with one warning.
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import importlib.metadata
 import importlib.util
 import inspect
+import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from . import _caches, _session
+from . import _caches, _session, _triton_keys
 from ._compile_state import KindStats, State
 from ._errors import AoticacheError, warn_once
+from ._imports import Finder, after_import
 from ._records import TRITON
 
 TRIGGER = "torch._inductor.codecache"
+#: What Triton reads, and the processes that Inductor starts to compile with Triton.
+TRITON_VARIABLE, TRITON_MANAGER = "TRITON_CACHE_MANAGER", "aoticache.triton:CacheManager"
 #: Versions of PyTorch that the tests have run with: major and minor.
 VERSIONS = ((2, 13),)
 #: Functions that are replaced or called, with their parameters: module, name, parameters.
@@ -51,7 +53,8 @@ FUNCTIONS = (
 
 _lock = threading.RLock()
 _state: State | None = None
-_finder: _Finder | None = None
+_variable_is_ours = False  # whether Triton's variable was set here
+_finder: Finder | None = None
 
 
 def install(any_compiler: bool = False) -> bool:
@@ -68,11 +71,9 @@ def install(any_compiler: bool = False) -> bool:
             warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
             return False
         _state = state
-        if TRIGGER in sys.modules:
-            return patch()
-        _finder = _Finder()
-        sys.meta_path.insert(0, _finder)
-        return True
+        _serve_triton()
+        _finder = after_import(TRIGGER, lambda module: patch())
+        return _state is not None
 
 
 def uninstall() -> bool:
@@ -85,7 +86,26 @@ def uninstall() -> bool:
             _finder = None
         if state is not None:
             state.patches.restore()
+            _leave_triton()
         return state is not None
+
+
+def _serve_triton() -> None:
+    """Triton has a cache of its own, and a variable that names another one: a program's choice stays."""
+    global _variable_is_ours
+    if importlib.util.find_spec("triton") is None:
+        return
+    _triton_keys.install()
+    if not os.environ.get(TRITON_VARIABLE):
+        os.environ[TRITON_VARIABLE] = TRITON_MANAGER
+        _variable_is_ours = True
+
+
+def _leave_triton() -> None:
+    global _variable_is_ours
+    if _variable_is_ours and os.environ.get(TRITON_VARIABLE) == TRITON_MANAGER:
+        del os.environ[TRITON_VARIABLE]
+    _variable_is_ours = False
 
 
 def stats() -> Mapping[str, KindStats]:
@@ -160,40 +180,3 @@ def patch() -> bool:
             _state = None
             warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
             return False
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Calls patch() when the trigger has been imported, and is gone then."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: Any = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != TRIGGER:
-            return None
-        self.remove()
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
-        return spec
-
-    def remove(self) -> None:
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-
-
-class _Loader(importlib.abc.Loader):
-    """The module's own loader, and then patch()."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        self._loader.exec_module(module)
-        module.__loader__ = module.__spec__.loader = self._loader
-        patch()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)

@@ -24,7 +24,7 @@ import triton
 from triton.runtime.cache import CacheManager as Base
 from triton.runtime.cache import FileCacheManager
 
-from . import _caches, _session
+from . import _caches, _session, _triton_keys
 from ._compile_state import KindStats
 from ._errors import AoticacheError, warn_once
 from ._records import TRITON, Answer, Question, Records, file_with, write_file
@@ -32,6 +32,7 @@ from ._records import TRITON, Answer, Question, Records, file_with, write_file
 LONGEST_COMPILE = 1800  # seconds until a lease is given up whose compile neither ended nor failed
 HEAD = b"aoticache-triton 1\n"
 counts = KindStats()
+_triton_keys.install()
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
