@@ -7,7 +7,8 @@ it, which a busy machine changes less,
 - PyTorch's own, with its local directory warm (the peer),
 - PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (one run, some programs).
 The first two by turns, the median of ROUNDS. What is served must start no process and give the bits of the process that
-compiled. Last, AT_ONCE processes that all start cold with one cache, against one, and PyTorch alone beside them.
+compiled. Last, AT_ONCE processes that all start cold with one cache, against one, and that many that find everything in it;
+PyTorch alone beside them.
 
 Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile [PROGRAMS='...']`. It takes
 half an hour. Programs whose package is not installed (transformers, torchvision; PYTHONPATH may have them) are skipped.
@@ -167,24 +168,36 @@ def measure(folders, own, cache, filled, name):
 
 
 def at_once(folders, name, cached):
-    """One process and then AT_ONCE that start together, cold, with one cache, or with one directory of PyTorch's."""
-    what = "torch.compile, cold" if cached else "PyTorch alone, cold"
+    """One process, and then AT_ONCE that start together, cold, with one cache, or with one directory of PyTorch's. The same
+    number once more finds everything there: what no cache can save."""
+    what = "torch.compile" if cached else "PyTorch alone"
+    goal = TOGETHER if cached else None
     results = []
-    for count in (1, AT_ONCE):
-        cache, own = (os.path.join(folders.make(), "cache") if cached else ""), folders.make()
+    for count, is_cold in ((1, True), (AT_ONCE, True), (AT_ONCE, False)):
+        if is_cold:
+            cache, own = (os.path.join(folders.make(), "cache") if cached else ""), folders.make()
         begun = time.perf_counter()
         ended = [finish(one) for one in [start(folders, name, cache=cache, inductor=None if cached else own)
                                          for _ in range(count)]]
-        results.append((time.perf_counter() - begun, sum(one["compiler"] for one in ended), ended))
-    (alone, compiling, _), (together, compiling_together, ended) = results
-    report(f"{what}: {AT_ONCE} processes at once, elapsed: {name}", together, "one process", alone)
-    report(f"{what}: {AT_ONCE} processes at once, the compiler's processor time: {name}", compiling_together, "one process",
-           compiling, TOGETHER if cached else None)
+        sums = {one: sum(process[one] for process in ended) for one in ("processor", "compiler")}
+        results.append({"elapsed": time.perf_counter() - begun, **sums, "ended": ended})
+    alone, together, warm = results
+    titles = {"elapsed": "elapsed", "processor": "processor time", "compiler": "the compiler's processor time"}
+    for one, title in titles.items():
+        report(f"{what}, cold: {AT_ONCE} processes at once, {title}: {name}", together[one], "one process", alone[one], goal)
+    for one in ("elapsed", "processor"):
+        report(f"{what}, warm: {AT_ONCE} processes at once, {titles[one]}: {name}", warm[one], "one cold process", alone[one])
     if cached:
-        counts = [one["counts"]["inductor-cpp"] for one in ended]
-        compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
-        report(f"torch.compile, cold: libraries compiled by {AT_ONCE} processes: {name}", compiled, "libraries that each needs",
-               (compiled + served) / AT_ONCE, 1.0, "")
+        once_each(name, together["ended"], alone["ended"][0])
+
+
+def once_each(name, together, alone):
+    """Each artifact is made by one of the processes."""
+    for kind, title in (("inductor-cpp", "libraries compiled"), ("inductor-graph", "graphs lowered"),
+                        ("aotautograd", "results of AOTAutograd made")):
+        made = sum(one["counts"][kind]["misses"] for one in together)
+        report(f"torch.compile, cold: {title} by {AT_ONCE} processes: {name}", made, "by one process",
+               alone["counts"][kind]["misses"], 1.0, "")
 
 
 def chosen_programs():

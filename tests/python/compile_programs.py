@@ -2,8 +2,8 @@
 
     compile_programs.py [--uninstalled] [--any] [--ready] [--device DEVICE] [--save FILE] [--load FILE] [NAME ...]
 
-Prints one line of JSON: for each program the digest of its results, whether they are PyTorch's own, and the seconds and
-processor seconds of its first call; the same of setting up; the processes that were started; the counts of the compile
+Prints one line of JSON: for each program the digest of its results, whether they are PyTorch's own, how many graphs Dynamo
+traced and Inductor lowered, and the seconds and processor seconds of its first call; the same of setting up; the processes that were started; the counts of the compile
 cache; the warnings. Exit status 3: a program raised.
 
 Each program is a function of torch: it returns a function to compile and the arguments of its calls. Those of
@@ -373,13 +373,14 @@ def play(torch, name):
     torch._dynamo.utils.counters.clear()
     torch.manual_seed(1)
     function, argument_sets = PROGRAMS[name](torch)
-    watch, counters = Watch(), torch._dynamo.utils.counters["stats"]
+    watch, counters = Watch(), torch._dynamo.utils.counters
     got = results(function, torch.compile(function, mode=getattr(function, "mode", None)), argument_sets)
     used = watch.read()
     own = results(function, function, argument_sets)
     loose = {"rtol": 2e-2, "atol": 2e-2} if name == "bfloat16" else {"rtol": 1e-4, "atol": 1e-5}
     same = all(len(x) == len(y) and all(torch.allclose(a, b, **loose) for a, b in zip(x, y)) for x, y in zip(got, own))
-    return {"digest": digest(got), "same": same, "traced": counters["unique_graphs"], **used}
+    lowered = sum(counters["inductor"][f"fxgraph_cache_{how}"] for how in ("miss", "bypass"))
+    return {"digest": digest(got), "same": same, "traced": counters["stats"]["unique_graphs"], "lowered": lowered, **used}
 
 
 def set_up(torch, options):

@@ -191,11 +191,11 @@ def test_code_for_another_vector_unit_is_refused():
 # ---- one compile among processes, and ranks ----
 
 
-def logging_compiler():
-    """A folder with a g++ that notes what it is asked to make."""
+def logging_compiler(first="true"):
+    """A folder with a g++ that notes what it is asked to make; `first` is a command that it runs before."""
     folder = fresh("compiler")
     with open(os.path.join(folder, "g++"), "w") as file:
-        file.write(f'#!/bin/sh\necho "$@" >>{folder}/log\nexec {COMPILER} "$@"\n')
+        file.write(f'#!/bin/sh\necho "$@" >>{folder}/log\n{first}\nexec {COMPILER} "$@"\n')
     os.chmod(os.path.join(folder, "g++"), 0o755)
     return folder
 
@@ -405,8 +405,10 @@ def test_uninstall_gives_pytorch_back():
         from torch._inductor import codecache, config, cpp_builder, cpu_vec_isa, remote_cache
         from torch.compiler._cache import CacheArtifactManager
         import torch._functorch.config, torch._dynamo.config
+        from torch._dynamo import callback
         def look():
             owners = (cpp_builder.CppBuilder, cpu_vec_isa.VecISA, codecache.CppCodeCache, codecache.GuardedCache,
+                      codecache.FxGraphCache, callback.CompilationCallbackHandler,
                       remote_cache.RemoteFxGraphCache, remote_cache.RemoteAOTAutogradCache,
                       remote_cache.RemoteAutotuneCache, remote_cache.RemoteDynamoPGOCache, CacheArtifactManager)
             classes = [dict(vars(one)) for one in owners]

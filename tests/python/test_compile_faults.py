@@ -111,6 +111,30 @@ def test_a_cache_that_is_removed_while_a_program_runs():
          TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **QUICK)
 
 
+def test_records_that_cannot_be_unpickled():
+    """What names the right kind and key, and holds something else: both kinds of graphs are compiled, to the right results."""
+    text = """
+        import sys
+        import torch, aoticache
+        assert aoticache.install_compile_cache()
+        from torch._inductor import codecache
+        from aoticache import _compile_graphs
+        if sys.argv[1] == "first":
+            put = _compile_graphs.Store.put
+            _compile_graphs.Store.put = lambda store, key, payload, *more: put(store, key, b"no pickle", *more)
+        x = torch.linspace(0, 1, 33)
+        with torch.no_grad():
+            assert torch.allclose(torch.compile(lambda x: x * 11 + 1)(x), x * 11 + 1)
+        counts = aoticache.stats().compile
+        for kind in ("inductor-graph", "aotautograd"):
+            assert counts[kind].stored == 1 and (counts[kind].hits > 0) == (sys.argv[1] == "second"), (kind, counts[kind])
+        print("done")
+    """
+    cache = os.path.join(fresh("unpickled"), "cache")
+    for word in ("first", "second"):
+        play(text, [word], AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **QUICK)
+
+
 def test_a_pytorch_that_is_not_known():
     """It compiles by itself, to its own results, with one warning and nothing replaced."""
     play("""

@@ -45,6 +45,12 @@ FUNCTIONS = (
     ("torch._inductor.codecache", "torch_key", ()),
     ("torch._inductor.codecache", "torch_key.set", ("val",)),
     ("torch._inductor.codecache", "GuardedCache.iterate_over_candidates", ("local", "remote_cache", "key")),
+    (
+        "torch._inductor.codecache",
+        "FxGraphCache.prepare_key",
+        ("gm", "example_inputs", "fx_kwargs", "inputs_to_check", "remote"),
+    ),
+    ("torch._dynamo.callback", "CompilationCallbackHandler.install_callbacks", ("self", "trigger", "compile_id")),
     ("torch._inductor.remote_cache", "RemoteCacheBackend._get", ("self", "key")),
     ("torch._inductor.remote_cache", "RemoteCacheBackend._put", ("self", "key", "data")),
     ("torch.compiler._cache", "CacheArtifactManager.serialize", ()),

@@ -6,7 +6,8 @@ returned whose bytes, kind and key are not those that were asked for.
 
 Set here: `backend_override_cls` of the classes in `BACKENDS`, and the defaults of the options that switch them on.
 Replaced: codecache.GuardedCache.iterate_over_candidates, since a graph may have several records that differ in their
-guards, and PyTorch's plug returns one.
+guards, and PyTorch's plug returns one; and since a miss waits for a process that compiles the same graph
+(_compile_flight.py).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import importlib
 import json
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
+from ._compile_flight import Flights
 from ._compile_state import State, caches_are_disabled
 from ._errors import warn_once
 from ._records import AUTOGRAD, AUTOTUNE, GRAPH, PROFILE, Answer, Question, file_with
@@ -108,9 +110,9 @@ def chosen_isa() -> str:
     return str(pick_vec_isa())
 
 
-def guard_of(content: bytes) -> str:
-    """The guards of a graph that this process has pickled a moment ago."""
-    expression = getattr(pickle.loads(content), "guards_expr", None)
+def guard_of(graph: Any) -> str:
+    """The guards of a graph, as its record has them."""
+    expression = getattr(graph, "guards_expr", None)
     if not expression:
         return NO_GUARD
     if len(expression) > MAX_GUARD:
@@ -118,7 +120,7 @@ def guard_of(content: bytes) -> str:
     return str(expression)
 
 
-def make_backend(state: State, kind: str) -> Any:
+def make_backend(state: State, flights: Flights, kind: str) -> Any:
     """A class that PyTorch calls without arguments."""
     from torch._inductor.remote_cache import RemoteCacheBackend
 
@@ -145,9 +147,15 @@ def make_backend(state: State, kind: str) -> Any:
                 store.put(key, data, "", 1)
                 return
             try:
+                self.put_guarded(key, data)
+            finally:
+                flights.end(kind, key)
+
+        def put_guarded(self, key: str, data: bytes) -> None:
+            try:
                 value = json.loads(data)
                 content = base64.b64decode(value["data"])
-                guard = guard_of(content)
+                guard = guard_of(pickle.loads(content))
             except Exception as error:  # noqa: BLE001 - a graph that cannot be read back is not worth storing
                 warn_once(f"compile-put-{kind}", f"aoticache: a record of {kind} is not stored: {error}")
                 return
@@ -156,18 +164,44 @@ def make_backend(state: State, kind: str) -> Any:
     return Backend
 
 
-def other_candidates(remote: Any, key: str) -> Iterator[tuple[Any, bytes, bool]]:
-    """The records of a key behind the newest one, which PyTorch has tried already."""
+Candidate = tuple[Any, bytes, bool]
+
+
+def store_of(remote: Any, key: str) -> tuple[Store, str] | None:
+    """The store of one of PyTorch's remote caches, and what the key is called there; None: it is none of ours."""
     store = getattr(getattr(remote, "backend", None), "aoticache_store", None)
     if not isinstance(store, Store) or not hasattr(remote, "_get_key"):
-        return
-    full = remote._get_key(key)
-    first = store.get(full)
-    seen: tuple[str, ...] = (first[1],) if first is not None else ()
-    while seen and (found := store.get(full, seen)) is not None:
+        return None
+    return store, remote._get_key(key)
+
+
+def candidates(store: Store, key: str, seen: tuple[str, ...]) -> Generator[Candidate, None, tuple[str, ...]]:
+    """The records of a key but for those with guards that were seen. Gives the guards that were seen then."""
+    while (found := store.get(key, seen)) is not None:
         payload, guard, _ = found
         seen = (*seen, guard)
-        yield pickle.loads(payload), payload, False
+        try:
+            graph = pickle.loads(payload)
+        except Exception as error:  # noqa: BLE001 - as PyTorch does with the newest one
+            warn_once(f"compile-get-{store.kind}", f"aoticache: a record of {store.kind} cannot be read: {error}")
+            continue
+        yield graph, payload, False
+    return seen
+
+
+def late_candidates(flights: Flights, store: Store, key: str, seen: tuple[str, ...]) -> Iterator[Candidate]:
+    """Those that PyTorch's plug did not give, and after a miss what another process stored meanwhile."""
+    was_missed = not seen
+    try:
+        seen = yield from candidates(store, key, seen)
+        if not store.is_switched_off() and flights.begin(store.kind, key, store.question):
+            yield from candidates(store, key, seen)
+    except GeneratorExit:  # PyTorch took one
+        flights.end(store.kind, key)
+        if was_missed:
+            store.state.count(store.kind, "misses", -1)
+            store.state.count(store.kind, "hits")
+        raise
 
 
 def switch_on(state: State, module: Any, name: str) -> bool:
@@ -187,6 +221,7 @@ def switch_on(state: State, module: Any, name: str) -> bool:
 def install(state: State) -> None:
     from torch._inductor import codecache, remote_cache
 
+    flights = Flights(state)
     for name, (kind, module_name, option, _) in BACKENDS.items():
         cls = getattr(remote_cache, name)
         if cls.backend_override_cls is not None or not switch_on(state, importlib.import_module(module_name), option):
@@ -195,16 +230,22 @@ def install(state: State) -> None:
                 f"aoticache: {module_name}.{option} is set or {name} has a backend already; {kind} goes there",
             )
             continue
-        state.patches.replace(cls, "backend_override_cls", make_backend(state, kind))
+        state.patches.replace(cls, "backend_override_cls", make_backend(state, flights, kind))
 
     original = vars(codecache.GuardedCache)["iterate_over_candidates"].__func__
 
-    def iterate(cls: Any, local: bool, remote: Any, key: str) -> Iterator[tuple[Any, bytes, bool]]:
-        yield from original(cls, local, remote, key)
-        if remote is not None:
-            yield from other_candidates(remote, key)
+    def iterate(cls: Any, local: bool, remote: Any, key: str) -> Iterator[Candidate]:
+        seen: tuple[str, ...] = ()
+        for candidate in original(cls, local, remote, key):
+            if not candidate[2]:
+                seen = (guard_of(candidate[0]),)
+            yield candidate
+        found = store_of(remote, key)
+        if found is not None:
+            yield from late_candidates(flights, *found, seen)
 
     state.patches.replace(codecache.GuardedCache, "iterate_over_candidates", classmethod(iterate))
+    flights.install()
     forget_remote_caches()
     state.patches.on_restore(forget_remote_caches)
 
