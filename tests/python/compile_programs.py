@@ -406,12 +406,11 @@ def main():
     parser.add_argument("--load")
     parser.add_argument("names", nargs="*", default=USUAL)
     options = parser.parse_args()
-    started = []
+    started, said = [], []
+    warnings.showwarning = lambda message, category, *_: said.append(f"{category.__name__}: {message}")
+    import torch  # for which wheels for CUDA run ldconfig since 2.15
     sys.addaudithook(lambda event, arguments: started.append([str(one) for one in arguments[:2]])
                      if event in ("subprocess.Popen", "os.posix_spawn", "os.system") else None)
-    said = []
-    warnings.showwarning = lambda message, category, *_: said.append(f"{category.__name__}: {message}")
-    import torch
     if options.ready:
         import torch._inductor.compile_fx  # noqa: F401
     if options.device:

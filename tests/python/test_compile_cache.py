@@ -2,6 +2,7 @@
 processes at once, portable artifacts, and taking it all back (docs/torch-compile.md). Faults of the cache are in
 test_compile_faults.py, the rarer kinds of records in test_compile_records.py.
 """
+import importlib.metadata
 import json
 import os
 import re
@@ -9,10 +10,12 @@ import subprocess
 import sys
 import textwrap
 
-from compile_runs import (COMPILER, FOLDER, FULL, PLAIN, TOOL, check_warm, copy_of, filled, fresh, play_tests, report, run,
-                          start)
+from compile_runs import (COMPILER, FOLDER, FULL, PLAIN, TOOL, check_warm, copy_of, digests, filled, fresh, play_tests,
+                          report, run, start)
 from evil_pickle import evil_pickle
 from torch_scenarios import HERE, environment, play
+
+TAKES_WORDS = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 14)
 
 # ---- warm anywhere ----
 
@@ -226,6 +229,20 @@ def test_code_of_another_compiler():
     before, folder = filled(), logging_compiler()
     check_warm(run(FULL, "--any", "pointwise", compiler=True, PATH=folder), before)
     assert not os.path.exists(os.path.join(folder, "log"))
+
+
+def test_a_compiler_that_is_started_by_another_program():
+    """PyTorch takes a compiler's name of several words since 2.14. It is where it was found, and the library is served without."""
+    cache, named = os.path.join(fresh("words"), "cache"), {"CXX": "env g++", **PLAIN}
+    first = run(cache, "pointwise", compiler=True, status=0 if TAKES_WORDS else 3, **named)
+    if not TAKES_WORDS:
+        assert "InvalidCxxCompiler" in first["error"], first
+        return
+    assert first["counts"]["inductor-cpp"]["stored"] == 1 and not first["warnings"], first
+    again = run(cache, "pointwise", compiler=True, **named)
+    assert all("-o" not in " ".join(one) for one in again["started"]) and digests(again) == digests(first), again
+    check_warm(run(cache, "pointwise", **named), first)
+    check_warm(run(cache, "pointwise", **PLAIN), first, but=("inductor-graph", "aotautograd"))
 
 
 def test_a_compile_that_fails_is_raised_and_not_remembered():

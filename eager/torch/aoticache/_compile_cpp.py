@@ -8,8 +8,8 @@ Each library is stored under two keys: one names the compiler by the digest of i
 compiler is in reach, the first is asked for: another compiler's code may differ. Where there is none, the second.
 
 Replaced here, in torch._inductor: cpp_builder.CppBuilder.build, cpp_builder.cpp_compiler_search,
-cpp_builder._is_intel_compiler, cpu_vec_isa.VecISA.check_build, codecache._precompile_header,
-codecache.CppCodeCache._load_library.
+cpp_builder._is_intel_compiler, cpp_builder._compiler_version_string (since PyTorch 2.14), cpu_vec_isa.VecISA.check_build,
+codecache._precompile_header, codecache.CppCodeCache._load_library.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Cpp:
         patches = state.patches
         self.search = patches.replace(cpp_builder, "cpp_compiler_search", self.find_compiler)
         self.intel = patches.replace(cpp_builder, "_is_intel_compiler", self.is_intel)
+        if hasattr(cpp_builder, "_compiler_version_string"):
+            self.version = patches.replace(cpp_builder, "_compiler_version_string", self.find_version)
         self.precompile = patches.replace(codecache, "_precompile_header", self.postpone_header)
         cpp = self
         build = patches.replace(
@@ -75,7 +77,7 @@ class Cpp:
     def find_compiler(self, search: Sequence[str | None]) -> str:
         """As PyTorch's function, without running what is found. Where there is none, a name to write commands with."""
         for name in search:
-            if name is not None and shutil.which(name):
+            if name is not None and is_here(name):
                 return name
         if os.getenv("TORCH_INDUCTOR_INSTALL_GXX"):
             return str(self.search(search))
@@ -83,11 +85,17 @@ class Cpp:
 
     def is_intel(self, compiler: str) -> bool:
         """A program with a name of GCC's or Clang's is not Intel's; others are asked."""
-        found = shutil.which(compiler)
-        name = os.path.basename(os.path.realpath(found or compiler))
-        if re.search(r"(g\+\+|gcc|clang)", name) and "ccache" not in name:
-            return False
-        return bool(self.intel(compiler)) if found else False
+        return not family_of(compiler) and is_here(compiler) and bool(self.intel(compiler))
+
+    def find_version(self, compiler: str) -> str:
+        """
+        What a compiler says of itself, where its name does not say whether it is Clang or GCC. PyTorch only looks for their
+        names in it; without a text it goes by the compiler's name, which is what GCC's own text has.
+        """
+        family = family_of(compiler)
+        if family or not is_here(compiler):
+            return "clang version" if family == "clang" else ""
+        return str(self.version(compiler))
 
     # ---- building ----
 
@@ -111,11 +119,11 @@ class Cpp:
         """None: this is not cached."""
         if not target.endswith(KINDS_OF_OUTPUT):
             return None
-        command = shlex.split(builder.get_command_line())
+        command = words_behind(builder)
         sources, words = normalize(command, target)
         environment = self.state.environment()
         variables = [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
-        environment["compiler"] = ANY if self.state.any_compiler else compiler_identity(command[0])
+        environment["compiler"] = ANY if self.state.any_compiler else compiler_identity(builder._compiler)
         arguments = {
             "name": name_of(command),
             "sources": " ".join(sources),
@@ -129,7 +137,7 @@ class Cpp:
             if self.serve(question, builder, target):
                 return
         self.state.count(CPP, "misses")
-        if shutil.which(builder._compiler):  # any_compiler: there is one, and this is not known yet
+        if is_here(builder._compiler):  # any_compiler: there is one, and this is not known yet
             self.build_once(builder, question.with_environment(compiler=compiler_identity(builder._compiler)), target)
             return
         warn_once(
@@ -197,10 +205,10 @@ class Cpp:
 
     def requirements(self, builder: Any) -> str:
         """What the compiler takes for granted under these flags: the code may use it."""
-        words = shlex.split(builder.get_command_line())
+        compiler, *more = words_of(builder._compiler)
         worker = load_worker(self.state)
-        flags = tuple(word for word in words if word.startswith("-m"))
-        return ",".join(sorted(worker.macros_of(words[0], flags)))
+        flags = [word for word in words_behind(builder) if word.startswith("-m")]
+        return ",".join(sorted(worker.macros_of(compiler, (*more, *flags))))
 
     # ---- precompiled headers ----
 
@@ -243,7 +251,7 @@ class Cpp:
                 "compile-load",
                 f"aoticache: a library of the cache cannot be loaded here ({error}); PyTorch compiles its own",
             )
-            if not shutil.which(builder._compiler):
+            if not is_here(builder._compiler):
                 raise
             with suppress(OSError):
                 os.unlink(path)
@@ -265,7 +273,7 @@ class Cpp:
                 self.state.used.add(question)
                 return found.content == YES
         self.state.count(PROBE, "misses")
-        if question is None or not shutil.which(self.builder.get_cpp_compiler()):
+        if question is None or not is_here(self.builder.get_cpp_compiler()):
             return self.try_really(isa, code)
         return self.try_once(isa, code, question)
 
@@ -319,32 +327,64 @@ def _digest_of_program(path: str, size: int, changed_ns: int) -> str:
         return digest(file.read())
 
 
+def words_of(compiler: str) -> list[str]:
+    """The words of a compiler's name; since PyTorch 2.14 it may have several, as `ccache g++`."""
+    from torch._inductor import cpp_builder
+
+    if hasattr(cpp_builder, "_split_compiler_command"):
+        with suppress(ValueError):  # an open quotation mark, or nothing
+            return list(cpp_builder._split_compiler_command(compiler))
+    return [compiler]
+
+
+def words_behind(builder: Any) -> list[str]:
+    """The command without the compiler that it begins with."""
+    return shlex.split(builder.get_command_line())[len(words_of(builder._compiler)) :]
+
+
+def path_of(word: str) -> str:
+    return os.path.realpath(shutil.which(word) or word)
+
+
+def is_here(compiler: str) -> bool:
+    return shutil.which(words_of(compiler)[0]) is not None
+
+
+def family_of(compiler: str) -> str:
+    """`clang` or `gcc`, by the name of the program; empty where it has another name, and has to be asked."""
+    for word in words_of(compiler):
+        name = os.path.basename(path_of(word))
+        found = re.search(r"(clang)|(g\+\+|gcc)", name)
+        if found is not None and not word.startswith("-") and "ccache" not in name:
+            return "clang" if found[1] or "clang" in name else "gcc"
+    return ""
+
+
 def compiler_identity(compiler: str) -> str:
     """What a compiler is, wherever it lies: the digest of its program. `any` where there is none."""
-    found = shutil.which(compiler)
-    if found is None:
+    if not is_here(compiler):
         return ANY
-    path = os.path.realpath(found)
+    words = words_of(compiler)
+    path = path_of(words[0])
     status = os.stat(path)
     name = os.path.basename(path)
     identity = _digest_of_program(path, status.st_size, status.st_mtime_ns)[:32]
-    if "ccache" in name or status.st_size < 65536:  # a program that starts the compiler: what it starts says who it is
+    if len(words) > 1 or "ccache" in name or status.st_size < 65536:  # a program that starts the compiler: what it starts says who it is
         from torch._inductor.cpp_builder import get_compiler_version_info
 
         identity = digest(identity + get_compiler_version_info(compiler))[:32]
-    family = "clang" if "clang" in name else "gcc" if re.search(r"g\+\+|gcc", name) else name
-    return f"{family[:40]} {identity}"
+    return f"{(family_of(compiler) or name)[:40]} {identity}"
 
 
 def normalize(command: Sequence[str], target: str) -> tuple[list[str], list[str]]:
     """
-    The digests of the sources, and the words of a command as they are on every machine: without the compiler's path, with
+    The digests of the sources, and the words behind the compiler as they are on every machine: with
     names for the folders of PyTorch and Python, with contents in place of files.
     """
     sources: list[str] = []
     words: list[str] = []
     places = well_known_folders()
-    rest = iter(command[1:])
+    rest = iter(command)
     for word in rest:
         if word == "-o":
             next(rest, None)
@@ -391,7 +431,7 @@ def place_of(path: str, places: Sequence[tuple[str, str]]) -> str:
 
 def name_of(command: Sequence[str]) -> str:
     """A kernel's name, for people; it follows from the source, so that it does no harm in the key."""
-    for word in command[1:]:
+    for word in command:
         if word.endswith((".cpp", ".cc")) and os.path.isfile(word):
             with open(word, encoding="utf-8", errors="replace") as file:
                 found = _NAME.search(file.read())

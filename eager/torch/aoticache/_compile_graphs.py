@@ -164,7 +164,7 @@ def make_backend(state: State, flights: Flights, kind: str) -> Any:
     return Backend
 
 
-Candidate = tuple[Any, bytes, bool]
+Candidate = tuple[Any, ...]  # the graph, its bytes, and since 2.11 whether PyTorch's own directory had it
 
 
 def store_of(remote: Any, key: str) -> tuple[Store, str] | None:
@@ -175,7 +175,14 @@ def store_of(remote: Any, key: str) -> tuple[Store, str] | None:
     return store, remote._get_key(key)
 
 
-def candidates(store: Store, key: str, seen: tuple[str, ...]) -> Generator[Candidate, None, tuple[str, ...]]:
+def origin_of_ours(cls: Any) -> tuple[bool, ...]:
+    """Since 2.11 PyTorch counts where a graph came from, and is told that it was not its own directory."""
+    return (False,) if hasattr(cls, "_record_result") else ()
+
+
+def candidates(
+    store: Store, key: str, seen: tuple[str, ...], origin: tuple[bool, ...]
+) -> Generator[Candidate, None, tuple[str, ...]]:
     """The records of a key but for those with guards that were seen. Gives the guards that were seen then."""
     while (found := store.get(key, seen)) is not None:
         payload, guard, _ = found
@@ -185,17 +192,19 @@ def candidates(store: Store, key: str, seen: tuple[str, ...]) -> Generator[Candi
         except Exception as error:  # noqa: BLE001 - as PyTorch does with the newest one
             warn_once(f"compile-get-{store.kind}", f"aoticache: a record of {store.kind} cannot be read: {error}")
             continue
-        yield graph, payload, False
+        yield (graph, payload, *origin)
     return seen
 
 
-def late_candidates(flights: Flights, store: Store, key: str, seen: tuple[str, ...]) -> Iterator[Candidate]:
+def late_candidates(
+    flights: Flights, store: Store, key: str, seen: tuple[str, ...], origin: tuple[bool, ...]
+) -> Iterator[Candidate]:
     """Those that PyTorch's plug did not give, and after a miss what another process stored meanwhile."""
     was_missed = not seen
     try:
-        seen = yield from candidates(store, key, seen)
+        seen = yield from candidates(store, key, seen, origin)
         if not store.is_switched_off() and flights.begin(store.kind, key, store.question):
-            yield from candidates(store, key, seen)
+            yield from candidates(store, key, seen, origin)
     except GeneratorExit:  # PyTorch took one
         flights.end(store.kind, key)
         if was_missed:
@@ -237,12 +246,12 @@ def install(state: State) -> None:
     def iterate(cls: Any, local: bool, remote: Any, key: str) -> Iterator[Candidate]:
         seen: tuple[str, ...] = ()
         for candidate in original(cls, local, remote, key):
-            if not candidate[2]:
+            if True not in candidate[2:]:  # another record with the guards of one of ours would fail alike
                 seen = (guard_of(candidate[0]),)
             yield candidate
         found = store_of(remote, key)
         if found is not None:
-            yield from late_candidates(flights, *found, seen)
+            yield from late_candidates(flights, *found, seen, origin_of_ours(cls))
 
     state.patches.replace(codecache.GuardedCache, "iterate_over_candidates", classmethod(iterate))
     flights.install()

@@ -21,7 +21,7 @@ from ._records import SOURCES, Answer, Question, file_with
 
 SUFFIXES = tuple(importlib.machinery.all_suffixes())
 #: What PyTorch reads beside modules, below torch/_inductor.
-MORE = ("codegen/aoti_runtime/interface.cpp", "script.ld")
+MORE = ("codegen/aoti_runtime/interface.cpp", "codegen/aoti_runtime/streams.h", "script.ld")
 DIGEST_BYTES = 32
 
 
@@ -53,7 +53,7 @@ class Sources:
         if found is not None and len(found.content) == DIGEST_BYTES:
             self.state.count(SOURCES, "hits")
             self.state.used.add(question)
-            with suppress(RuntimeError):  # this process had made it already
+            with suppress(RuntimeError, AssertionError):  # this process had made it already; until 2.12 the second
                 self.own.set(found.content)
             return
         self.state.count(SOURCES, "misses")
@@ -75,9 +75,8 @@ def installed_files(folder: str, version: str) -> str | None:
     A digest of what an installer says that it installed (RECORD, with the digest of each file), and of names and sizes of
     the modules that are there. None: there is no RECORD, or a module was changed after it was written.
     """
-    record = os.path.join(os.path.dirname(folder), f"torch-{version}.dist-info", "RECORD")
     try:
-        with open(record, "rb") as file:
+        with open(record_of(folder, version), "rb") as file:
             installed = changed_ns(os.fstat(file.fileno()))
             hasher = hashlib.sha256(file.read())
         found, changed = modules(folder)
@@ -87,6 +86,13 @@ def installed_files(folder: str, version: str) -> str | None:
         return None
     hasher.update("".join(sorted(found)).encode("utf-8", "surrogateescape"))
     return hasher.hexdigest()
+
+
+def record_of(folder: str, version: str) -> str:
+    """What the installer wrote down. The wheels of the package index leave out the `+cu130` that the version ends with."""
+    names = (f"torch-{one}.dist-info" for one in (version, version.partition("+")[0]))
+    paths = [os.path.join(os.path.dirname(folder), name, "RECORD") for name in names]
+    return next(filter(os.path.isfile, paths), paths[0])
 
 
 def changed_ns(status: os.stat_result) -> int:
