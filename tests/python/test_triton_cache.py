@@ -51,8 +51,9 @@ print(json.dumps({"cubin": hashlib.sha256(kernel.asm["cubin"]).hexdigest(), "run
 
 def start(cache, *words, directory=None):
     file = os.path.join(FOLDER, "kernel.py")
-    with open(file, "w") as out:
-        out.write(KERNEL)
+    if not os.path.exists(file):  # cubins of Triton 3.8 hold the time of their source's last change
+        with open(file, "w") as out:
+            out.write(KERNEL)
     more = os.environ.get("PYTHONPATH", "")
     variables = environment(AOTICACHE_DIR=cache, TRITON_CACHE_DIR=directory or tempfile.mkdtemp(dir=FOLDER),
                             TRITON_CACHE_MANAGER="aoticache.triton:CacheManager", AOTICACHE_CONFIG="")

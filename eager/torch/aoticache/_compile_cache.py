@@ -29,7 +29,7 @@ TRIGGER = "torch._inductor.codecache"
 #: What Triton reads, and the processes that Inductor starts to compile with Triton.
 TRITON_VARIABLE, TRITON_MANAGER = "TRITON_CACHE_MANAGER", "aoticache.triton:CacheManager"
 #: Versions of PyTorch that the tests have run with: major and minor.
-VERSIONS = ((2, 11), (2, 13))
+VERSIONS = ((2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 #: Functions that are replaced or called, with their parameters: module, name, parameters.
 FUNCTIONS = (
     ("torch._inductor.cpp_builder", "CppBuilder.build", ("self",)),

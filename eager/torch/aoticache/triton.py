@@ -82,7 +82,8 @@ class CacheManager(Base):  # type: ignore[misc]
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         group: dict[str, str] | None = self.files.get_group(filename)
-        if group is not None or self.is_plain:
+        # Before 3.8 Triton leaves out of a group what is not there any more, such as all of a folder that was moved.
+        if self.is_plain or (group is not None and filename in group):
             return group
         records = open_records()
         if records is None:
