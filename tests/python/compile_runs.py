@@ -81,7 +81,11 @@ def filled():
     return filled_report
 
 
-#: A header that is precompiled takes longer than the one or two compiles that use it here.
+os.environ.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # of scripts/run-tests: the cache keeps what a trial of vector units gave
+#: No such trial, which would take most of the time of a process that compiles one program.
+QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
+#: For options that no other test compiles with, a precompiled header takes longer than the one compile that uses it. PyTorch
+#: has one for all processes that use the same options, below TMPDIR.
 PLAIN = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import textwrap
 
-from compile_runs import (COMPILER, FOLDER, FULL, PLAIN, TOOL, check_warm, copy_of, digests, filled, fresh, play_tests,
-                          report, run, start)
+from compile_runs import (COMPILER, FOLDER, FULL, PLAIN, QUICK, TOOL, check_warm, copy_of, digests, filled, fresh,
+                          play_tests, report, run, start)
 from evil_pickle import evil_pickle
 from torch_scenarios import HERE, environment, play
 
@@ -56,7 +56,7 @@ def test_portable_artifacts_are_complete():
     assert found["loaded"]
     check_warm(found, before, but=("inductor-graph", "aotautograd"))
     assert found["counts"]["inductor-cpp"]["hits"] >= 2
-    alone = run("", "--uninstalled", "--load", file, "pointwise", compiler=True, **PLAIN)  # PyTorch passes over ours
+    alone = run("", "--uninstalled", "--load", file, "pointwise", compiler=True, **QUICK)  # PyTorch passes over ours
     assert alone["loaded"] and alone["programs"]["pointwise"]["same"]
 
 
@@ -205,7 +205,7 @@ def logging_compiler(first="true"):
 
 def test_processes_at_once_compile_each_library_once():
     cache, folder = copy_of(FULL) if filled() else None, logging_compiler()
-    variables = {"PATH": f"{folder}:{os.environ['PATH']}", "TORCHINDUCTOR_VEC_ISA_OK": "1", **PLAIN}
+    variables = {"PATH": f"{folder}:{os.environ['PATH']}", **QUICK}
     processes = [start(cache, "unseen", compiler=True, **variables) for _ in range(4)]
     found = [report(one) for one in processes]
     assert all(one["programs"]["unseen"]["same"] for one in found)
@@ -308,7 +308,7 @@ def ranks(caches):
     meeting = os.path.join(fresh("meeting"), "file")
     words = [[sys.executable, "-c", textwrap.dedent(RANK), str(rank), cache, meeting] for rank, cache in enumerate(caches)]
     processes = [subprocess.Popen(one, env=environment(TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), AOTICACHE_CONFIG="",
-                                                        **PLAIN), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for one in words]
+                                                        **QUICK), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for one in words]
     said = [process.communicate(timeout=300)[0] for process in processes]
     assert all(process.returncode == 0 for process in processes), said
     return said
@@ -341,7 +341,7 @@ def test_a_fault_of_the_cache_is_none_of_the_program():
         assert {"inductor-cpp", "inductor-graph", "aotautograd"} <= kinds, kinds
         assert len(kinds) == sum("aoticache" in str(one.message) for one in said), list(map(str, said))
         print("done")
-    """, TORCHINDUCTOR_VEC_ISA_OK="1", TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **PLAIN,
+    """, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **QUICK,
          AOTICACHE_DIR=os.path.join(fresh("fault"), "cache"))
 
 

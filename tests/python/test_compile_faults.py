@@ -4,17 +4,23 @@ records is warned of once (docs/torch-compile.md).
 
 What must be mounted is mounted in a namespace of its own; where that is not allowed, the test is skipped and says so.
 """
+import functools
 import json
 import os
 import subprocess
 import sys
 
-from compile_runs import FULL, PLAIN, PROGRAMS, check_warm, copy_of, filled, fresh, play_tests, run
+from compile_runs import PROGRAMS, QUICK, check_warm, copy_of, fresh, play_tests, run
 from torch_scenarios import environment, play
 
-#: No trial of vector units, which would take most of the time.
-QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1", **PLAIN}
 WAYS = (["unshare", "-m"], ["unshare", "-rm"])
+
+
+@functools.cache
+def filled():
+    """A cache that has one program; what the process that filled it reported."""
+    cache = os.path.join(fresh("filled"), "cache")
+    return cache, run(cache, "pointwise", compiler=True, **QUICK)
 
 
 def way_to_mount():
@@ -65,8 +71,7 @@ def test_a_full_disk():
 
 def test_a_cache_that_cannot_be_written():
     """It serves what it has, without a compiler, and says once that the rest is lost."""
-    cache = os.path.join(fresh("read-only"), "cache")
-    before = run(cache, "pointwise", compiler=True, **QUICK)
+    cache, before = filled()
     mount = f"mount --bind {cache} {cache} && mount -o remount,ro,bind {cache}"
     found = run_mounted(mount, cache, "pointwise", compiler=False)
     if found is None:
@@ -83,12 +88,12 @@ def test_a_cache_of_another_user():
     if os.getuid() != 0:
         print("skip - a_cache_of_another_user: it takes root to give one away")
         return
-    cache = copy_of(FULL) if filled() else None
+    cache = copy_of(filled()[0])
     for path in (cache, os.path.join(cache, "objects")):
         os.chown(path, 65534, 65534)
-    found = run(cache, "unseen", compiler=True, **QUICK)
+    found = run(cache, "pointwise", compiler=True, **QUICK)  # which it has
     said = ours(found)
-    assert said and found["programs"]["unseen"]["same"], found
+    assert said and found["programs"]["pointwise"]["same"], found
     assert all(one["hits"] == 0 for one in found["counts"].values()), found["counts"]
 
 

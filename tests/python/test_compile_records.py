@@ -2,11 +2,11 @@
 PyTorch's precompile leaves out (docs/torch-compile.md)."""
 import os
 
-from compile_runs import FOLDER, PLAIN, check_warm, digests, fresh, play_tests, run
+from compile_runs import FOLDER, QUICK, check_warm, digests, fresh, play_tests, run
 from torch_scenarios import play
 
 CACHE = os.path.join(FOLDER, "records")
-JOB = {"TORCH_COMPILE_JOB_ID": "aoticache-test", **PLAIN}
+JOB = {"TORCH_COMPILE_JOB_ID": "aoticache-test", **QUICK}
 
 
 def traced(found, name):
@@ -26,18 +26,18 @@ def test_a_profile_saves_the_compile_for_the_first_length():
 
 def test_graphs_that_differ_in_a_constant_are_two():
     """The values of constants are in PyTorch's keys: the second program gets no record of the first, and its own results."""
-    first = run(CACHE, "constant_one", compiler=True, **PLAIN)
-    other = run(CACHE, "constant_two", compiler=True, **PLAIN)
+    first = run(CACHE, "constant_one", compiler=True, **QUICK)
+    other = run(CACHE, "constant_two", compiler=True, **QUICK)
     assert other["counts"]["inductor-graph"]["hits"] == 0 and other["programs"]["constant_two"]["same"], other
-    check_warm(run(CACHE, "constant_one", **PLAIN), first)
-    check_warm(run(CACHE, "constant_two", **PLAIN), other)
+    check_warm(run(CACHE, "constant_one", **QUICK), first)
+    check_warm(run(CACHE, "constant_two", **QUICK), other)
 
 
 def test_programs_in_the_mode_of_autotuning_are_served():
     """mode="max-autotune" on a CPU: the choice is part of the graph's record."""
-    first = run(CACHE, "tuned", compiler=True, **PLAIN)
+    first = run(CACHE, "tuned", compiler=True, **QUICK)
     assert first["counts"]["inductor-graph"]["stored"] == 1, first["counts"]
-    check_warm(run(CACHE, "tuned", **PLAIN), first)
+    check_warm(run(CACHE, "tuned", **QUICK), first)
 
 
 def test_choices_of_tritons_heuristics_are_served():
@@ -74,7 +74,7 @@ def test_choices_of_tritons_heuristics_are_served():
 
 def test_precompiled_programs_trace_nothing():
     """PyTorch's precompile carries bytecode and guards in its portable artifacts, and ours the libraries in the same ones."""
-    file, precompile = os.path.join(FOLDER, "precompiled"), {"TORCH_CACHING_PRECOMPILE": "1", **PLAIN}
+    file, precompile = os.path.join(FOLDER, "precompiled"), {"TORCH_CACHING_PRECOMPILE": "1", **QUICK}
     first = run(CACHE, "--save", file, "named", compiler=True, **precompile)
     found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "named", **precompile)
     assert found["loaded"] and found["started"] == [] and traced(first, "named") == 2 and traced(found, "named") == 0, found

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from compile_runs import FOLDER, HERE, fresh, play_tests
+from compile_runs import FOLDER, HERE, QUICK, fresh, play_tests
 from torch_scenarios import environment
 
 SCENARIOS = os.path.join(HERE, "compile_scenarios.py")
@@ -25,7 +25,7 @@ MISSES = {
 
 
 def start(script, *words, directory, compiler, **more):
-    variables = environment(TORCHINDUCTOR_CACHE_DIR=directory, AOTICACHE_CONFIG="", HOME=fresh("home"), **more)
+    variables = environment(TORCHINDUCTOR_CACHE_DIR=directory, AOTICACHE_CONFIG="", HOME=fresh("home"), **QUICK, **more)
     if not compiler:
         variables["PATH"] = fresh("path")
     return subprocess.Popen([sys.executable, "-W", "ignore", script, *words], env=variables, stdout=subprocess.PIPE,
