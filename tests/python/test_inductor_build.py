@@ -1,7 +1,7 @@
 """eager/inductor/: Inductor's code in our container. Each library is built both ways and run in PyTorch's own runner: same
 bits, same refusals. What cannot be built our way is built PyTorch's way, and says why. Needs PyTorch and a C++ compiler.
 
-Environment: BUILD. The whole operator database: make inductor-builds.
+Environment: BUILD; CASES=all builds each operator alone. The whole operator database: make inductor-builds.
 """
 import ctypes
 import os
@@ -52,6 +52,35 @@ def make_calls(torch):
     }
 
 
+# Each library takes PyTorch nearly as long as one with all of them, so that these are in one, unless CASES=all.
+TOGETHER = (("softmax", "layer_norm", "addmm", "half", "complex", "views", "no elements"), ("conv2d", "sort", "svdvals"))
+
+
+def combined(calls):
+    """One call of several: it takes the inputs of all and gives the results of all."""
+    def call(*given):
+        results, begun = [], 0
+        for function, inputs, _ in calls:
+            made = function(*given[begun:begun + len(inputs)])
+            results += made if isinstance(made, tuple) else [made]
+            begun += len(inputs)
+        return tuple(results)
+
+    first = tuple(one.clone() for _, inputs, _ in calls for one in inputs)
+    other = tuple(one.clone() for _, inputs, others in calls for one in (others[0] if others else inputs))
+    return call, first, [other]
+
+
+def choose_calls(torch):
+    """Those of make_calls(), some of them as one."""
+    calls = make_calls(torch)
+    if os.environ.get("CASES") == "all":
+        return calls
+    for names in TOGETHER:
+        calls[", ".join(names)] = combined([calls.pop(name) for name in names])
+    return calls
+
+
 def make_module(torch, call):
     class Module(torch.nn.Module):
         def forward(self, *inputs):
@@ -94,7 +123,7 @@ def answer(runner, inputs):
 
 
 def check_calls(torch, builder):
-    for name, (call, inputs, others) in make_calls(torch).items():
+    for name, (call, inputs, others) in choose_calls(torch).items():
         with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
             module = make_module(torch, call)
             own = build(torch, module, inputs, ours, builder)
