@@ -2,7 +2,7 @@
 Random shapes from a fixed seed.
 
 Weights of quantised layers lie between -63 and 63: PyTorch's oneDNN saturates larger products on processors without VNNI,
-and the shim does not. One package of each kind, static and dynamic, is compiled and run without PyTorch.
+and the shim does not. A package with layers of each kind, static and dynamic, is compiled and run without PyTorch.
 
 Runs twice, as test_shim_blas.py does. Environment: BUILD, the build folder.
 """
@@ -274,18 +274,30 @@ class Quantised(torch.nn.Module):
         return torch.nn.functional.linear(self.through(x.flatten(1), 0.05, 3), self.weight("l"))
 
 
+class Both(torch.nn.Module):
+    """In one package, since compiling it takes PyTorch nearly as long as one of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.static, self.dynamic = Quantised(False), Quantised(True)
+
+    def forward(self, x, y):
+        return self.static(x), self.dynamic(y)
+
+
 def check_packages(shim):
-    for dynamic in (False, True):
-        module, x = Quantised(dynamic).eval(), torch.randn(2, 3, 8, 8) if not dynamic else torch.randn(4, 128)
-        with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
-            wanted, path = module(x), os.path.join(folder, "model.pt2")
-            torch._inductor.aoti_compile_and_package(torch.export.export(module, (x,)), package_path=path,
-                                                     inductor_configs={"freezing": True})
-            seen, why = operator_table.run_alone(path, [x])
-            assert why is None, why
-            theirs = torch._inductor.aoti_load_package(path)(x)
-        torch.testing.assert_close(seen[0], theirs, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(seen[0], wanted, rtol=1e-2, atol=0.1)
+    module, inputs = Both().eval(), [torch.randn(2, 3, 8, 8), torch.randn(4, 128)]
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        wanted, path = module(*inputs), os.path.join(folder, "model.pt2")
+        torch._inductor.aoti_compile_and_package(torch.export.export(module, tuple(inputs)), package_path=path,
+                                                 inductor_configs={"freezing": True})
+        seen, why = operator_table.run_alone(path, inputs)
+        assert why is None, why
+        theirs = torch._inductor.aoti_load_package(path)(*inputs)
+    assert len(seen) == len(theirs) == 2
+    for ours, one, eager in zip(seen, theirs, wanted):
+        torch.testing.assert_close(ours, one, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours, eager, rtol=1e-2, atol=0.1)
 
 
 CHECKS = [check_int_mm, check_weights_of_8_bits, check_weights_of_4_bits, check_scaled_mm, check_linear, check_convolution,
