@@ -263,10 +263,10 @@ print(model.origin.source, "done")
 """
     cache = os.path.join(FOLDER, "together")
     processes = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", text], env=environment(AOTICACHE_DIR=cache),
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(8)]
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
     said = [process.communicate(timeout=600)[0].split() for process in processes]
     assert all(words[-1:] == ["done"] for words in said), said
-    assert sorted(words[-2] for words in said) == ["compiled"] + 7 * ["stored"], said
+    assert sorted(words[-2] for words in said) == ["compiled"] + 3 * ["stored"], said
 
 
 def test_many_processes_have_the_weights_in_memory_once():
