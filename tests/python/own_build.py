@@ -9,11 +9,16 @@ BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 FOLDER = os.path.join(BUILD, "share", "aoticache", "inductor")
 
 
-def load_module():
-    spec = importlib.util.spec_from_file_location("aoticache_inductor_build", os.path.join(FOLDER, "build.py"))
+def load_module(path=os.path.join(FOLDER, "build.py"), name="aoticache_inductor_build"):
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def load_worker():
+    """The compile worker (eager/hook/worker.py), for what it can have Inductor do."""
+    return load_module(os.path.join(BUILD, "share", "aoticache", "worker.py"), "aoticache_worker")
 
 
 def make_builder(torch, **places):

@@ -44,7 +44,7 @@ def check_int_mm(shim):
         out = torch.full((columns, rows), 7, dtype=torch.int32).t() if i % 7 == 0 else torch.full((rows, columns), 7, dtype=torch.int32)
         shim.run("aoti_torch_cpu__int_mm_out", [out, a, b], results=0)
         assert torch.equal(out, (a.int() @ b.int())), (a.shape, a.dtype, b.shape, b.stride())
-        if depth > 0:
+        if depth > 0 and i % 2 and i % 5:  # of transposed operands PyTorch makes wrong sums on some processors
             assert torch.equal(out, torch._int_mm(a, b))
 
 
@@ -300,16 +300,15 @@ def check_packages(shim):
         torch.testing.assert_close(ours, eager, rtol=1e-2, atol=0.1)
 
 
-CHECKS = [check_int_mm, check_weights_of_8_bits, check_weights_of_4_bits, check_scaled_mm, check_linear, check_convolution,
-          check_refusals]
+CHECKS = [check_int_mm, check_weights_of_8_bits, check_weights_of_4_bits, check_scaled_mm, check_linear, check_refusals]
+#: With AMX, PyTorch's oneDNN computes dilated convolutions of bytes wrong. Without it there is no 8-bit float.
+WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}
 
 
-def run_checks(label):
+def run_checks(label, checks):
     shim = frozen.Shim()
     failed = 0
-    if label == "as the machine is":
-        CHECKS.append(check_packages)
-    for check in CHECKS:
+    for check in checks:
         torch.manual_seed(2)
         random.seed(2)
         name = "shim quantised: %s (%s)" % (check.__name__[6:].replace("_", " "), label)
@@ -326,10 +325,14 @@ def main():
     warnings.simplefilter("ignore")
     if len(sys.argv) > 1:
         operator_table.load_torch()
-        return run_checks(sys.argv[1])
-    status = subprocess.call([sys.executable, __file__, "as the machine is"])
+        without_amx = sys.argv[2] == "convolution"
+        others = [*CHECKS, check_packages] if sys.argv[1] == "as the machine is" else CHECKS
+        return run_checks(sys.argv[1], [check_convolution] if without_amx else others)
+    status = 0
     with tempfile.TemporaryDirectory() as folder:
-        status |= subprocess.call([sys.executable, __file__, "without libraries"], env=products.without_libraries(folder))
+        for label, variables in (("as the machine is", os.environ), ("without libraries", products.without_libraries(folder))):
+            status |= subprocess.call([sys.executable, __file__, label, "others"], env=variables)
+            status |= subprocess.call([sys.executable, __file__, label, "convolution"], env={**variables, **WITHOUT_AMX})
     return status
 
 

@@ -580,10 +580,25 @@ static bool is_small_enough(const struct image *image)
            !__builtin_mul_overflow(count, image->sizes[2], &count) && count > 0 && count < INT32_MAX;
 }
 
+/*
+ * Whether some output sees nothing but padding. oneDNN 2.6's code for AVX-512 reads from nowhere there if something follows
+ * the convolution (sum and ReLU).
+ */
+static bool sees_padding_alone(const struct convolution *c)
+{
+    for (int axis = 0; axis < IMAGE_AXES && !c->transposed; axis++) {
+        int64_t reach = (c->kernel[axis] - 1) * c->dilation[axis];
+        int64_t last = (c->output.sizes[axis] - 1) * c->stride[axis] - c->padding[axis];
+        if (c->padding[axis] > reach || last >= c->input.sizes[axis])
+            return true;
+    }
+    return false;
+}
+
 /* Whether the operands are what oneDNN takes. It does not look at a bias's stride. */
 static bool is_taken(const struct convolution *c, const struct image *weight)
 {
-    return c->dtype == AOTICACHE_DTYPE_FLOAT32 &&
+    return !sees_padding_alone(c) && c->dtype == AOTICACHE_DTYPE_FLOAT32 &&
            (c->bias == NULL || c->bias->sizes[0] == 1 || c->bias->strides[0] == 1) && is_small_enough(&c->input) &&
            is_small_enough(&c->output) && is_small_enough(weight);
 }
