@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "eager/package/executor.h"
@@ -75,6 +76,10 @@ static bool read_value(const aoticache_value *value, aoticache_named_argument *t
         to->integers = value->as.ints;
         to->count = value->count;
         return true;
+    case AOTICACHE_VALUE_DOUBLE_LIST:
+        to->numbers = value->as.doubles;
+        to->count = value->count;
+        return true;
     default:
         return false;
     }
@@ -89,13 +94,38 @@ static const char *last_failure(void)
     return text != NULL ? text : "it fails";
 }
 
+static bool returns_list(const aoticache_schema *schema)
+{
+    return aoticache_schema_num_returns(schema) == 1 &&
+           aoticache_schema_return_at(schema, 0)->type->kind == AOTICACHE_TYPE_LIST;
+}
+
+/* Makes one value of a list of results, which the list takes, up to the first NULL. On failure all of them are dropped. */
+static aoticache_status push_list(aoticache_stack *stack, AtenTensorHandle *results, aoticache_error *ret_error)
+{
+    uint32_t count = 0;
+    while (count < AOTICACHE_NAMED_MAX_RESULTS && results[count] != NULL)
+        count++;
+    aoticache_value list = {.kind = AOTICACHE_VALUE_OUTPUT_LIST, .count = count};
+    list.as.outputs = malloc((count + 1u) * sizeof(AtenTensorHandle));
+    if (list.as.outputs == NULL) {
+        for (uint32_t i = 0; i < count; i++)
+            aoticache_tensor_free(results[i]);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of %u tensors", count);
+    }
+    memcpy(list.as.outputs, results, count * sizeof(AtenTensorHandle));
+    stack->values[stack->count++] = list;
+    return AOTICACHE_OK;
+}
+
 static aoticache_status call_named(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                    aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_named_operator *named_operator = user;
     aoticache_named_argument arguments[AOTICACHE_EXECUTOR_MAX_VALUES];
     AtenTensorHandle results[AOTICACHE_NAMED_MAX_RESULTS] = {NULL};
-    const size_t count = aoticache_schema_num_returns(aoticache_operator_schema(op));
+    const aoticache_schema *schema = aoticache_operator_schema(op);
+    const size_t count = aoticache_schema_num_returns(schema);
     (void)keys;
     for (size_t i = 0; i < stack->count; i++)
         if (!read_value(&stack->values[i], &arguments[i]))
@@ -105,6 +135,8 @@ static aoticache_status call_named(void *user, const aoticache_operator *op, aot
     if (named_operator->call(arguments, results) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED, "%s", last_failure());
     aoticache_stack_drop(stack, 0);
+    if (returns_list(schema))
+        return push_list(stack, results, ret_error);
     for (size_t i = 0; i < count; i++)
         stack->values[i] = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT, .as.output = results[i]};
     stack->count = count;

@@ -1,12 +1,13 @@
 /*
- * shim/named_operators: operators of PyTorch's that compiled code calls by name (runtime/named_operators.h): linear algebra,
- * and what Inductor does not compile for complex numbers.
+ * shim/named_operators: operators of PyTorch's that compiled code calls by name (runtime/named_operators.h): the list of all,
+ * and those that change a tensor's form or type, which Inductor does not compile for complex numbers.
  */
 #include "runtime/named_operators.h"
 
 #include "runtime/shim/math/lapack.h"
+#include "runtime/shim/math/named.h"
 #include "runtime/shim/operators.h"
-#include "runtime/shim/order/unique.h"
+#include "runtime/shim/order/named.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
@@ -267,6 +268,17 @@ static const aoticache_named_operator operators[] = {
     {"prims::normal(SymInt[] shape, *, Scalar mean, Scalar std, ScalarType dtype, Device device, bool requires_grad, Generator? generator=None) -> Tensor", normal},
     {"aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", aoticache_shim_unique},
     {"aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", aoticache_shim_unique_consecutive},
+    {"aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", aoticache_shim_median},
+    {"aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", aoticache_shim_nanmedian},
+    {"aten::_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]", aoticache_shim_histogram_edges},
+    {"aten::linalg_matrix_exp(Tensor self) -> Tensor", aoticache_shim_matrix_exponential},
+    {"aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", aoticache_shim_resize_bilinear},
+    {"aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", aoticache_shim_resize_bicubic},
+    {"aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", aoticache_shim_resize_lanczos},
+#define COMPLEX_UNARY(name) {"aten::" #name "(Tensor self) -> Tensor", aoticache_shim_complex_##name},
+    SHIM_COMPLEX_UNARY_LIST(COMPLEX_UNARY)
+    {"aten::div.Tensor(Tensor self, Tensor other) -> Tensor", aoticache_shim_complex_div},
+    {"aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", aoticache_shim_complex_sub},
     {NULL, NULL},
 };
 /* clang-format on */

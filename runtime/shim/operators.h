@@ -97,8 +97,6 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_searchsorted_Scalar(AtenTensorHandle s
                                                               AtenTensorHandle *sorter, AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_bucketize_Tensor(AtenTensorHandle self, AtenTensorHandle boundaries,
                                                            int32_t out_int32, int32_t right, AtenTensorHandle *ret_0);
-SHIM_EXPORT AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double min, double max,
-                                                AtenTensorHandle *ret_0);
 
 /* ---- math/fft.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
@@ -334,11 +332,43 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__qconv2d_pointwise_binary_tensor(
     const char **unary_attr, const double **unary_scalars, int64_t unary_scalars_len_, const char **unary_algorithm,
     AtenTensorHandle *ret0);
 
+/* ---- order/histogram.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double min, double max,
+                                                AtenTensorHandle *ret_0);
 /* range: NULL, or the place of two numbers; weight: NULL, or the place of the handle. Counts, and the edges of the bins. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_histogram_bin_ct(AtenTensorHandle self, int64_t bins, const double **range,
                                                            int64_t range_len_, AtenTensorHandle *weight,
                                                            int32_t density, AtenTensorHandle *ret0,
                                                            AtenTensorHandle *ret1);
+/* The same of points, whose numbers lie along the last dimension; the counts alone. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__histogramdd_from_bin_cts(AtenTensorHandle self, const int64_t *bins,
+                                                                    int64_t bins_len_, const double **range,
+                                                                    int64_t range_len_, AtenTensorHandle *weight,
+                                                                    int32_t density, AtenTensorHandle *ret0);
+
+/* ---- math/complex.c: of complex numbers; other code computes real ones itself ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_add_Tensor(AtenTensorHandle self, AtenTensorHandle other, double alpha,
+                                                     AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_add_Scalar(AtenTensorHandle self, double other, double alpha,
+                                                     AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mul_Tensor(AtenTensorHandle self, AtenTensorHandle other,
+                                                     AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mul_Scalar(AtenTensorHandle self, double other, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_pow_Tensor_Tensor(AtenTensorHandle self, AtenTensorHandle exponent,
+                                                            AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_pow_Tensor_Scalar(AtenTensorHandle self, double exponent,
+                                                            AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_pow_Scalar(double self, AtenTensorHandle exponent, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_abs(AtenTensorHandle self, AtenTensorHandle *ret0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_angle(AtenTensorHandle self, AtenTensorHandle *ret0);
+
+/* ---- math/trilinear.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__trilinear(AtenTensorHandle i1, AtenTensorHandle i2, AtenTensorHandle i3,
+                                                     const int64_t *expand1, int64_t expand1_len_,
+                                                     const int64_t *expand2, int64_t expand2_len_,
+                                                     const int64_t *expand3, int64_t expand3_len_,
+                                                     const int64_t *sumdim, int64_t sumdim_len_, int64_t unroll_dim,
+                                                     AtenTensorHandle *ret0);
 
 /* ---- named_operators.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_polar(AtenTensorHandle abs, AtenTensorHandle angle, AtenTensorHandle *ret0);

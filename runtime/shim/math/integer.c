@@ -4,23 +4,6 @@
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
-/* Finds the sizes that both tensors are broadcast to. */
-static AOTITorchError broadcast(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
-                                int *ret_ndim, int64_t ret_sizes[SHIM_MAX_NDIM])
-{
-    int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
-    for (int d = 0; d < ndim; d++) {
-        int a_at = d - (ndim - a->ndim), b_at = d - (ndim - b->ndim);
-        int64_t a_size = a_at < 0 ? 1 : a->sizes[a_at], b_size = b_at < 0 ? 1 : b->sizes[b_at];
-        if (a_size != b_size && a_size != 1 && b_size != 1)
-            return aoticache_shim_fail("%s: sizes %lld and %lld at dimension %d", function, (long long)a_size,
-                                       (long long)b_size, d);
-        ret_sizes[d] = a_size == 1 ? b_size : a_size;
-    }
-    *ret_ndim = ndim;
-    return SHIM_SUCCESS;
-}
-
 static int64_t gcd(int64_t a, int64_t b)
 {
     uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
@@ -45,7 +28,7 @@ AOTITorchError aoti_torch_cpu_gcd(AtenTensorHandle self, AtenTensorHandle other,
         return aoticache_shim_fail("%s: operands of one dtype are needed", __func__);
     if (!aoticache_shim_is_integral(dtype) || dtype == AOTICACHE_DTYPE_BOOL)
         return aoticache_shim_fail_dtype(__func__, dtype);
-    SHIM_TRY(broadcast(__func__, self->tensor, other->tensor, &ndim, sizes));
+    SHIM_TRY(aoticache_shim_broadcast(__func__, self->tensor, other->tensor, &ndim, sizes));
     SHIM_TRY(aoticache_shim_make(__func__, ndim, sizes, AOTICACHE_DTYPE_INT64, &a));
     SHIM_TRY(aoticache_shim_make(__func__, ndim, sizes, AOTICACHE_DTYPE_INT64, &b));
     SHIM_TRY(aoti_torch_copy_(a, self, 0));

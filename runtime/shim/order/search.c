@@ -1,13 +1,11 @@
 /*
- * shim/order/search: places of values among sorted boundaries (searchsorted, bucketize), and counts in equal bins
- * (histc).
+ * shim/order/search: places of values among sorted boundaries (searchsorted, bucketize).
  *
- * Source: aten/src/ATen/native/Bucketization.cpp, cpu/HistogramKernel.cpp.
+ * Source: aten/src/ATen/native/Bucketization.cpp.
  */
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
-#include <math.h>
 #include <string.h>
 
 /* The boundaries of one row, and the values to place. Both are double, or both int64, which double does not hold exactly. */
@@ -151,143 +149,4 @@ AOTITorchError aoti_torch_cpu_bucketize_Tensor(AtenTensorHandle self, AtenTensor
         return aoticache_shim_fail("%s: boundaries of %d dimensions; it must be one", __func__,
                                    (int)boundaries->tensor->ndim);
     return search(__func__, boundaries, self, right != 0, NULL, out_int32 != 0, ret_0);
-}
-
-/* Finds the range of the bins: the one asked for, or that of the values; never empty. */
-static AOTITorchError bin_range(const char *function, const struct shim_tensor *values, double *low, double *high)
-{
-    const double *value = values->data;
-    if (*low == *high && values->numel > 0) {
-        *low = *high = value[0];
-        for (int64_t i = 1; i < values->numel; i++) {
-            *low = value[i] < *low ? value[i] : *low;
-            *high = value[i] > *high ? value[i] : *high;
-        }
-    }
-    if (*low == *high) {
-        *low -= 1;
-        *high += 1;
-    }
-    if (!isfinite(*low) || !isfinite(*high) || *low > *high)
-        return aoticache_shim_fail("%s: bins from %g to %g", function, *low, *high);
-    return SHIM_SUCCESS;
-}
-
-AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double min, double max,
-                                    AtenTensorHandle *ret_0)
-{
-    cleanup_tensor AtenTensorHandle values = NULL, counts = NULL, result = NULL;
-    SHIM_CHECK_TENSOR(self);
-    SHIM_CHECK_RESULT(ret_0);
-    if (bins <= 0)
-        return aoticache_shim_fail("%s: %lld bins", __func__, (long long)bins);
-    if (aoticache_shim_work_dtype(self->tensor->dtype) != AOTICACHE_DTYPE_FLOAT64)
-        return aoticache_shim_fail_dtype(__func__, self->tensor->dtype);
-    SHIM_TRY(aoticache_shim_read(__func__, self, AOTICACHE_DTYPE_FLOAT64, &values));
-    SHIM_TRY(bin_range(__func__, values->tensor, &min, &max));
-    SHIM_TRY(aoticache_shim_make(__func__, 1, &bins, AOTICACHE_DTYPE_FLOAT64, &counts));
-    SHIM_TRY(aoti_torch_zero_(counts));
-    const double *value = values->tensor->data;
-    double *count = counts->tensor->data;
-    for (int64_t i = 0; i < values->tensor->numel; i++) {
-        if (!(value[i] >= min && value[i] <= max))
-            continue;
-        int64_t bin = (int64_t)((value[i] - min) / (max - min) * (double)bins);
-        count[bin < bins ? bin : bins - 1]++;
-    }
-    SHIM_TRY(aoticache_shim_read(__func__, counts, self->tensor->dtype, &result));
-    *ret_0 = shim_steal(&result);
-    return SHIM_SUCCESS;
-}
-
-/* Edges between bins of one width, in the dtype's own arithmetic, as torch.linspace makes them. */
-static void fill_edges(int32_t dtype, double low, double high, int64_t bins, double *edges)
-{
-    for (int64_t i = 0; i <= bins; i++) {
-        if (dtype == AOTICACHE_DTYPE_FLOAT64) {
-            const double step = (high - low) / (double)bins;
-            edges[i] = i < (bins + 1) / 2 ? low + step * (double)i : high - step * (double)(bins - i);
-        } else {
-            const float step = ((float)high - (float)low) / (float)bins;
-            edges[i] =
-                (double)(i < (bins + 1) / 2 ? (float)low + step * (float)i : (float)high - step * (float)(bins - i));
-        }
-    }
-}
-
-/* The bin of a value between the first and the last edge: the last one has its upper edge too. */
-static int64_t find_bin(const double *edges, int64_t bins, double value)
-{
-    int64_t low = 0, high = bins;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if (value < edges[middle])
-            high = middle;
-        else
-            low = middle;
-    }
-    return low;
-}
-
-static AOTITorchError count_values(const char *function, const struct shim_tensor *values, const double *weights,
-                                   const double *edges, int64_t bins, double *counts)
-{
-    const double *value = values->data;
-    for (int64_t i = 0; i < values->numel; i++) {
-        if (isnan(value[i]))
-            return aoticache_shim_fail("%s: element %lld is NaN", function, (long long)i);
-        if (value[i] >= edges[0] && value[i] <= edges[bins])
-            counts[find_bin(edges, bins, value[i])] += weights != NULL ? weights[i] : 1;
-    }
-    return SHIM_SUCCESS;
-}
-
-AOTITorchError aoti_torch_cpu_histogram_bin_ct(AtenTensorHandle self, int64_t bins, const double **range,
-                                               int64_t range_len_, AtenTensorHandle *weight, int32_t density,
-                                               AtenTensorHandle *ret0, AtenTensorHandle *ret1)
-{
-    enum { F64 = AOTICACHE_DTYPE_FLOAT64 };
-    cleanup_tensor AtenTensorHandle values = NULL, weights = NULL, counts = NULL, edges = NULL, result = NULL;
-    SHIM_CHECK_TENSOR(self);
-    SHIM_CHECK_RESULT(ret0);
-    SHIM_CHECK_RESULT(ret1);
-    const int32_t dtype = self->tensor->dtype;
-    const double *given = range != NULL ? *range : NULL;
-    AtenTensorHandle scale = shim_optional(weight);
-    if (dtype != F64 && dtype != AOTICACHE_DTYPE_FLOAT32)
-        return aoticache_shim_fail_dtype(__func__, dtype);
-    if (bins <= 0 || bins >= INT32_MAX || (given != NULL && range_len_ != 2) ||
-        (shim_is_defined(scale) && scale->tensor->numel != self->tensor->numel))
-        return aoticache_shim_fail("%s: %lld bins, a range of %lld numbers, or another number of weights than elements",
-                                   __func__, (long long)bins, (long long)range_len_);
-    SHIM_TRY(aoticache_shim_read(__func__, self, F64, &values));
-    if (shim_is_defined(scale))
-        SHIM_TRY(aoticache_shim_read(__func__, scale, F64, &weights));
-    double low = given != NULL ? given[0] : 0, high = given != NULL ? given[1] : self->tensor->numel > 0 ? 0 : 1;
-    const double *value = values->tensor->data;
-    for (int64_t i = 0; given == NULL && i < values->tensor->numel; i++) {
-        low = i == 0 || value[i] < low ? value[i] : low;
-        high = i == 0 || value[i] > high ? value[i] : high;
-    }
-    if (low == high) {
-        low -= 0.5;
-        high += 0.5;
-    }
-    if (!isfinite(low) || !isfinite(high) || low > high)
-        return aoticache_shim_fail("%s: bins from %g to %g", __func__, low, high);
-    SHIM_TRY(aoticache_shim_make(__func__, 1, (const int64_t[]){bins + 1}, F64, &edges));
-    SHIM_TRY(aoticache_shim_make(__func__, 1, &bins, F64, &counts));
-    SHIM_TRY(aoti_torch_zero_(counts));
-    double *count = counts->tensor->data, total = 0;
-    fill_edges(dtype, low, high, bins, edges->tensor->data);
-    SHIM_TRY(count_values(__func__, values->tensor, weights != NULL ? weights->tensor->data : NULL, edges->tensor->data,
-                          bins, count));
-    for (int64_t i = 0; i < bins; i++)
-        total += count[i];
-    for (int64_t i = 0; density != 0 && i < bins; i++)
-        count[i] /= total * ((high - low) / (double)bins);
-    SHIM_TRY(aoticache_shim_read(__func__, counts, dtype, &result));
-    SHIM_TRY(aoticache_shim_read(__func__, edges, dtype, ret1));
-    *ret0 = shim_steal(&result);
-    return SHIM_SUCCESS;
 }

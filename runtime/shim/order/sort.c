@@ -7,6 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/order/named.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
@@ -100,11 +101,6 @@ static void sort_lane(struct sorter *sorter, int64_t outer, int64_t inner, bool 
         sorter->items[i] = (struct sort_item){descending ? ~key : key, i};
     }
     merge_sort(sorter->items, sorter->items + lanes.length, lanes.length);
-}
-
-static bool is_nan_at(const struct sorter *sorter, int64_t position)
-{
-    return sorter->is_double && isnan(((const double *)sorter->values->tensor->data)[position]);
 }
 
 /* Results: elements of the tensor itself and their places. */
@@ -305,6 +301,51 @@ AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t k
     return reduce_sorted(__func__, self, at, keepdim != 0, choose_mode, 0, ret_0, ret_1);
 }
 
+/* How many of a sorted lane are numbers: NaN is last. */
+static int64_t count_numbers(const struct sorter *sorter)
+{
+    int64_t low = 0, high = sorter->lanes.length;
+    while (sorter->is_double && low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (sorter->items[middle].key == INT64_MAX)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return sorter->is_double ? low : high;
+}
+
+/* The lower of the two in the middle; of lanes with NaN the first of these, or, if they do not count, only without numbers. */
+static int64_t choose_median(const struct sorter *sorter, int64_t skip_nan)
+{
+    const int64_t numbers = count_numbers(sorter);
+    if (numbers == 0 || (!skip_nan && numbers < sorter->lanes.length))
+        return numbers;
+    return (numbers - 1) / 2;
+}
+
+static AOTITorchError median_along(const char *function, bool skip_nan, const aoticache_named_argument *a,
+                                   AtenTensorHandle *ret)
+{
+    int at;
+    if (!shim_is_defined(a[0].tensor))
+        return aoticache_shim_fail_undefined(function, a[0].tensor);
+    if (a[0].tensor->tensor->dtype == AOTICACHE_DTYPE_BOOL)
+        return aoticache_shim_fail_dtype(function, AOTICACHE_DTYPE_BOOL);
+    SHIM_TRY(aoticache_shim_wrap_dimension(function, a[0].tensor->tensor->ndim, a[1].integer, &at));
+    return reduce_sorted(function, a[0].tensor, at, a[2].integer != 0, choose_median, skip_nan, &ret[0], &ret[1]);
+}
+
+AOTITorchError aoticache_shim_median(const aoticache_named_argument *a, AtenTensorHandle *ret)
+{
+    return median_along("median", false, a, ret);
+}
+
+AOTITorchError aoticache_shim_nanmedian(const aoticache_named_argument *a, AtenTensorHandle *ret)
+{
+    return median_along("nanmedian", true, a, ret);
+}
+
 /* Finds the lower of the two values in the middle. A NaN makes the result NaN, or is not counted if skip_nan is set. */
 static AOTITorchError median(const char *function, AtenTensorHandle self, bool skip_nan, AtenTensorHandle *ret_tensor)
 {
@@ -321,13 +362,7 @@ static AOTITorchError median(const char *function, AtenTensorHandle self, bool s
     SHIM_TRY(sorter_open(function, flat, 0, &sorter));
     SHIM_TRY(picked_open(function, flat, 0, NULL, &picked));
     sort_lane(&sorter, 0, 0, false);
-    int64_t numbers = tensor->numel;
-    while (numbers > 0 && is_nan_at(&sorter, sorter.items[numbers - 1].place))
-        numbers--;
-    int64_t at = (numbers - 1) / 2;
-    if (numbers == 0 || (!skip_nan && numbers < tensor->numel))
-        at = tensor->numel - 1;
-    pick(&picked, 0, sorter.items[at].place, 0);
+    pick(&picked, 0, sorter.items[choose_median(&sorter, skip_nan)].place, 0);
     *ret_tensor = shim_steal(&picked.values);
     return SHIM_SUCCESS;
 }

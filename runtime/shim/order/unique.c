@@ -5,7 +5,7 @@
  * Sources: at::native::_unique2_cpu, unique_consecutive_cpu (aten/src/ATen/native/Unique.cpp). As there, no NaN is equal to
  * another; sorted, they come last.
  */
-#include "runtime/shim/order/unique.h"
+#include "runtime/shim/order/named.h"
 
 #include "runtime/shim/tensors/elements.h"
 

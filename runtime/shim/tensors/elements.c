@@ -121,6 +121,22 @@ struct shim_lanes aoticache_shim_lanes(const struct shim_tensor *tensor, int dim
     return lanes;
 }
 
+AOTITorchError aoticache_shim_broadcast(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
+                                        int *ret_ndim, int64_t ret_sizes[SHIM_MAX_NDIM])
+{
+    int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+    for (int d = 0; d < ndim; d++) {
+        int a_at = d - (ndim - a->ndim), b_at = d - (ndim - b->ndim);
+        int64_t a_size = a_at < 0 ? 1 : a->sizes[a_at], b_size = b_at < 0 ? 1 : b->sizes[b_at];
+        if (a_size != b_size && a_size != 1 && b_size != 1)
+            return aoticache_shim_fail("%s: sizes %lld and %lld at dimension %d", function, (long long)a_size,
+                                       (long long)b_size, d);
+        ret_sizes[d] = a_size == 1 ? b_size : a_size;
+    }
+    *ret_ndim = ndim;
+    return SHIM_SUCCESS;
+}
+
 bool aoticache_shim_same_sizes(const struct shim_tensor *a, const struct shim_tensor *b)
 {
     return a->ndim == b->ndim && (a->ndim == 0 || memcmp(a->sizes, b->sizes, (size_t)a->ndim * sizeof *a->sizes) == 0);

@@ -57,6 +57,9 @@ struct shim_lanes {
 };
 struct shim_lanes aoticache_shim_lanes(const struct shim_tensor *tensor, int dim);
 
+/* The sizes that both tensors are broadcast to. */
+AOTITorchError aoticache_shim_broadcast(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
+                                        int *ret_ndim, int64_t ret_sizes[SHIM_MAX_NDIM]);
 bool aoticache_shim_same_sizes(const struct shim_tensor *a, const struct shim_tensor *b);
 
 /*

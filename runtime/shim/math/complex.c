@@ -1,0 +1,383 @@
+/*
+ * shim/math/complex: functions of each element of complex tensors, which Inductor leaves to its host: by name, or as functions
+ * of PyTorch's interface where that has them.
+ *
+ * They are computed in double precision. What takes real numbers alone is compiled, so these are here only as one of two
+ * operands.
+ *
+ * Source: c10/util/complex.h, aten/src/ATen/native/cpu/UnaryOpsKernel.cpp; at::result_type for the dtype of two operands.
+ */
+#include "runtime/shim/math/named.h"
+
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <complex.h>
+#include <math.h>
+
+typedef double complex number;
+
+/* ---- the functions ---- */
+
+/* By the larger part of the divisor, so that no square overflows; divided by zero, each part is infinite or NaN. */
+static number compute_div(number a, number b)
+{
+    const double x = creal(b), y = cimag(b);
+    if (x == 0 && y == 0)
+        return CMPLX(creal(a) / fabs(x), cimag(a) / fabs(y));
+    if (fabs(x) >= fabs(y)) {
+        const double ratio = y / x, scale = 1 / (x + y * ratio);
+        return CMPLX((creal(a) + cimag(a) * ratio) * scale, (cimag(a) - creal(a) * ratio) * scale);
+    }
+    const double ratio = x / y, scale = 1 / (x * ratio + y);
+    return CMPLX((creal(a) * ratio + cimag(a)) * scale, (cimag(a) * ratio - creal(a)) * scale);
+}
+
+static number compute_mul(number a, number b, double alpha)
+{
+    (void)alpha;
+    return CMPLX(creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b));
+}
+
+static number compute_quotient(number a, number b, double alpha)
+{
+    (void)alpha;
+    return compute_div(a, b);
+}
+
+static number compute_add(number a, number b, double alpha)
+{
+    return a + alpha * b;
+}
+
+static number compute_sub(number a, number b, double alpha)
+{
+    return a - alpha * b;
+}
+
+static number compute_pow(number a, number b, double alpha)
+{
+    (void)alpha;
+    return cpow(a, b);
+}
+
+static number compute_exp(number x)
+{
+    return cexp(x);
+}
+
+static number compute_log(number x)
+{
+    return clog(x);
+}
+
+static number compute_neg(number x)
+{
+    return -x;
+}
+
+static number compute_reciprocal(number x)
+{
+    return compute_div(1, x);
+}
+
+static number compute_sqrt(number x)
+{
+    return csqrt(x);
+}
+
+static number compute_rsqrt(number x)
+{
+    return compute_div(1, csqrt(x));
+}
+
+static number compute_sigmoid(number x)
+{
+    return compute_div(1, 1 + cexp(-x));
+}
+
+static number compute_sin(number x)
+{
+    return csin(x);
+}
+
+static number compute_cos(number x)
+{
+    return ccos(x);
+}
+
+static number compute_tan(number x)
+{
+    return ctan(x);
+}
+
+static number compute_sinh(number x)
+{
+    return csinh(x);
+}
+
+static number compute_cosh(number x)
+{
+    return ccosh(x);
+}
+
+static number compute_tanh(number x)
+{
+    return ctanh(x);
+}
+
+/* ---- operands and results ---- */
+
+static AOTITorchError fail_real(const char *function, int32_t dtype)
+{
+    char text[SHIM_DTYPE_TEXT_BYTES];
+    return aoticache_shim_fail("%s: there is only one of complex64 and complex128, this is %s", function,
+                               aoticache_shim_dtype_text(dtype, text));
+}
+
+static bool is_complex(int32_t dtype)
+{
+    return dtype == AOTICACHE_DTYPE_COMPLEX64 || dtype == AOTICACHE_DTYPE_COMPLEX128;
+}
+
+/* abs or angle: the result is real. */
+static AOTITorchError run_real(const char *function, double (*compute)(number), AtenTensorHandle self,
+                               AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle values = NULL, sizes = NULL, result = NULL;
+    if (!shim_is_defined(self))
+        return aoticache_shim_fail_undefined(function, self);
+    const int32_t dtype = self->tensor->dtype;
+    if (!is_complex(dtype))
+        return fail_real(function, dtype);
+    SHIM_TRY(aoticache_shim_read(function, self, AOTICACHE_DTYPE_COMPLEX128, &values));
+    SHIM_TRY(aoticache_shim_make(function, self->tensor->ndim, self->tensor->sizes, AOTICACHE_DTYPE_FLOAT64, &sizes));
+    for (int64_t i = 0; i < sizes->tensor->numel; i++)
+        ((double *)sizes->tensor->data)[i] = compute(((const number *)values->tensor->data)[i]);
+    SHIM_TRY(aoticache_shim_make_like(
+        function, self, dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64,
+        &result));
+    SHIM_TRY(aoti_torch_copy_(result, sizes, 0));
+    *ret = shim_steal(&result);
+    return SHIM_SUCCESS;
+}
+
+static AOTITorchError run_unary(const char *function, number (*compute)(number), AtenTensorHandle self,
+                                AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle values = NULL, result = NULL;
+    if (!shim_is_defined(self))
+        return aoticache_shim_fail_undefined(function, self);
+    if (!is_complex(self->tensor->dtype))
+        return fail_real(function, self->tensor->dtype);
+    SHIM_TRY(aoticache_shim_read_copy(function, self, AOTICACHE_DTYPE_COMPLEX128, &values));
+    number *value = values->tensor->data;
+    for (int64_t i = 0; i < values->tensor->numel; i++)
+        value[i] = compute(value[i]);
+    SHIM_TRY(aoticache_shim_make_like(function, self, self->tensor->dtype, &result));
+    SHIM_TRY(aoti_torch_copy_(result, values, 0));
+    *ret = shim_steal(&result);
+    return SHIM_SUCCESS;
+}
+
+static bool is_wide(int32_t dtype)
+{
+    return dtype == AOTICACHE_DTYPE_COMPLEX128 || dtype == AOTICACHE_DTYPE_FLOAT64;
+}
+
+/* A tensor without dimensions does not widen one that has some, except whole numbers. */
+static AOTITorchError result_dtype(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
+                                   int32_t *ret_dtype)
+{
+    if (!is_complex(a->dtype) && !is_complex(b->dtype))
+        return fail_real(function, a->dtype);
+    if (a->dtype == AOTICACHE_DTYPE_COMPLEX32 || b->dtype == AOTICACHE_DTYPE_COMPLEX32)
+        return fail_real(function, AOTICACHE_DTYPE_COMPLEX32);
+    bool wide = is_wide(a->dtype) || is_wide(b->dtype);
+    if ((a->ndim == 0) != (b->ndim == 0)) {
+        const struct shim_tensor *with = a->ndim > 0 ? a : b;
+        if (!aoticache_shim_is_integral(with->dtype))
+            wide = is_wide(with->dtype);
+    }
+    *ret_dtype = wide ? AOTICACHE_DTYPE_COMPLEX128 : AOTICACHE_DTYPE_COMPLEX64;
+    return SHIM_SUCCESS;
+}
+
+/* How far apart elements are along a dimension of the result; 0 where the operand repeats. */
+static int64_t stride_at(const struct shim_tensor *operand, int ndim, const int64_t *sizes, int d)
+{
+    const int at = d - (ndim - operand->ndim);
+    return at < 0 || (operand->sizes[at] == 1 && sizes[d] != 1) ? 0 : operand->strides[at];
+}
+
+/* Above 0: dimension `a` lies outside `b` in memory; below: inside; 0: neither. The first operand that knows says it. */
+static int compare_dimensions(const struct shim_tensor *const operands[2], int ndim, const int64_t *sizes, int a, int b)
+{
+    for (int i = 0; i < 2; i++) {
+        const int64_t x = stride_at(operands[i], ndim, sizes, a), y = stride_at(operands[i], ndim, sizes, b);
+        if (x == 0 || y == 0)
+            continue;
+        if (x != y)
+            return x < y ? -1 : 1;
+        if (sizes[a] > sizes[b])
+            return 1;
+    }
+    return 0;
+}
+
+/* Has dimensions in the order of the operands', as PyTorch's TensorIterator decides it: compiled code relies on that. */
+static AOTITorchError make_result(const char *function, const struct shim_tensor *x, const struct shim_tensor *y,
+                                  int ndim, const int64_t *sizes, int32_t dtype, AtenTensorHandle *ret)
+{
+    const struct shim_tensor *const operands[] = {x, y};
+    int order[SHIM_MAX_NDIM]; /* the innermost first */
+    int64_t strides[SHIM_MAX_NDIM], stride = 1;
+    for (int i = 0; i < ndim; i++)
+        order[i] = ndim - 1 - i;
+    for (int i = 1; i < ndim; i++)
+        for (int at = i, before = i - 1; before >= 0; before--) {
+            const int compared = compare_dimensions(operands, ndim, sizes, order[before], order[at]);
+            if (compared < 0)
+                break;
+            if (compared > 0) {
+                const int held = order[before];
+                order[before] = order[at];
+                order[at] = held;
+                at = before;
+            }
+        }
+    for (int i = 0; i < ndim; i++) {
+        strides[order[i]] = stride;
+        if (__builtin_mul_overflow(stride, sizes[order[i]] > 1 ? sizes[order[i]] : 1, &stride))
+            return aoticache_shim_fail("%s: a result of this size does not fit into memory", function);
+    }
+    return aoticache_shim_tensor_empty(function, ndim, sizes, strides, dtype, ret);
+}
+
+static AOTITorchError expand(const char *function, AtenTensorHandle tensor, int ndim, const int64_t *sizes,
+                             AtenTensorHandle *ret)
+{
+    SHIM_TRY(aoticache_shim_make(function, ndim, sizes, AOTICACHE_DTYPE_COMPLEX128, ret));
+    return aoti_torch_copy_(*ret, tensor, 0);
+}
+
+/* alpha: of a sum and a difference */
+typedef number (*compute_pair)(number a, number b, double alpha);
+
+static AOTITorchError run_binary(const char *function, compute_pair compute, double alpha, AtenTensorHandle a,
+                                 AtenTensorHandle b, AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle left = NULL, right = NULL, result = NULL;
+    int64_t sizes[SHIM_MAX_NDIM];
+    int32_t dtype = 0;
+    int ndim = 0;
+    if (!shim_is_defined(a) || !shim_is_defined(b))
+        return aoticache_shim_fail_undefined(function, shim_is_defined(a) ? b : a);
+    SHIM_TRY(result_dtype(function, a->tensor, b->tensor, &dtype));
+    SHIM_TRY(aoticache_shim_broadcast(function, a->tensor, b->tensor, &ndim, sizes));
+    SHIM_TRY(expand(function, a, ndim, sizes, &left));
+    SHIM_TRY(expand(function, b, ndim, sizes, &right));
+    number *to = left->tensor->data, *with = right->tensor->data;
+    for (int64_t i = 0; i < left->tensor->numel; i++)
+        to[i] = compute(to[i], with[i], alpha);
+    SHIM_TRY(make_result(function, a->tensor, b->tensor, ndim, sizes, dtype, &result));
+    SHIM_TRY(aoti_torch_copy_(result, left, 0));
+    *ret = shim_steal(&result);
+    return SHIM_SUCCESS;
+}
+
+/* With a number, which has no dtype of its own: one without dimensions. */
+static AOTITorchError run_with_number(const char *function, compute_pair compute, double alpha, AtenTensorHandle tensor,
+                                      double value, bool number_first, AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle scalar = NULL;
+    if (!shim_is_defined(tensor))
+        return aoticache_shim_fail_undefined(function, tensor);
+    if (!is_complex(tensor->tensor->dtype))
+        return fail_real(function, tensor->tensor->dtype);
+    const bool wide = is_wide(tensor->tensor->dtype);
+    SHIM_TRY(aoticache_shim_make(function, 0, NULL, wide ? AOTICACHE_DTYPE_FLOAT64 : AOTICACHE_DTYPE_FLOAT32, &scalar));
+    if (wide)
+        *(double *)scalar->tensor->data = value;
+    else
+        *(float *)scalar->tensor->data = (float)value;
+    return number_first ? run_binary(function, compute, alpha, scalar, tensor, ret)
+                        : run_binary(function, compute, alpha, tensor, scalar, ret);
+}
+
+/* ---- called by name ---- */
+
+#define DEFINE_UNARY(name)                                                                                 \
+    AOTITorchError aoticache_shim_complex_##name(const aoticache_named_argument *a, AtenTensorHandle *ret) \
+    {                                                                                                      \
+        return run_unary(#name, compute_##name, a[0].tensor, ret);                                         \
+    }
+SHIM_COMPLEX_UNARY_LIST(DEFINE_UNARY)
+
+AOTITorchError aoticache_shim_complex_div(const aoticache_named_argument *a, AtenTensorHandle *ret)
+{
+    return run_binary("div", compute_quotient, 1, a[0].tensor, a[1].tensor, ret);
+}
+
+AOTITorchError aoticache_shim_complex_sub(const aoticache_named_argument *a, AtenTensorHandle *ret)
+{
+    return run_binary("sub", compute_sub, a[2].number, a[0].tensor, a[1].tensor, ret);
+}
+
+/* ---- functions of PyTorch's interface ---- */
+
+AOTITorchError aoti_torch_cpu_add_Tensor(AtenTensorHandle self, AtenTensorHandle other, double alpha,
+                                         AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_binary(__func__, compute_add, alpha, self, other, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_add_Scalar(AtenTensorHandle self, double other, double alpha, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_with_number(__func__, compute_add, alpha, self, other, false, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_mul_Tensor(AtenTensorHandle self, AtenTensorHandle other, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_binary(__func__, compute_mul, 1, self, other, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_mul_Scalar(AtenTensorHandle self, double other, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_with_number(__func__, compute_mul, 1, self, other, false, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_pow_Tensor_Tensor(AtenTensorHandle self, AtenTensorHandle exponent,
+                                                AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_binary(__func__, compute_pow, 1, self, exponent, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_pow_Tensor_Scalar(AtenTensorHandle self, double exponent, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_with_number(__func__, compute_pow, 1, self, exponent, false, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_pow_Scalar(double self, AtenTensorHandle exponent, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_with_number(__func__, compute_pow, 1, exponent, self, true, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_abs(AtenTensorHandle self, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_real(__func__, cabs, self, ret0);
+}
+
+AOTITorchError aoti_torch_cpu_angle(AtenTensorHandle self, AtenTensorHandle *ret0)
+{
+    SHIM_CHECK_RESULT(ret0);
+    return run_real(__func__, carg, self, ret0);
+}
