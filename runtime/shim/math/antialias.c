@@ -2,7 +2,7 @@
  * shim/math/antialias: images made larger or smaller by filters that are as wide as what becomes one pixel; called by name.
  *
  * Rows first, then columns: a pixel is a weighted mean of those under the filter around its centre. Weights are computed in
- * the images' dtype.
+ * the images' dtype; those of bytes in double, and then made whole numbers of 16 bits.
  *
  * Source: aten/src/ATen/native/cpu/UpSampleKernel.cpp (filters, the places they cover, weights), and at::native's
  * area_pixel_compute_scale().
@@ -56,6 +56,7 @@ struct axis {
     int64_t input, output, most; /* pixels; weights of one output pixel */
     int64_t *first, *count;      /* output */
     double *weights;             /* output x most */
+    int bits; /* of bytes: the weights are whole numbers, and this is what 2 is raised to for a weight of 1 */
 };
 
 static void axis_close(struct axis *axis)
@@ -108,6 +109,23 @@ static void fill_weights(const struct filter *filter, double scale, bool is_doub
     }
 }
 
+/* Makes the weights whole numbers: as large as the largest of them can be in 16 bits. */
+static void make_whole(struct axis *axis)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < axis->output; i++)
+        for (int64_t j = 0; j < axis->count[i]; j++)
+            largest = fmax(largest, axis->weights[i * axis->most + j]);
+    for (axis->bits = 0; axis->bits < 22; axis->bits++)
+        if (largest * (double)(2 << axis->bits) + 0.5 >= 1 << 15)
+            break;
+    for (int64_t i = 0; i < axis->output; i++)
+        for (int64_t j = 0; j < axis->count[i]; j++) {
+            double *weight = &axis->weights[i * axis->most + j];
+            *weight = trunc(*weight * (double)(1 << axis->bits) + (*weight < 0 ? -0.5 : 0.5));
+        }
+}
+
 /* An axis whose size does not change is not filtered, whatever its scale. */
 static void keep_pixels(struct axis *axis)
 {
@@ -118,10 +136,11 @@ static void keep_pixels(struct axis *axis)
     }
 }
 
-static AOTITorchError axis_open(const struct filter *filter, int64_t input, int64_t output, double scale,
-                                bool is_double, struct axis *ret_axis)
+static AOTITorchError axis_open(const struct filter *filter, int64_t input, int64_t output, double scale, int32_t dtype,
+                                struct axis *ret_axis)
 {
     struct axis axis = {.input = input, .output = output};
+    const bool is_whole = dtype == AOTICACHE_DTYPE_UINT8, is_double = dtype != AOTICACHE_DTYPE_FLOAT32;
     size_t places = 0, bytes = 0;
     scale = rounded(is_double, scale);
     const double most = 2 * ceil(filter->width * 0.5 * (scale >= 1 ? scale : 1)) + 1;
@@ -140,6 +159,8 @@ static AOTITorchError axis_open(const struct filter *filter, int64_t input, int6
         keep_pixels(&axis);
     else
         fill_weights(filter, scale, is_double, &axis);
+    if (is_whole)
+        make_whole(&axis);
     *ret_axis = axis;
     return SHIM_SUCCESS;
 }
@@ -162,10 +183,34 @@ static AOTITorchError axis_open(const struct filter *filter, int64_t input, int6
 DEFINE_RESIZE(float)
 DEFINE_RESIZE(double)
 
+/* The same of bytes, with whole weights: sums are rounded, and stay between 0 and 255. */
+static void resize_bytes(const struct axis *axis, int64_t runs, int64_t width, const uint8_t *from, uint8_t *to)
+{
+    enum { AT_ONCE = 64 };
+    for (int64_t run = 0; run < runs; run++, from += axis->input * width)
+        for (int64_t i = 0; i < axis->output; i++, to += width)
+            for (int64_t begin = 0; begin < width; begin += AT_ONCE) {
+                const int64_t count = width - begin < AT_ONCE ? width - begin : AT_ONCE;
+                int64_t sums[AT_ONCE] = {0};
+                for (int64_t j = 0; j < axis->count[i]; j++) {
+                    const int64_t weight = (int64_t)axis->weights[i * axis->most + j];
+                    const uint8_t *line = from + (axis->first[i] + j) * width + begin;
+                    for (int64_t x = 0; x < count; x++)
+                        sums[x] += weight * line[x];
+                }
+                for (int64_t x = 0; x < count; x++) {
+                    const int64_t value = sums[x] < 0 ? 0 : (sums[x] + (INT64_C(1) << axis->bits) / 2) >> axis->bits;
+                    to[begin + x] = (uint8_t)(value > UINT8_MAX ? UINT8_MAX : value);
+                }
+            }
+}
+
 static void resize(const struct axis *axis, int64_t runs, int64_t width, const struct shim_tensor *from,
                    const struct shim_tensor *to)
 {
-    if (from->dtype == AOTICACHE_DTYPE_FLOAT64)
+    if (from->dtype == AOTICACHE_DTYPE_UINT8)
+        resize_bytes(axis, runs, width, from->data, to->data);
+    else if (from->dtype == AOTICACHE_DTYPE_FLOAT64)
         resize_double(axis, runs, width, from->data, to->data);
     else
         resize_float(axis, runs, width, from->data, to->data);
@@ -176,7 +221,7 @@ static AOTITorchError check_image(const struct filter *filter, const aoticache_n
     if (!shim_is_defined(a[0].tensor))
         return aoticache_shim_fail_undefined(filter->name, a[0].tensor);
     const struct shim_tensor *t = a[0].tensor->tensor;
-    if (t->dtype != AOTICACHE_DTYPE_FLOAT32 && t->dtype != AOTICACHE_DTYPE_FLOAT64)
+    if (t->dtype != AOTICACHE_DTYPE_FLOAT32 && t->dtype != AOTICACHE_DTYPE_FLOAT64 && t->dtype != AOTICACHE_DTYPE_UINT8)
         return aoticache_shim_fail_dtype(filter->name, t->dtype);
     if (t->ndim != 4 || a[1].count != 2)
         return aoticache_shim_fail("%s: images in four dimensions and two sizes are needed, these are %d and %zu",
@@ -196,14 +241,14 @@ static AOTITorchError resample(const struct filter *filter, const aoticache_name
     SHIM_TRY(check_image(filter, a));
     const struct shim_tensor *t = a[0].tensor->tensor;
     const int64_t height = a[1].integers[0], width = a[1].integers[1], planes = t->sizes[0] * t->sizes[1];
-    const bool corners = a[2].integer != 0, is_double = t->dtype == AOTICACHE_DTYPE_FLOAT64;
+    const bool corners = a[2].integer != 0;
     const int64_t between[] = {t->sizes[0], t->sizes[1], t->sizes[2], width},
                   sizes[] = {t->sizes[0], t->sizes[1], height, width};
     SHIM_TRY(aoticache_shim_read(filter->name, a[0].tensor, t->dtype, &image));
     SHIM_TRY(aoticache_shim_make(filter->name, 4, between, t->dtype, &rows));
     SHIM_TRY(aoticache_shim_make(filter->name, 4, sizes, t->dtype, &whole));
-    SHIM_TRY(axis_open(filter, t->sizes[3], width, scale_of(t->sizes[3], width, corners, &a[4]), is_double, &across));
-    SHIM_TRY(axis_open(filter, t->sizes[2], height, scale_of(t->sizes[2], height, corners, &a[3]), is_double, &down));
+    SHIM_TRY(axis_open(filter, t->sizes[3], width, scale_of(t->sizes[3], width, corners, &a[4]), t->dtype, &across));
+    SHIM_TRY(axis_open(filter, t->sizes[2], height, scale_of(t->sizes[2], height, corners, &a[3]), t->dtype, &down));
     resize(&across, planes * t->sizes[2], 1, image->tensor, rows->tensor);
     resize(&down, planes, width, rows->tensor, whole->tensor);
     if (!aoticache_shim_is_channels_last(t)) {

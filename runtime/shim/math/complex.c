@@ -14,29 +14,39 @@
 
 #include <complex.h>
 #include <math.h>
+#include <string.h>
 
 typedef double complex number;
 
 /* ---- the functions ---- */
+
+/* What C11's CMPLX does, which Clang lacks with some C libraries: x + y * I would make a NaN of an infinity. */
+static number number_of(double real, double imaginary)
+{
+    const double parts[] = {real, imaginary};
+    number made;
+    memcpy(&made, parts, sizeof made);
+    return made;
+}
 
 /* By the larger part of the divisor, so that no square overflows; divided by zero, each part is infinite or NaN. */
 static number compute_div(number a, number b)
 {
     const double x = creal(b), y = cimag(b);
     if (x == 0 && y == 0)
-        return CMPLX(creal(a) / fabs(x), cimag(a) / fabs(y));
+        return number_of(creal(a) / fabs(x), cimag(a) / fabs(y));
     if (fabs(x) >= fabs(y)) {
         const double ratio = y / x, scale = 1 / (x + y * ratio);
-        return CMPLX((creal(a) + cimag(a) * ratio) * scale, (cimag(a) - creal(a) * ratio) * scale);
+        return number_of((creal(a) + cimag(a) * ratio) * scale, (cimag(a) - creal(a) * ratio) * scale);
     }
     const double ratio = x / y, scale = 1 / (x * ratio + y);
-    return CMPLX((creal(a) * ratio + cimag(a)) * scale, (cimag(a) * ratio - creal(a)) * scale);
+    return number_of((creal(a) * ratio + cimag(a)) * scale, (cimag(a) * ratio - creal(a)) * scale);
 }
 
 static number compute_mul(number a, number b, double alpha)
 {
     (void)alpha;
-    return CMPLX(creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b));
+    return number_of(creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b));
 }
 
 static number compute_quotient(number a, number b, double alpha)

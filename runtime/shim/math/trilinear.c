@@ -109,7 +109,9 @@ static AOTITorchError gather(const struct trilinear *t, const struct pairing *p,
     SHIM_TRY(aoticache_shim_read(t->function, view, from->dtype, &matrices));
     dense[2] = 1;
     dense[1] = shape[2];
-    dense[0] = shape[1] * shape[2];
+    if (__builtin_mul_overflow(shape[1], shape[2], &dense[0]))
+        return aoticache_shim_fail("%s: matrices of %lld x %lld", t->function, (long long)shape[1],
+                                   (long long)shape[2]);
     return aoticache_shim_tensor_view(t->function, matrices->tensor, from->dtype, 3, shape, dense,
                                       matrices->tensor->offset, ret);
 }
