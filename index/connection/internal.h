@@ -88,6 +88,9 @@ int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int fl
 int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, struct stat *ret_found);
 /* Whether the file is there and may be written to. */
 bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *suffix);
+/* Why the file cannot be opened for writing now, whatever its rights say: an errno, 0 where it can. Not for a file that SQLite
+ * locks: closing it gives this process's locks up. */
+int aoticache_index_vfs_find_refusal(const aoticache_index *index, const char *suffix);
 int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags);
 
 /* ---- fork.c: which process a connection belongs to ---- */

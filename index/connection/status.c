@@ -106,9 +106,13 @@ static aoticache_status describe_failure(aoticache_index *index, int result, con
             ret_error, AOTICACHE_CORRUPT,
             "index %s: a file beside it names %s, which is none of the index's: somebody has forged it", index->path,
             index->foreign_name);
-    if (is_read_only_by_accident(index, result))
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log could not be opened for writing",
-                                   index->path, what);
+    if (is_read_only_by_accident(index, result)) {
+        char buffer[128];
+        const int refusal = aoticache_index_vfs_find_refusal(index, "-wal");
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: %s: its log could not be opened for writing%s%s",
+                                   index->path, what, refusal != 0 ? ": " : "",
+                                   refusal != 0 ? strerror_r(refusal, buffer, sizeof buffer) : "");
+    }
     if (primary == SQLITE_FULL || is_lack_of_space(primary, system_errno))
         index->is_out_of_space = true;
     if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {

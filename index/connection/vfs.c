@@ -256,6 +256,15 @@ bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *s
     return name_of(index, suffix, file) && faccessat(index->folder_fd, file, W_OK, AT_EACCESS) == 0;
 }
 
+int aoticache_index_vfs_find_refusal(const aoticache_index *index, const char *suffix)
+{
+    char file[NAME_MAX + 1];
+    if (!name_of(index, suffix, file))
+        return 0;
+    cleanup_fd int fd = openat(index->folder_fd, file, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? errno : 0;
+}
+
 int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags)
 {
     const mode_t mode = index->is_group_shared ? 0660 : 0600;
