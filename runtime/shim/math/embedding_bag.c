@@ -5,6 +5,7 @@
  * gradient, which is not here: the bag of each index, the number of indices in each bag, where the largest came from.
  */
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/convert.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
@@ -12,16 +13,34 @@
 enum { BAG_SUM, BAG_MEAN, BAG_MAX };
 
 struct bags {
-    int64_t mode, padding, width, count, rows;
-    const double *table, *weights; /* weights: one for each index, or NULL */
+    int64_t mode, padding, width, count;
+    const struct shim_tensor *table;
+    struct shim_conversion to_double;
+    double *row;           /* one of the table, of width elements */
+    const double *weights; /* one for each index, or NULL */
     const int64_t *indices;
     double *out;
     int64_t *sizes, *largest; /* of each bag; where each element of it came from */
 };
 
+/* A row of the table as doubles, which stay until the next call. */
+static const double *read_row(const struct bags *bags, int64_t index)
+{
+    const struct shim_tensor *table = bags->table;
+    const int64_t size = aoticache_dtype_size(table->dtype);
+    const char *row = (const char *)table->data + index * table->strides[0] * size;
+    if (table->dtype == AOTICACHE_DTYPE_FLOAT32 && table->strides[1] == 1)
+        for (int64_t k = 0; k < bags->width; k++)
+            bags->row[k] = (double)((const float *)row)[k];
+    else
+        aoticache_shim_convert_row(&bags->to_double, (size_t)bags->width, (char *)bags->row, sizeof *bags->row, row,
+                                   table->strides[1] * size);
+    return bags->row;
+}
+
 static void add_row(const struct bags *bags, int64_t bag, int64_t i)
 {
-    const double *row = bags->table + bags->indices[i] * bags->width;
+    const double *row = read_row(bags, bags->indices[i]);
     double *out = bags->out + bag * bags->width, weight = bags->weights != NULL ? bags->weights[i] : 1;
     bool first = bags->sizes[bag] == 0;
     for (int64_t k = 0; k < bags->width; k++) {
@@ -57,9 +76,9 @@ static AOTITorchError check_bags(const char *function, const struct bags *bags, 
     if (bags->weights != NULL && bags->mode != BAG_SUM)
         return aoticache_shim_fail("%s: weights need sums", function);
     for (int64_t i = 0; i < num_indices; i++)
-        if (bags->indices[i] < 0 || bags->indices[i] >= bags->rows)
+        if (bags->indices[i] < 0 || bags->indices[i] >= bags->table->sizes[0])
             return aoticache_shim_fail("%s: index %lld is outside a table of %lld rows", function,
-                                       (long long)bags->indices[i], (long long)bags->rows);
+                                       (long long)bags->indices[i], (long long)bags->table->sizes[0]);
     for (int64_t i = 0; i < num_offsets; i++)
         if (offsets[i] < (i > 0 ? offsets[i - 1] : 0) || offsets[i] > num_indices || (i == 0 && offsets[i] != 0))
             return aoticache_shim_fail("%s: offset %lld of bag %lld", function, (long long)offsets[i], (long long)i);
@@ -119,7 +138,7 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
                             AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
                             int64_t padding, AtenTensorHandle ret_results[4])
 {
-    cleanup_tensor AtenTensorHandle table = NULL, places = NULL, starts = NULL, factors = NULL, sums = NULL;
+    cleanup_tensor AtenTensorHandle row = NULL, places = NULL, starts = NULL, factors = NULL, sums = NULL;
     cleanup_tensor AtenTensorHandle result = NULL, bag_of = NULL, sizes = NULL, largest = NULL;
     if (!shim_is_defined(weight) || !shim_is_defined(indices) || !shim_is_defined(offsets))
         return aoticache_shim_fail_undefined(function, NULL);
@@ -128,7 +147,7 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
         !aoticache_shim_is_floating(rows->dtype))
         return aoticache_shim_fail("%s: a matrix of numbers, and indices and offsets of one dimension are needed",
                                    function);
-    SHIM_TRY(aoticache_shim_read(function, weight, AOTICACHE_DTYPE_FLOAT64, &table));
+    SHIM_TRY(aoticache_shim_make(function, 1, &rows->sizes[1], AOTICACHE_DTYPE_FLOAT64, &row));
     SHIM_TRY(aoticache_shim_read(function, indices, AOTICACHE_DTYPE_INT64, &places));
     SHIM_TRY(aoticache_shim_read(function, offsets, AOTICACHE_DTYPE_INT64, &starts));
     if (weights != NULL)
@@ -143,19 +162,21 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
     SHIM_TRY(make_zeros(function, 1, &num_indices, AOTICACHE_DTYPE_INT64, &bag_of));
     SHIM_TRY(make_zeros(function, 1, &count, AOTICACHE_DTYPE_INT64, &sizes));
     SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_INT64, &largest));
-    const struct bags bags = {
+    struct bags bags = {
         .mode = mode,
         .padding = padding,
         .width = shape[1],
         .count = count,
-        .rows = rows->sizes[0],
-        .table = table->tensor->data,
+        .table = rows,
+        .row = row->tensor->data,
         .weights = factors != NULL ? factors->tensor->data : NULL,
         .indices = places->tensor->data,
         .out = sums->tensor->data,
         .sizes = sizes->tensor->data,
         .largest = largest->tensor->data,
     };
+    if (!aoticache_shim_conversion_select(AOTICACHE_DTYPE_FLOAT64, rows->dtype, &bags.to_double))
+        return aoticache_shim_fail_dtype(function, rows->dtype);
     SHIM_TRY(check_bags(function, &bags, starts->tensor->data, num_offsets, num_indices));
     fill_bags(&bags, starts->tensor->data, num_indices, bag_of->tensor->data);
     SHIM_TRY(aoticache_shim_read(function, sums, rows->dtype, &result));
