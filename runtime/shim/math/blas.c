@@ -26,7 +26,7 @@
  * matmul_block.c. Smaller products take a few microseconds either way, while loading it takes 5 milliseconds and 2.5
  * megabytes. Below 4 rows, columns or steps both are bound by memory.
  */
-enum { BLAS_MIN_PRODUCTS = 64000, BLAS_MIN_SIDE = 4 };
+enum { BLAS_MIN_PRODUCTS = 64000, BLAS_MIN_SIDE = 8 };
 
 /* Parts of a product begin at multiples of this many rows or columns, and have at least as many. */
 enum { PART_LINES = 16 };

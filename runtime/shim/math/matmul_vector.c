@@ -1,6 +1,6 @@
 /*
- * shim/math/matmul_vector: products of which one side is a vector, or three of them: the other matrix is read once, in
- * place. Such products are bound by memory, and packing the matrix for matmul_block.c would cost several times the rest.
+ * shim/math/matmul_vector: products of which one side is a vector, or up to seven of them: the other matrix is read in place,
+ * from memory once. Such products are bound by memory, and packing the matrix, here or in a BLAS, would cost as much again.
  *
  * For float and double whose elements lie together in one dimension of the matrix. The innermost loops are attention's.
  */
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_ROWS = 3, SMALL_DEPTH_BYTES = 8192 };
+enum { MOST_ROWS = 7, SMALL_DEPTH_BYTES = 8192, FEW_COLUMNS = 16 };
 
 struct vectors {
     const struct matmul_problem *problem;
@@ -37,10 +37,12 @@ static void make_columns(void *user, int part)
     const struct matmul_problem *problem = v->problem;
     const ptrdiff_t value_bytes = (ptrdiff_t)problem->arithmetic->value_bytes;
     _Alignas(64) double sums[MATMUL_BLOCK_COLUMNS];
+    /* So few columns stay in the nearest cache from one row to the next. */
+    const int64_t step = problem->rows > 1 ? FEW_COLUMNS : MATMUL_BLOCK_COLUMNS;
     (void)part;
-    for (int64_t first; (first = atomic_fetch_add(&v->next, MATMUL_BLOCK_COLUMNS)) < problem->columns;) {
+    for (int64_t first; (first = atomic_fetch_add(&v->next, step)) < problem->columns;) {
         int64_t count = problem->columns - first;
-        count = count < MATMUL_BLOCK_COLUMNS ? count : MATMUL_BLOCK_COLUMNS;
+        count = count < step ? count : step;
         const char *b = problem->b.data + first * problem->b.column_stride;
         for (int64_t row = 0; row < problem->rows; row++) {
             const char *vector = v->rows + row * problem->depth * value_bytes;
