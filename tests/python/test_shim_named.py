@@ -4,7 +4,6 @@ refused. Random values from a fixed seed. Environment: BUILD, the build folder.
 """
 import ctypes
 import itertools
-import random
 import sys
 import warnings
 
@@ -274,20 +273,8 @@ CHECKS = [check_images, check_image_failures, check_medians, check_histograms, c
 
 
 def main():
-    shim, failed = linear.Shim(), 0
-    for check in CHECKS:
-        if sys.argv[1:] and check.__name__[6:] not in sys.argv[1:]:
-            continue
-        torch.manual_seed(3)
-        random.seed(3)
-        name = "shim named: " + check.__name__[6:].replace("_", " ")
-        try:
-            check(shim)
-            print("ok - " + name, flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - %s: %s: %s" % (name, type(error).__name__, " ".join(str(error).split())[:800]), flush=True)
-    return 1 if failed else 0
+    checks = [check for check in CHECKS if not sys.argv[1:] or check.__name__[6:] in sys.argv[1:]]
+    return linear.play(linear.Shim(), checks, "shim named: %s", seed=3)
 
 
 if __name__ == "__main__":

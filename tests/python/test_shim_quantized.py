@@ -21,6 +21,7 @@ import torch.ao.quantization.fx._decomposed  # noqa: F401: registers quantized_d
 
 import operator_table
 import test_shim_frozen as frozen
+import test_shim_linear_algebra as linear
 from test_shim_blas import i64, memory_format, numbers
 from test_shim_frozen import place, scalar_list
 
@@ -306,19 +307,7 @@ WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}
 
 
 def run_checks(label, checks):
-    shim = frozen.Shim()
-    failed = 0
-    for check in checks:
-        torch.manual_seed(2)
-        random.seed(2)
-        name = "shim quantised: %s (%s)" % (check.__name__[6:].replace("_", " "), label)
-        try:
-            check(shim)
-            print("ok - " + name, flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - %s: %s: %s" % (name, type(error).__name__, " ".join(str(error).split())[:800]), flush=True)
-    return 1 if failed else 0
+    return linear.play(frozen.Shim(), checks, "shim quantised: %s (" + label + ")")
 
 
 def main():

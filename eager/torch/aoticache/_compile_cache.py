@@ -92,7 +92,7 @@ def uninstall() -> bool:
             _finder = None
         if state is not None:
             state.patches.restore()
-            _leave_triton()
+        _leave_triton()
         return state is not None
 
 
@@ -183,6 +183,7 @@ def patch() -> bool:
             return True
         except Exception as error:  # noqa: BLE001 - a fault of the cache is never one of the program
             state.patches.restore()
+            _leave_triton()
             _state = None
             warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
             return False

@@ -369,7 +369,8 @@ def compiler_identity(compiler: str) -> str:
     status = os.stat(path)
     name = os.path.basename(path)
     identity = _digest_of_program(path, status.st_size, status.st_mtime_ns)[:32]
-    if len(words) > 1 or "ccache" in name or status.st_size < 65536:  # a program that starts the compiler: what it starts says who it is
+    # A program that starts the compiler: what it starts says who it is.
+    if len(words) > 1 or "ccache" in name or status.st_size < 65536:
         from torch._inductor.cpp_builder import get_compiler_version_info
 
         identity = digest(identity + get_compiler_version_info(compiler))[:32]

@@ -150,44 +150,50 @@ static bool is_complex(int32_t dtype)
     return dtype == AOTICACHE_DTYPE_COMPLEX64 || dtype == AOTICACHE_DTYPE_COMPLEX128;
 }
 
+/* A copy of a complex tensor's elements, one after the other. */
+static AOTITorchError read_numbers(const char *function, AtenTensorHandle self, AtenTensorHandle *ret_values)
+{
+    if (!shim_is_defined(self))
+        return aoticache_shim_fail_undefined(function, self);
+    if (!is_complex(self->tensor->dtype))
+        return fail_real(function, self->tensor->dtype);
+    return aoticache_shim_read_copy(function, self, AOTICACHE_DTYPE_COMPLEX128, ret_values);
+}
+
+/* The values as a tensor that lies in memory as `like`. */
+static AOTITorchError give(const char *function, AtenTensorHandle like, int32_t dtype, AtenTensorHandle values,
+                           AtenTensorHandle *ret)
+{
+    cleanup_tensor AtenTensorHandle result = NULL;
+    SHIM_TRY(aoticache_shim_make_like(function, like, dtype, &result));
+    SHIM_TRY(aoti_torch_copy_(result, values, 0));
+    *ret = shim_steal(&result);
+    return SHIM_SUCCESS;
+}
+
 /* abs or angle: the result is real. */
 static AOTITorchError run_real(const char *function, double (*compute)(number), AtenTensorHandle self,
                                AtenTensorHandle *ret)
 {
-    cleanup_tensor AtenTensorHandle values = NULL, sizes = NULL, result = NULL;
-    if (!shim_is_defined(self))
-        return aoticache_shim_fail_undefined(function, self);
-    const int32_t dtype = self->tensor->dtype;
-    if (!is_complex(dtype))
-        return fail_real(function, dtype);
-    SHIM_TRY(aoticache_shim_read(function, self, AOTICACHE_DTYPE_COMPLEX128, &values));
-    SHIM_TRY(aoticache_shim_make(function, self->tensor->ndim, self->tensor->sizes, AOTICACHE_DTYPE_FLOAT64, &sizes));
-    for (int64_t i = 0; i < sizes->tensor->numel; i++)
-        ((double *)sizes->tensor->data)[i] = compute(((const number *)values->tensor->data)[i]);
-    SHIM_TRY(aoticache_shim_make_like(
-        function, self, dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64,
-        &result));
-    SHIM_TRY(aoti_torch_copy_(result, sizes, 0));
-    *ret = shim_steal(&result);
-    return SHIM_SUCCESS;
+    cleanup_tensor AtenTensorHandle values = NULL, real = NULL;
+    SHIM_TRY(read_numbers(function, self, &values));
+    const struct shim_tensor *t = self->tensor;
+    SHIM_TRY(aoticache_shim_make(function, t->ndim, t->sizes, AOTICACHE_DTYPE_FLOAT64, &real));
+    for (int64_t i = 0; i < t->numel; i++)
+        ((double *)real->tensor->data)[i] = compute(((const number *)values->tensor->data)[i]);
+    return give(function, self,
+                t->dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64, real, ret);
 }
 
 static AOTITorchError run_unary(const char *function, number (*compute)(number), AtenTensorHandle self,
                                 AtenTensorHandle *ret)
 {
-    cleanup_tensor AtenTensorHandle values = NULL, result = NULL;
-    if (!shim_is_defined(self))
-        return aoticache_shim_fail_undefined(function, self);
-    if (!is_complex(self->tensor->dtype))
-        return fail_real(function, self->tensor->dtype);
-    SHIM_TRY(aoticache_shim_read_copy(function, self, AOTICACHE_DTYPE_COMPLEX128, &values));
+    cleanup_tensor AtenTensorHandle values = NULL;
+    SHIM_TRY(read_numbers(function, self, &values));
     number *value = values->tensor->data;
     for (int64_t i = 0; i < values->tensor->numel; i++)
         value[i] = compute(value[i]);
-    SHIM_TRY(aoticache_shim_make_like(function, self, self->tensor->dtype, &result));
-    SHIM_TRY(aoti_torch_copy_(result, values, 0));
-    *ret = shim_steal(&result);
-    return SHIM_SUCCESS;
+    return give(function, self, self->tensor->dtype, values, ret);
 }
 
 static bool is_wide(int32_t dtype)
