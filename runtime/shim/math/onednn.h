@@ -1,6 +1,6 @@
 /*
  * shim/math: oneDNN, where the machine has it. onednn_library.c finds the library and hides what its versions 2 and 3
- * call differently; onednn_convolution.c has the convolutions.
+ * call differently; onednn_convolution.c has the convolutions, blas.c the products.
  *
  * Private to runtime/shim/math/. oneDNN's headers are not needed to build: the few functions and numbers that are used
  * of its C interface are declared here.
@@ -60,6 +60,9 @@ struct onednn_library {
     int (*primitive_create)(void **primitive, const void *primitive_desc);
     int (*primitive_destroy)(void *primitive);
     int (*primitive_execute)(const void *primitive, void *stream, int count, const struct onednn_argument *arguments);
+    /* As cblas_sgemm() of matrices that lie row by row; transpose: 'N' or 'T'. */
+    int (*sgemm)(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                 int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
     void *engine; /* of the processor */
     int version;  /* 2 or 3 */

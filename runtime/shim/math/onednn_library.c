@@ -1,8 +1,8 @@
 /*
  * shim/math/onednn_library: finds the machine's oneDNN, and hides what its versions 2 and 3 call differently.
  *
- * The library is never linked. It is loaded, once, by the first convolution large enough to gain from it,
- * into a scope of its own, as BLAS is (blas.c): its symbols do not meet those of a PyTorch, which has an oneDNN inside.
+ * The library is never linked. It is loaded, once, by the first convolution or product large enough to gain from
+ * it, into a scope of its own, as BLAS is (blas.c): its symbols do not meet those of a PyTorch, which has an oneDNN inside.
  * Loading it takes 1.3 milliseconds and 5 megabytes. Without it the functions beside it do the work in plain C.
  *
  * Its threads must be those of the process's OpenMP runtime (threads.c), or it must have none: a build on another
@@ -103,6 +103,7 @@ static const struct function common_functions[] = {
     {"dnnl_primitive_create", &onednn.primitive_create},
     {"dnnl_primitive_destroy", &onednn.primitive_destroy},
     {"dnnl_primitive_execute", &onednn.primitive_execute},
+    {"dnnl_sgemm", &onednn.sgemm},
 };
 
 static const struct function v2_functions[] = {
