@@ -504,7 +504,7 @@ def test_grid_sampler_3d():
 def test_embedding_bag():
     """The sums, averages and largest, and what describes the bags."""
     for dtype in (torch.float32, torch.float64, torch.float16):
-        for table in layouts((7, 4), dtype):
+        for table in [*layouts((7, 4), dtype), make((7, 11), dtype)]:
             table, indices = table.contiguous(), torch.tensor([1, 6, 0, 0, 3, 2, 5])
             for mode in (0, 1, 2):
                 for last, offsets in ((0, [0, 2, 2, 5]), (1, [0, 2, 2, 5, 7])):

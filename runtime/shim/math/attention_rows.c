@@ -3,7 +3,7 @@
  * and double.
  *
  * A row comes in tiles. Each tile may raise the row's largest score; what earlier tiles added is then too large by a
- * factor, which is returned. The exponentials are those of vector_math.c. On x86-64 a second copy is compiled for AVX2.
+ * factor, which is returned. The exponentials are those of vector_math.c. On x86-64 copies are compiled for AVX2 and AVX-512.
  */
 #include "runtime/shim/math/internal.h"
 #include "runtime/shim/math/wide_vectors.h"
@@ -135,11 +135,20 @@ DEFINE_PRODUCTS(floats_avx2, float, floats_8, WITH_AVX2)
 DEFINE_PRODUCTS(doubles_avx2, double, doubles_4, WITH_AVX2)
 DEFINE_SOFTEN(soften_floats_avx2, float, floats_8, ints_8, Sleef_expf8_u10, expf, WITH_AVX2)
 DEFINE_SOFTEN(soften_doubles_avx2, double, doubles_4, longs_4, Sleef_expd4_u10, exp, WITH_AVX2)
+
+typedef float floats_16 __attribute__((vector_size(64)));
+typedef int32_t ints_16 __attribute__((vector_size(64)));
+#define WITH_AVX512 __attribute__((target("avx512f,avx512dq,avx2,fma")))
+WITH_AVX512 floats_16 Sleef_expf16_u10(floats_16 x);
+DEFINE_PRODUCTS(floats_avx512, float, floats_16, WITH_AVX512)
+DEFINE_SOFTEN(soften_floats_avx512, float, floats_16, ints_16, Sleef_expf16_u10, expf, WITH_AVX512)
 #endif
 
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind)
 {
 #ifdef SHIM_WIDE_VECTORS
+    if (kind == SHIM_CLASS_FLOAT && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+        return (struct attention_arithmetic){soften_floats_avx512, score_floats_avx512, add_floats_avx512};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return kind == SHIM_CLASS_DOUBLE
                    ? (struct attention_arithmetic){soften_doubles_avx2, score_doubles_avx2, add_doubles_avx2}

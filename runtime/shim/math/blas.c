@@ -22,7 +22,7 @@
 #endif
 
 /*
- * Products of at least this many multiplications go to the library: 40 cubed, where it is three times as fast as
+ * Products of at least this many multiplications, in all batches, go to the library: 40 cubed, where it is three times as fast as
  * matmul_block.c. Smaller products take a few microseconds either way, while loading it takes 5 milliseconds and 2.5
  * megabytes. Below 4 rows, columns or steps both are bound by memory.
  */
@@ -423,11 +423,13 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
 
 static bool is_large(const struct matmul_problem *problem)
 {
-    int64_t products, all;
+    const int64_t batches = problem->batches > 1 ? problem->batches : 1;
+    int64_t products, one, all;
     if (problem->rows < BLAS_MIN_SIDE || problem->columns < BLAS_MIN_SIDE || problem->depth < BLAS_MIN_SIDE)
         return false;
     return __builtin_mul_overflow(problem->rows, problem->columns, &products) ||
-           __builtin_mul_overflow(products, problem->depth, &all) || all >= BLAS_MIN_PRODUCTS;
+           __builtin_mul_overflow(products, problem->depth, &one) || __builtin_mul_overflow(one, batches, &all) ||
+           all >= BLAS_MIN_PRODUCTS;
 }
 
 /* Has the library compute the product. False: nothing was written, and the caller does it. */

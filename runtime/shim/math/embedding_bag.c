@@ -9,6 +9,10 @@
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
+#include <string.h>
+
+/* Rows of float tables are asked for so many indices before they are needed. */
+enum { ROWS_AHEAD = 8, CACHE_LINE = 64, FLOATS = 4 };
 
 enum { BAG_SUM, BAG_MEAN, BAG_MAX };
 
@@ -20,6 +24,7 @@ struct bags {
     const double *weights; /* one for each index, or NULL */
     const int64_t *indices;
     double *out;
+    float *floats; /* the result itself in place of `out`: the table is of floats, close together; else NULL */
     int64_t *sizes, *largest; /* of each bag; where each element of it came from */
 };
 
@@ -29,14 +34,76 @@ static const double *read_row(const struct bags *bags, int64_t index)
     const struct shim_tensor *table = bags->table;
     const int64_t size = aoticache_dtype_size(table->dtype);
     const char *row = (const char *)table->data + index * table->strides[0] * size;
-    if (table->dtype == AOTICACHE_DTYPE_FLOAT32 && table->strides[1] == 1)
-        for (int64_t k = 0; k < bags->width; k++)
-            bags->row[k] = (double)((const float *)row)[k];
-    else
-        aoticache_shim_convert_row(&bags->to_double, (size_t)bags->width, (char *)bags->row, sizeof *bags->row, row,
-                                   table->strides[1] * size);
+    aoticache_shim_convert_row(&bags->to_double, (size_t)bags->width, (char *)bags->row, sizeof *bags->row, row,
+                               table->strides[1] * size);
     return bags->row;
 }
+
+/* ---- a table of floats ---- */
+
+static const float *float_row(const struct bags *bags, int64_t index)
+{
+    return (const float *)bags->table->data + index * bags->table->strides[0];
+}
+
+typedef float floats __attribute__((vector_size(4 * FLOATS)));
+typedef int32_t ints __attribute__((vector_size(4 * FLOATS)));
+typedef int64_t longs __attribute__((vector_size(8 * FLOATS)));
+
+static void add_floats(float *out, const float *row, float weight)
+{
+    floats sum, x;
+    memcpy(&sum, out, sizeof sum);
+    memcpy(&x, row, sizeof x);
+    sum += weight * x;
+    memcpy(out, &sum, sizeof sum);
+}
+
+/* `first`: all bits are set for the first row of a bag, else none. */
+static void take_larger(float *out, int64_t *largest, const float *row, int64_t index, int32_t first)
+{
+    floats best, x;
+    longs from;
+    memcpy(&best, out, sizeof best);
+    memcpy(&x, row, sizeof x);
+    memcpy(&from, largest, sizeof from);
+    const ints is_larger = (x > best) | first;
+    const longs is_from = __builtin_convertvector(is_larger, longs);
+    best = (floats)((is_larger & (ints)x) | (~is_larger & (ints)best));
+    from = (is_from & index) | (~is_from & from);
+    memcpy(out, &best, sizeof best);
+    memcpy(largest, &from, sizeof from);
+}
+
+static void add_float_row(const struct bags *bags, int64_t bag, int64_t i)
+{
+    const float *row = float_row(bags, bags->indices[i]), weight = bags->weights != NULL ? (float)bags->weights[i] : 1;
+    float *out = bags->floats + bag * bags->width;
+    int64_t *largest = bags->largest + bag * bags->width, k = 0;
+    const bool first = bags->sizes[bag]++ == 0;
+    for (; k + FLOATS <= bags->width && bags->mode != BAG_MAX; k += FLOATS)
+        add_floats(out + k, row + k, weight);
+    for (; k + FLOATS <= bags->width; k += FLOATS)
+        take_larger(out + k, largest + k, row + k, bags->indices[i], first ? -1 : 0);
+    for (; k < bags->width; k++) {
+        if (bags->mode != BAG_MAX) {
+            out[k] += weight * row[k];
+        } else if (first || row[k] > out[k]) {
+            out[k] = row[k];
+            largest[k] = bags->indices[i];
+        }
+    }
+}
+
+/* The processor does not guess where the next rows lie. */
+static void ask_for_row(const struct bags *bags, int64_t index)
+{
+    const char *row = (const char *)float_row(bags, index);
+    for (size_t at = 0; at < (size_t)bags->width * sizeof(float); at += CACHE_LINE)
+        __builtin_prefetch(row + at);
+}
+
+/* ---- any table ---- */
 
 static void add_row(const struct bags *bags, int64_t bag, int64_t i)
 {
@@ -54,17 +121,29 @@ static void add_row(const struct bags *bags, int64_t bag, int64_t i)
     bags->sizes[bag]++;
 }
 
+static void divide_bag(const struct bags *bags, int64_t bag)
+{
+    for (int64_t k = bag * bags->width; k < (bag + 1) * bags->width; k++) {
+        if (bags->floats != NULL)
+            bags->floats[k] /= (float)bags->sizes[bag];
+        else
+            bags->out[k] /= (double)bags->sizes[bag];
+    }
+}
+
 static void fill_bags(const struct bags *bags, const int64_t *offsets, int64_t num_indices, int64_t *bag_of)
 {
     for (int64_t bag = 0; bag < bags->count; bag++) {
         int64_t end = bag + 1 < bags->count ? offsets[bag + 1] : num_indices;
         for (int64_t i = offsets[bag]; i < end; i++) {
             bag_of[i] = bag;
+            if (bags->floats != NULL && i + ROWS_AHEAD < num_indices)
+                ask_for_row(bags, bags->indices[i + ROWS_AHEAD]);
             if (bags->indices[i] != bags->padding)
-                add_row(bags, bag, i);
+                (bags->floats != NULL ? add_float_row : add_row)(bags, bag, i);
         }
-        for (int64_t k = 0; bags->mode == BAG_MEAN && bags->sizes[bag] > 0 && k < bags->width; k++)
-            bags->out[bag * bags->width + k] /= (double)bags->sizes[bag];
+        if (bags->mode == BAG_MEAN && bags->sizes[bag] > 0)
+            divide_bag(bags, bag);
     }
 }
 
@@ -158,7 +237,8 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
     if (factors != NULL && factors->tensor->numel != num_indices)
         return aoticache_shim_fail("%s: %lld weights for %lld indices", function, (long long)factors->tensor->numel,
                                    (long long)num_indices);
-    SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_FLOAT64, &sums));
+    const bool of_floats = rows->dtype == AOTICACHE_DTYPE_FLOAT32 && rows->strides[1] == 1;
+    SHIM_TRY(make_zeros(function, 2, shape, of_floats ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64, &sums));
     SHIM_TRY(make_zeros(function, 1, &num_indices, AOTICACHE_DTYPE_INT64, &bag_of));
     SHIM_TRY(make_zeros(function, 1, &count, AOTICACHE_DTYPE_INT64, &sizes));
     SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_INT64, &largest));
@@ -171,7 +251,8 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
         .row = row->tensor->data,
         .weights = factors != NULL ? factors->tensor->data : NULL,
         .indices = places->tensor->data,
-        .out = sums->tensor->data,
+        .out = of_floats ? NULL : sums->tensor->data,
+        .floats = of_floats ? sums->tensor->data : NULL,
         .sizes = sizes->tensor->data,
         .largest = largest->tensor->data,
     };

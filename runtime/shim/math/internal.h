@@ -139,6 +139,8 @@ struct matmul_problem {
     int64_t rows, columns, depth;           /* out is rows x columns, a is rows x depth */
     struct matmul_matrix a, b, addend, out; /* addend.data NULL: none */
     double alpha, beta;
+    int64_t
+        batches; /* of the call that this product is one of, 0 or 1: the only one; a library is chosen by all of them */
 };
 
 /* Bytes that aoticache_shim_matmul_run needs to work in, aligned to 64. */

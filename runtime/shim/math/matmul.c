@@ -9,6 +9,8 @@
 
 #include "runtime/shim/operators.h"
 
+#include <stdatomic.h>
+
 /* The operands of one call; addend is NULL for plain products. */
 struct product {
     struct shim_tensor *out, *addend, *a, *b;
@@ -109,22 +111,54 @@ static AOTITorchError addend_strides(const char *function, const struct product 
     return SHIM_SUCCESS;
 }
 
+/* Products of one shape, one after the other in memory. */
+struct batches {
+    const struct matmul_problem *first;
+    ptrdiff_t a_step, b_step, out_step, addend_step; /* in bytes */
+    int64_t count;
+    int parts;
+    atomic_bool is_out_of_memory;
+};
+
+static void run_part(void *user, int part)
+{
+    struct batches *batches = user;
+    for (int64_t i = batches->count * part / batches->parts; i < batches->count * (part + 1) / batches->parts; i++) {
+        struct matmul_problem problem = *batches->first;
+        problem.a.data += i * batches->a_step;
+        problem.b.data += i * batches->b_step;
+        problem.out.data += i * batches->out_step;
+        if (problem.addend.data != NULL)
+            problem.addend.data += i * batches->addend_step;
+        if (!aoticache_shim_matmul(&problem))
+            atomic_store(&batches->is_out_of_memory, true);
+    }
+}
+
+static ptrdiff_t batch_step(const struct shim_tensor *tensor)
+{
+    return tensor->ndim == 3 ? (ptrdiff_t)tensor->strides[0] * tensor->item_bytes : 0;
+}
+
+/* The threads share the batches if there are enough, else each product. */
 static AOTITorchError run_batches(const char *function, const struct product *product, struct matmul_problem *problem,
                                   ptrdiff_t addend_step)
 {
-    int64_t batches = product->ndim == 3 ? product->out->sizes[0] : 1;
-    for (int64_t i = 0; i < batches; i++) {
-        if (!aoticache_shim_matmul(problem))
-            return aoticache_shim_fail_memory(function, aoticache_shim_matmul_workspace_bytes(problem));
-        if (product->ndim < 3)
-            break;
-        problem->a.data += product->a->strides[0] * product->a->item_bytes;
-        problem->b.data += product->b->strides[0] * product->b->item_bytes;
-        problem->out.data += product->out->strides[0] * product->out->item_bytes;
-        if (problem->addend.data != NULL)
-            problem->addend.data += addend_step;
-    }
-    return SHIM_SUCCESS;
+    struct batches batches = {.first = problem,
+                              .a_step = batch_step(product->a),
+                              .b_step = batch_step(product->b),
+                              .out_step = batch_step(product->out),
+                              .addend_step = addend_step,
+                              .count = product->ndim == 3 ? product->out->sizes[0] : 1};
+    const double work = (double)problem->rows * (double)problem->columns * (double)problem->depth;
+    problem->batches = batches.count;
+    batches.parts = aoticache_shim_parts(work * (double)batches.count, batches.count);
+    if (batches.count < 2 * batches.parts)
+        batches.parts = 1;
+    aoticache_shim_parallel(batches.parts, run_part, &batches);
+    return atomic_load(&batches.is_out_of_memory)
+               ? aoticache_shim_fail_memory(function, aoticache_shim_matmul_workspace_bytes(problem))
+               : SHIM_SUCCESS;
 }
 
 static AOTITorchError multiply(const char *function, const struct product *product)
