@@ -1,11 +1,11 @@
 /*
  * shim/math/matmul_kept: products of float matrices with a weight that never changes (a linear layer of a frozen package),
- * for processors with AVX2.
+ * for processors with AVX2 or AVX-512.
  *
  * A BLAS puts the weight into the order of its innermost loop at every call, which is a tenth to a fifth of the time where
  * the other matrix has a hundred rows. Here that is done once, by the first product, and kept with the weight. The innermost
- * loop is OpenBLAS's in kind: 6 rows by 16 columns of sums, which stay in registers. On processors with AVX-512 OpenBLAS has
- * wider ones, and the product is left to it, as it is with fewer than four rows, which read each weight once anyway.
+ * loop is OpenBLAS's in kind: 6 rows by 16 columns of sums, which stay in registers, or 12 by 32 with AVX-512. There oneDNN
+ * is as fast where there are more rows (blas.c), and gets these.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -16,34 +16,34 @@
 #if defined(__x86_64__)
 
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
-
-/* Sums in registers; columns of the weight that lie together. */
-enum { ROWS = 6, COLUMNS = 16, LANES = 8, LEAST_ROWS = 4, MOST_ROWS_WIDE = 32 };
+#define WITH_AVX512 __attribute__((target("avx512f,avx2,fma")))
 
 /*
- * Steps of the inner dimension that are summed up at once: 16 KB of a panel of the weight, half a first-level cache. Rows
- * that meet all panels before the next rows do: 240 KB, half a second-level cache.
+ * Steps of the inner dimension that are summed up at once: 16 or 32 KB of a panel of the weight. Rows that meet all panels
+ * before the next rows do: 240 KB, half a second-level cache.
  */
-enum { BLOCK_DEPTH = 256, BLOCK_ROWS = 40 * ROWS };
+enum { BLOCK_DEPTH = 256, BLOCK_ROWS = 240 };
 
-typedef float vector __attribute__((vector_size(32)));
-
-/* The weight: panels of 16 columns, each step by step of the inner dimension; the last one is filled up with zeros. */
-struct kept {
-    int64_t columns, depth;
-    _Alignas(64) float panels[];
-};
+enum { MOST_TILE_ROWS = 12, MOST_COLUMNS = 32 };
 
 /* ---- the innermost loop ---- */
 
 struct tile {
-    const float *a, *panel, *start; /* start: 16 sums to begin with; NULL: those that `out` has */
+    const float *a, *panel, *start; /* start: a row of sums to begin with; NULL: those that `out` has */
     float *out;
     ptrdiff_t a_stride, out_stride; /* between rows, in elements */
     int64_t depth;
 };
 
-#define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+/* What a processor computes at once: sums in registers. */
+struct kernel {
+    int rows, columns;                                       /* columns of the weight that lie together, two vectors */
+    int least_rows;                                          /* with fewer, each weight is read only once anyway */
+    void (*sum_tile)(int64_t rows, const struct tile *tile); /* at most so many rows */
+};
+
+#define EACH_ROW_OF_6(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define EACH_ROW_OF_12(X) EACH_ROW_OF_6(X) X(6) X(7) X(8) X(9) X(10) X(11)
 #define BEGIN_ROW(r)                                                                    \
     vector left##r = {0}, right##r = {0};                                               \
     if (rows > r) {                                                                     \
@@ -63,43 +63,58 @@ struct tile {
         memcpy(t->out + (r) * t->out_stride + LANES, &right##r, sizeof right##r); \
     }
 
-/* Computes a tile of so many rows, which is a constant wherever this is called, and of 16 columns. */
-static inline __attribute__((always_inline)) WITH_AVX2 void sum_rows(const int rows, const struct tile *t)
-{
-    const float *a = t->a, *panel = t->panel;
-    EACH_ROW(BEGIN_ROW)
-    for (int64_t k = 0; k < t->depth; k++, a++, panel += COLUMNS) {
-        vector b_left, b_right;
-        memcpy(&b_left, panel, sizeof b_left);
-        memcpy(&b_right, panel + LANES, sizeof b_right);
-        EACH_ROW(ADD_ROW)
+/* sum_<name>_rows computes a tile of so many rows, which is a constant wherever it is called, and of two vectors of columns. */
+#define DEFINE_KERNEL(name, bytes, each_row, attribute)                                                       \
+    static inline                                                                                             \
+        __attribute__((always_inline)) attribute void sum_##name##_rows(const int rows, const struct tile *t) \
+    {                                                                                                         \
+        typedef float vector __attribute__((vector_size(bytes)));                                             \
+        enum { LANES = sizeof(vector) / sizeof(float) };                                                      \
+        const float *a = t->a, *panel = t->panel;                                                             \
+        each_row(BEGIN_ROW);                                                                                  \
+        for (int64_t k = 0; k < t->depth; k++, a++, panel += 2 * LANES) {                                     \
+            vector b_left, b_right;                                                                           \
+            memcpy(&b_left, panel, sizeof b_left);                                                            \
+            memcpy(&b_right, panel + LANES, sizeof b_right);                                                  \
+            each_row(ADD_ROW);                                                                                \
+        }                                                                                                     \
+        each_row(END_ROW);                                                                                    \
+    }                                                                                                         \
+    static attribute void sum_##name(int64_t rows, const struct tile *tile)                                   \
+    {                                                                                                         \
+        const struct tile t = *tile; /* a copy, which nothing that is written can change */                   \
+        switch (rows) {                                                                                       \
+            each_row(CASE_##name)                                                                             \
+        }                                                                                                     \
     }
-    EACH_ROW(END_ROW)
+#define CASE_avx2(r)                \
+    case (r) + 1:                   \
+        sum_avx2_rows((r) + 1, &t); \
+        break;
+#define CASE_avx512(r)                \
+    case (r) + 1:                     \
+        sum_avx512_rows((r) + 1, &t); \
+        break;
+
+DEFINE_KERNEL(avx2, 32, EACH_ROW_OF_6, WITH_AVX2)
+DEFINE_KERNEL(avx512, 64, EACH_ROW_OF_12, WITH_AVX512)
+
+static const struct kernel kernel_avx2 = {6, 16, 4, sum_avx2}, kernel_avx512 = {12, 32, 2, sum_avx512};
+
+/* NULL: this processor has none. */
+static const struct kernel *find_kernel(void)
+{
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return NULL;
+    return __builtin_cpu_supports("avx512f") ? &kernel_avx512 : &kernel_avx2;
 }
 
-static WITH_AVX2 void sum_tile(int64_t rows, const struct tile *tile)
-{
-    const struct tile t = *tile; /* a copy, which nothing that is written can change */
-    switch (rows) {
-    case 1:
-        sum_rows(1, &t);
-        break;
-    case 2:
-        sum_rows(2, &t);
-        break;
-    case 3:
-        sum_rows(3, &t);
-        break;
-    case 4:
-        sum_rows(4, &t);
-        break;
-    case 5:
-        sum_rows(5, &t);
-        break;
-    default:
-        sum_rows(6, &t);
-    }
-}
+/* The weight: panels of the kernel's columns, each step by step of the inner dimension; the last is filled up with zeros. */
+struct kept {
+    int64_t columns, depth;
+    const struct kernel *kernel;
+    _Alignas(64) float panels[];
+};
 
 /* ---- the walk ---- */
 
@@ -116,42 +131,48 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* A part of the last panel: its sums are made elsewhere, and the columns that there are go to their place. */
-static void sum_narrow(int64_t rows, const struct tile *tile, int64_t columns)
+static void sum_narrow(const struct kernel *kernel, int64_t rows, const struct tile *tile, int64_t columns)
 {
-    float sums[ROWS * COLUMNS] = {0};
+    float sums[MOST_TILE_ROWS * MOST_COLUMNS] = {0};
     struct tile apart = *tile;
     apart.out = sums;
-    apart.out_stride = COLUMNS;
+    apart.out_stride = kernel->columns;
     for (int64_t i = 0; i < rows && tile->start == NULL; i++)
-        memcpy(sums + i * COLUMNS, tile->out + i * tile->out_stride, (size_t)columns * sizeof *sums);
-    sum_tile(rows, &apart);
+        memcpy(sums + i * kernel->columns, tile->out + i * tile->out_stride, (size_t)columns * sizeof *sums);
+    kernel->sum_tile(rows, &apart);
     for (int64_t i = 0; i < rows; i++)
-        memcpy(tile->out + i * tile->out_stride, sums + i * COLUMNS, (size_t)columns * sizeof *sums);
+        memcpy(tile->out + i * tile->out_stride, sums + i * kernel->columns, (size_t)columns * sizeof *sums);
 }
 
 /* Adds `depth` steps from `k` on to the rows `first` to `last` of one panel's columns. */
 static void sum_panel(const struct job *job, int64_t panel, int64_t k, int64_t depth, int64_t first, int64_t last)
 {
     const struct matmul_problem *p = job->problem;
-    const int64_t column = panel * COLUMNS, columns = smaller(COLUMNS, p->columns - column);
+    const struct kernel *kernel = job->kept->kernel;
+    const int64_t column = panel * kernel->columns, columns = smaller(kernel->columns, p->columns - column);
     const ptrdiff_t a_stride = p->a.row_stride / (ptrdiff_t)sizeof(float);
     const ptrdiff_t out_stride = p->out.row_stride / (ptrdiff_t)sizeof(float);
-    float start[COLUMNS] = {0};
+    float start[MOST_COLUMNS] = {0};
     for (int64_t j = 0; j < columns && p->addend.data != NULL && k == 0 && !job->is_added; j++)
         memcpy(start + j, p->addend.data + (column + j) * p->addend.column_stride, sizeof *start);
-    for (int64_t i = first; i < last; i += ROWS) {
+    for (int64_t i = first; i < last; i += kernel->rows) {
         const struct tile tile = {.a = (const float *)(const void *)p->a.data + i * a_stride + k,
-                                  .panel = job->kept->panels + panel * COLUMNS * p->depth + k * COLUMNS,
+                                  .panel = job->kept->panels + panel * kernel->columns * p->depth + k * kernel->columns,
                                   .start = k == 0 && !job->is_added ? start : NULL,
                                   .out = (float *)(void *)p->out.data + i * out_stride + column,
                                   .a_stride = a_stride,
                                   .out_stride = out_stride,
                                   .depth = depth};
-        if (columns == COLUMNS)
-            sum_tile(smaller(ROWS, last - i), &tile);
+        if (columns == kernel->columns)
+            kernel->sum_tile(smaller(kernel->rows, last - i), &tile);
         else
-            sum_narrow(smaller(ROWS, last - i), &tile, columns);
+            sum_narrow(kernel, smaller(kernel->rows, last - i), &tile, columns);
     }
+}
+
+static int64_t units_of(int64_t size, int64_t unit)
+{
+    return (size + unit - 1) / unit;
 }
 
 /* The first of `units` units of a part. */
@@ -164,14 +185,15 @@ static void run_part(void *user, int part)
 {
     const struct job *job = user;
     const struct matmul_problem *p = job->problem;
-    const int64_t panels = (p->columns + COLUMNS - 1) / COLUMNS, tiles = (p->rows + ROWS - 1) / ROWS;
+    const struct kernel *kernel = job->kept->kernel;
+    const int64_t panels = units_of(p->columns, kernel->columns), tiles = units_of(p->rows, kernel->rows);
     int64_t panel = 0, panel_end = panels, row = 0, row_end = p->rows;
     if (job->by_columns) {
         panel = first_of(panels, part, job->parts);
         panel_end = first_of(panels, part + 1, job->parts);
     } else {
-        row = first_of(tiles, part, job->parts) * ROWS;
-        row_end = smaller(p->rows, first_of(tiles, part + 1, job->parts) * ROWS);
+        row = first_of(tiles, part, job->parts) * kernel->rows;
+        row_end = smaller(p->rows, first_of(tiles, part + 1, job->parts) * kernel->rows);
     }
     for (int64_t first = row; first < row_end; first += BLOCK_ROWS)
         for (int64_t k = 0; k < p->depth || k == 0; k += BLOCK_DEPTH)
@@ -181,27 +203,39 @@ static void run_part(void *user, int part)
 
 /* ---- the weight ---- */
 
-static struct kept *make_kept(const struct matmul_problem *problem)
+/* Some steps of a panel, from `k` on. So few that their place stays in the first-level cache while its columns come. */
+static void fill_steps(const struct matmul_problem *problem, struct kept *kept, int64_t panel, int64_t k, int64_t steps)
 {
-    const int64_t columns = problem->columns, depth = problem->depth;
-    const int64_t panels = (columns + COLUMNS - 1) / COLUMNS;
-    size_t bytes;
-    if (__builtin_mul_overflow((size_t)(panels * COLUMNS), (size_t)depth * sizeof(float), &bytes))
-        return NULL;
-    struct kept *kept = aligned_alloc(64, (sizeof *kept + bytes + 63) / 64 * 64);
-    if (kept == NULL)
-        return NULL;
-    *kept = (struct kept){.columns = columns, .depth = depth};
-    for (int64_t j = 0; j < panels * COLUMNS; j++) {
-        float *to = kept->panels + j / COLUMNS * COLUMNS * depth + j % COLUMNS;
-        const char *from = problem->b.data + j * problem->b.column_stride;
-        for (int64_t k = 0; k < depth; k++, to += COLUMNS, from += problem->b.row_stride) {
-            if (j < columns)
+    const int64_t width = kept->kernel->columns;
+    for (int64_t j = 0; j < width; j++) {
+        const int64_t column = panel * width + j;
+        float *to = kept->panels + (panel * kept->depth + k) * width + j;
+        const char *from = problem->b.data + column * problem->b.column_stride + k * problem->b.row_stride;
+        for (int64_t i = 0; i < steps; i++, to += width, from += problem->b.row_stride) {
+            if (column < kept->columns)
                 memcpy(to, from, sizeof *to);
             else
                 *to = 0;
         }
     }
+}
+
+static struct kept *make_kept(const struct matmul_problem *problem)
+{
+    enum { STEPS = 64 };
+    const struct kernel *kernel = find_kernel();
+    const int64_t columns = problem->columns, depth = problem->depth;
+    const int64_t panels = units_of(columns, kernel->columns);
+    size_t bytes;
+    if (__builtin_mul_overflow((size_t)(panels * kernel->columns), (size_t)depth * sizeof(float), &bytes))
+        return NULL;
+    struct kept *kept = aligned_alloc(64, (sizeof *kept + bytes + 63) / 64 * 64);
+    if (kept == NULL)
+        return NULL;
+    *kept = (struct kept){.columns = columns, .depth = depth, .kernel = kernel};
+    for (int64_t panel = 0; panel < panels; panel++)
+        for (int64_t k = 0; k < depth; k += STEPS)
+            fill_steps(problem, kept, panel, k, smaller(STEPS, depth - k));
     return kept;
 }
 
@@ -220,11 +254,15 @@ static const struct kept *find_kept(const struct matmul_problem *problem, struct
     return kept->columns == problem->columns && kept->depth == problem->depth ? kept : NULL;
 }
 
-/* With AVX-512 a BLAS computes twice as fast, which is worth putting the weight into order at each call for more rows. */
-static bool is_worth_it(int64_t rows)
+/* With AVX-512 a weight that stays in the second-level cache is worth it for more rows. */
+static bool is_worth_it(const struct matmul_problem *problem)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           (rows <= MOST_ROWS_WIDE || !__builtin_cpu_supports("avx512f"));
+    enum { CACHED_FLOATS = 256 * 1024, MOST_ROWS_CACHED = 64, MOST_ROWS = 12 };
+    const struct kernel *kernel = find_kernel();
+    if (kernel == NULL || problem->rows < kernel->least_rows)
+        return false;
+    const bool is_cached = problem->columns <= CACHED_FLOATS / (problem->depth > 0 ? problem->depth : 1);
+    return kernel == &kernel_avx2 || problem->rows <= (is_cached ? MOST_ROWS_CACHED : MOST_ROWS);
 }
 
 bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed)
@@ -233,15 +271,17 @@ bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shi
     const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
     bool is_added = addend->data == out->data && addend->row_stride == out->row_stride &&
                     addend->column_stride == out->column_stride;
-    if (problem->rows < LEAST_ROWS || problem->a.column_stride != item || out->column_stride != item ||
-        problem->a.row_stride % item != 0 || out->row_stride % item != 0 || (addend->row_stride != 0 && !is_added) ||
-        problem->alpha != 1 || problem->beta != 1 || !is_worth_it(problem->rows))
+    if (problem->a.column_stride != item || out->column_stride != item || problem->a.row_stride % item != 0 ||
+        out->row_stride % item != 0 || (addend->row_stride != 0 && !is_added) || problem->alpha != 1 ||
+        problem->beta != 1 || !is_worth_it(problem))
         return false;
     struct job job = {.problem = problem, .kept = find_kept(problem, packed), .is_added = is_added};
     if (job.kept == NULL)
         return false;
     job.by_columns = problem->columns >= problem->rows;
-    int64_t units = job.by_columns ? (problem->columns + COLUMNS - 1) / COLUMNS : (problem->rows + ROWS - 1) / ROWS;
+    const struct kernel *kernel = job.kept->kernel;
+    int64_t units =
+        job.by_columns ? units_of(problem->columns, kernel->columns) : units_of(problem->rows, kernel->rows);
     job.parts = aoticache_shim_parts((double)problem->rows * (double)problem->columns * (double)problem->depth, units);
     aoticache_shim_parallel(job.parts, run_part, &job);
     return true;
