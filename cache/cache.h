@@ -120,16 +120,17 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 AOTICACHE_API aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                                     aoticache_error *ret_error);
 /*
- * Flushes and frees. Where another process is writing to the index, it waits for a second at most and then drops what was
- * counted since the last flush. What still goes to remotes gets five seconds; then a later process sends it. NULL is allowed.
- * Artifacts that are still held stay valid.
+ * Frees. What was counted since the last flush stays in a file beside the index until a process next writes to the index.
+ * Where that file cannot be written, it flushes: it waits for another writer for a second at most and then drops it. What
+ * still goes to remotes gets five seconds; then a later process sends it. NULL is allowed. Artifacts that are still held stay
+ * valid.
  */
 AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
 
 /*
- * For a program that ends and cannot close the cache, since its threads may still use it: flushes as aoticache_cache_close()
- * does, and merges the index's log where it has grown, so that the next process opens the index fast. The cache stays usable;
- * what is compiled after this call goes to no remote by itself.
+ * For a program that ends and cannot close the cache, since its threads may still use it: keeps what was counted as
+ * aoticache_cache_close() does, and merges the index's log where it has grown, so that the next process opens the index fast.
+ * The cache stays usable; what is compiled after this call goes to no remote by itself.
  */
 AOTICACHE_API void aoticache_cache_at_exit(aoticache_cache *cache);
 

@@ -10,9 +10,9 @@
  * held in it for ever.
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
- * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/gate.c) have mode 0600 (0660 where
- * it is shared) and, where root makes them, the owner of their folder; none may be a link. No other file is touched, whatever
- * these say: a journal that names one is CORRUPT (connection/vfs.c).
+ * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/gate.c, -uses by
+ * stats/uses.c) have mode 0600 (0660 where it is shared) and, where root makes them, the owner of their folder; none may be a
+ * link. No other file is touched, whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H

@@ -172,6 +172,8 @@ static aoticache_status run_collection(aoticache_cache *cache, const aoticache_c
     aoticache_cache_refreshed(cache, &index);
     if (!is_step)
         aoticache_cache_flush(cache, NULL);
+    else
+        aoticache_cache_flush_deferred(cache); /* which entries were used, decides what goes */
     status = collect_with_index(&collection, ret_error);
     if (!is_step && !options->dry_run)
         aoticache_cache_flush(cache, NULL);

@@ -1,6 +1,9 @@
 /*
  * cache/stats/flush: adding what was counted to the index, in one transaction, and when that is due. What could not be
  * written is given back, so that a number is counted once, whatever fails.
+ *
+ * What is left at the end of a process is deferred where that is possible: it waits in a file until somebody writes
+ * (aoticache_index_defer_deltas()), so that a process which only hit never writes to the database.
  */
 #include <stdlib.h>
 
@@ -10,6 +13,7 @@
 #define FLUSH_PAUSE_NS UINT64_C(100000000) /* between tries of a flush for many entries */
 /* On closing: numbers are not worth the whole time-out of a lock, which a stopped process may hold. */
 #define LAST_WAIT_MS 1000
+#define READ_WAIT_MS 100                 /* before reading: as short as a reader would wait */
 #define MISS_PAUSE_NS UINT64_C(10000000) /* between flushes for misses: others want to write, too */
 
 _Static_assert((int)AOTICACHE_HISTOGRAM_CAPACITY == (int)AOTICACHE_INDEX_BUCKETS, "the index keeps all buckets");
@@ -79,10 +83,23 @@ static void return_batch(aoticache_cache *cache, const batch *taken)
     pthread_mutex_unlock(&cache->unflushed.mutex);
 }
 
-static aoticache_status write_batch(aoticache_index *index, const batch *taken, uint32_t wait_ms,
+static bool is_empty(const batch *taken)
+{
+    return taken->count == 0 && taken->tally_count == 0 && taken->histogram_count == 0 &&
+           taken->sums.by_name.count == 0;
+}
+
+/* How a flush is done. */
+typedef struct manner {
+    uint32_t wait_ms;     /* for another writer */
+    bool defers;          /* if it can */
+    bool leaves_deferred; /* by others */
+} manner;
+
+static aoticache_status write_batch(aoticache_index *index, const batch *taken, const manner *how,
                                     aoticache_error *ret_error)
 {
-    if (taken->count == 0 && taken->tally_count == 0 && taken->histogram_count == 0 && taken->sums.by_name.count == 0)
+    if (is_empty(taken) && (how->defers || how->leaves_deferred || !aoticache_index_has_deferred(index)))
         return AOTICACHE_OK;
     const aoticache_index_deltas deltas = {.now_ns = aoticache_wall_ns(),
                                            .tallies = taken->tallies,
@@ -92,18 +109,22 @@ static aoticache_status write_batch(aoticache_index *index, const batch *taken, 
                                            .histograms = taken->histograms,
                                            .histogram_count = taken->histogram_count,
                                            .sums = &taken->sums,
-                                           .max_wait_ms = wait_ms};
-    return aoticache_index_flush_deltas(index, &deltas, wait_ms != 0, ret_error);
+                                           .leaves_deferred = how->leaves_deferred,
+                                           .max_wait_ms = how->wait_ms};
+    if (how->defers && taken->sums.by_name.count == 0 &&
+        aoticache_index_defer_deltas(index, &deltas, NULL) == AOTICACHE_OK)
+        return AOTICACHE_OK;
+    return aoticache_index_flush_deltas(index, &deltas, how->wait_ms != 0, ret_error);
 }
 
-static aoticache_status flush_waiting(aoticache_cache *cache, uint32_t wait_ms, aoticache_error *ret_error)
+static aoticache_status flush(aoticache_cache *cache, const manner *how, aoticache_error *ret_error)
 {
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL || cache->directory->read_only)
         return AOTICACHE_OK;
     batch taken;
     drain_batch(cache, &taken);
-    aoticache_status status = write_batch(index, &taken, wait_ms, ret_error);
+    aoticache_status status = write_batch(index, &taken, how, ret_error);
     if (status != AOTICACHE_OK)
         return_batch(cache, &taken);
     atomic_store_explicit(&cache->unflushed.flushed_ns, aoticache_monotonic_ns(), memory_order_relaxed);
@@ -117,14 +138,21 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_flush: cache is NULL");
     aoticache_cache_enter(cache);
-    return flush_waiting(cache, UINT32_MAX, ret_error);
+    return flush(cache, &(manner){.wait_ms = UINT32_MAX}, ret_error);
+}
+
+void aoticache_cache_flush_deferred(aoticache_cache *cache)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    if (index != NULL && aoticache_index_has_deferred(index))
+        flush(cache, &(manner){.wait_ms = READ_WAIT_MS}, NULL);
 }
 
 void aoticache_cache_flush_last(aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
     aoticache_cache_enter(cache);
-    if (flush_waiting(cache, LAST_WAIT_MS, &error) == AOTICACHE_LOCKED)
+    if (flush(cache, &(manner){.wait_ms = LAST_WAIT_MS, .defers = true}, &error) == AOTICACHE_LOCKED)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
                       "%s: what this process counted since it last wrote is lost", error.message);
 }
@@ -138,7 +166,7 @@ void aoticache_cache_flush_missed(aoticache_cache *cache)
         return;
     if (atomic_compare_exchange_strong_explicit(&unflushed->missed_ns, &missed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush_waiting(cache, 0, NULL);
+        flush(cache, &(manner){.wait_ms = 0}, NULL);
 }
 
 static bool has_many_entries(aoticache_cache *cache)
@@ -159,7 +187,7 @@ void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns)
     /* Of many threads one does it. */
     if (atomic_compare_exchange_strong_explicit(&unflushed->flushed_ns, &flushed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush_waiting(cache, 0, NULL);
+        flush(cache, &(manner){.wait_ms = 0, .leaves_deferred = true}, NULL); /* a hit does not wait for others' */
 }
 
 /* ---- counting by the loader and the holder ---- */

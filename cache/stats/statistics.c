@@ -118,6 +118,7 @@ static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_s
     if (all->distributions == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     aoticache_cache_enter(cache);
+    aoticache_cache_flush_deferred(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index != NULL)
         do

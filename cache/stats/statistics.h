@@ -251,10 +251,11 @@ AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cac
 AOTICACHE_API void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
 
 /*
- * Writes recency and counters that were kept in memory. This happens by itself on close, on misses, on every compile and
- * put, and at a lookup that hits when the last flush is more than 30 seconds ago or 4096 entries were used since. Such a
- * flush never waits for another writer; it is tried again 30 seconds later. A long-lived process that is served by its table
- * of loaded runners alone calls this function now and then.
+ * Writes recency and counters that were kept in memory, and those that ended processes have left beside the index
+ * (aoticache_cache_close()). This happens by itself on misses, on every compile and put. At a lookup that hits, what this
+ * process has kept is written when the last flush is more than 30 seconds ago or 4096 entries were used since. Such a flush
+ * never waits for another writer; it is tried again 30 seconds later. A long-lived process that is served by its table of
+ * loaded runners alone calls this function now and then.
  */
 AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
 

@@ -92,6 +92,9 @@ bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *s
  * locks: closing it gives this process's locks up. */
 int aoticache_index_vfs_find_refusal(const aoticache_index *index, const char *suffix);
 int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags);
+/* open(2) of what is there, and unlink(2). */
+int aoticache_index_vfs_open(const aoticache_index *index, const char *suffix, int flags);
+int aoticache_index_vfs_unlink(const aoticache_index *index, const char *suffix);
 
 /* ---- fork.c: which process a connection belongs to ---- */
 

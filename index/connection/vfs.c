@@ -278,6 +278,18 @@ int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix,
     return fd;
 }
 
+int aoticache_index_vfs_open(const aoticache_index *index, const char *suffix, int flags)
+{
+    char file[NAME_MAX + 1];
+    return name_of(index, suffix, file) ? openat(index->folder_fd, file, flags | O_NOFOLLOW | O_CLOEXEC) : -1;
+}
+
+int aoticache_index_vfs_unlink(const aoticache_index *index, const char *suffix)
+{
+    char file[NAME_MAX + 1];
+    return name_of(index, suffix, file) ? aoticache_syscall_unlinkat(index->folder_fd, file, 0) : -1;
+}
+
 /* ---- opening ---- */
 
 int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db)

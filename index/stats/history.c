@@ -278,17 +278,16 @@ aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t si
 
 /* ---- the counts of a histogram as bytes ---- */
 
-static size_t put_number(uint8_t *bytes, uint64_t value)
+size_t aoticache_index_number_encode(uint8_t ret_bytes[AOTICACHE_INDEX_NUMBER_BYTES], uint64_t value)
 {
     size_t size = 0;
     for (; value >= 0x80; value >>= 7)
-        bytes[size++] = (uint8_t)(value | 0x80);
-    bytes[size++] = (uint8_t)value;
+        ret_bytes[size++] = (uint8_t)(value | 0x80);
+    ret_bytes[size++] = (uint8_t)value;
     return size;
 }
 
-/* Reads a number of variable length. Returns how many bytes it has, or 0 if there is no number. */
-static size_t get_number(const uint8_t *bytes, size_t size, uint64_t *ret_value)
+size_t aoticache_index_number_decode(const uint8_t *bytes, size_t size, uint64_t *ret_value)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < size && i < 10; i++) {
@@ -310,8 +309,8 @@ size_t aoticache_index_vector_encode(const uint64_t counts[AOTICACHE_INDEX_BUCKE
     for (size_t i = 0; i < AOTICACHE_INDEX_BUCKETS; i++) {
         if (counts[i] == 0)
             continue;
-        size += put_number(ret_bytes + size, i - next);
-        size += put_number(ret_bytes + size, counts[i]);
+        size += aoticache_index_number_encode(ret_bytes + size, i - next);
+        size += aoticache_index_number_encode(ret_bytes + size, counts[i]);
         next = i + 1;
     }
     return size;
@@ -322,11 +321,11 @@ bool aoticache_index_vector_add(const uint8_t *bytes, size_t size, uint64_t coun
     uint64_t next = 0;
     for (size_t at = 0; at < size;) {
         uint64_t skipped, count;
-        size_t used = get_number(bytes + at, size - at, &skipped);
+        size_t used = aoticache_index_number_decode(bytes + at, size - at, &skipped);
         if (used == 0 || skipped >= AOTICACHE_INDEX_BUCKETS || next + skipped >= AOTICACHE_INDEX_BUCKETS)
             return false;
         at += used;
-        used = get_number(bytes + at, size - at, &count);
+        used = aoticache_index_number_decode(bytes + at, size - at, &count);
         if (used == 0)
             return false;
         at += used;

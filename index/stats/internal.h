@@ -9,9 +9,23 @@
 
 #define AOTICACHE_INDEX_SLOT_SECONDS 300
 
-/* Adds to the slot of `now_ns`; moves slots that are too old to longer ones. Inside a transaction. */
+/* ---- adding, inside a transaction ---- */
+
+/* All of the deltas, or counters alone. */
+aoticache_status aoticache_index_add_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
+                                            aoticache_error *ret_error);
+aoticache_status aoticache_index_add_counts(aoticache_index *index, const aoticache_index_count *counts, size_t count,
+                                            aoticache_error *ret_error);
+/* Adds to the slot of `now_ns`; moves slots that are too old to longer ones. */
 aoticache_status aoticache_index_history_add(aoticache_index *index, const aoticache_index_deltas *deltas,
                                              aoticache_error *ret_error);
+
+/* ---- numbers as bytes ---- */
+
+/* A number in base 128, the lower digits first. encode returns how many bytes it has, and so does decode, or 0: it is none. */
+#define AOTICACHE_INDEX_NUMBER_BYTES 10
+size_t aoticache_index_number_encode(uint8_t ret_bytes[AOTICACHE_INDEX_NUMBER_BYTES], uint64_t value);
+size_t aoticache_index_number_decode(const uint8_t *bytes, size_t size, uint64_t *ret_value);
 
 /* Counts of a histogram as bytes: those that are not 0, each as the distance from the last and the count, in base 128. */
 #define AOTICACHE_INDEX_VECTOR_BYTES (AOTICACHE_INDEX_BUCKETS * 12)

@@ -104,15 +104,28 @@ typedef struct aoticache_index_deltas {
     const aoticache_index_histogram *histograms;
     size_t histogram_count;
     const aoticache_index_sums *sums; /* what happened to no entry; may be NULL */
+    bool leaves_deferred;             /* what others have deferred is not added now */
     uint32_t max_wait_ms;             /* for another process that writes; 0: as long as others wait */
 } aoticache_index_deltas;
 
 /*
- * Adds all of it in one transaction that does not wait for the disk. may_wait false: LOCKED at once where another
+ * Adds all of it in one transaction that does not wait for the disk, with what was deferred. may_wait false: LOCKED at once where another
  * process is writing.
  */
 aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
                                               bool may_wait, aoticache_error *ret_error);
+
+/*
+ * Leaves deltas without sums in a file beside the index, from which the next flush of any process adds them. Touches neither
+ * the database nor its locks, and does not wait for the disk; a power loss may take them.
+ *
+ * Returns: OK; LOCKED: the file is full, or somebody was stopped who has it; INVALID, DENIED, IO, NO_MEMORY. Where it is not
+ * OK nothing is left there, and the caller may flush instead.
+ */
+aoticache_status aoticache_index_defer_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
+                                              aoticache_error *ret_error);
+/* Whether there is such a file. */
+bool aoticache_index_has_deferred(const aoticache_index *index);
 
 /* ---- reading ---- */
 

@@ -241,6 +241,35 @@ static int resident_ours(const char *directory)
     return 0;
 }
 
+/* What a process that has found its kernel waits for at its end. */
+static int close_ours(const char *directory)
+{
+    aoticache_error error;
+    aoticache_request *request = make_request();
+    set_environment(request);
+    aoticache_cache *cache = open_cache(directory);
+    aoticache_artifact *artifact;
+    if (aoticache_cache_lookup(cache, request, &artifact, &error) != AOTICACHE_OK)
+        fail("lookup", &error);
+    aoticache_artifact_unref(artifact);
+    uint64_t begin = aoticache_monotonic_ns();
+    aoticache_cache_close(cache);
+    printf("%llu\n", (unsigned long long)(aoticache_monotonic_ns() - begin));
+    return 0;
+}
+
+/* A line at the end of a file, made durable or not. */
+static int append_line(const char *file, bool is_durable)
+{
+    static const char line[200];
+    uint64_t begin = aoticache_monotonic_ns();
+    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, line, sizeof line) != sizeof line || (is_durable && fdatasync(fd) != 0) || close(fd) != 0)
+        fail(file, NULL);
+    printf("%llu\n", (unsigned long long)(aoticache_monotonic_ns() - begin));
+    return 0;
+}
+
 /* Runs this program again with the arguments and returns the number it prints. */
 static double ask(const char *program, const char *mode, const char *first, const char *second)
 {
@@ -412,9 +441,30 @@ static void measure_cold(const char *self, const char *directory, const char *fi
            median(low, ROUNDS), 0, false);
 }
 
+static void measure_close(const char *self, const char *directory, const char *folder)
+{
+    double ours[ROUNDS], plain[ROUNDS], durable[ROUNDS];
+    char file[PATH_MAX];
+    snprintf(file, sizeof file, "%s/lines", folder);
+    for (int i = 0; i < ROUNDS; i++) {
+        ours[i] = ask(self, "close-ours", directory, "") / 1e3;
+        plain[i] = ask(self, "append", file, "") / 1e3;
+        durable[i] = ask(self, "append-durable", file, "") / 1e3;
+    }
+    double value = median(ours, ROUNDS);
+    report("closing the cache after a hit", value, "us", "open, write 200 bytes, close", median(plain, ROUNDS), 0,
+           false);
+    report("the same, beside a wait for the disk", value, "us", "open, write 200 bytes, fdatasync, close",
+           median(durable, ROUNDS), 1, false);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4) {
+        if (strcmp(argv[1], "close-ours") == 0)
+            return close_ours(argv[2]);
+        if (strncmp(argv[1], "append", 6) == 0)
+            return append_line(argv[2], argv[1][6] != '\0');
         if (strcmp(argv[1], "cold-ours") == 0)
             return cold_ours(argv[2]);
         if (strncmp(argv[1], "cold-peer", 9) == 0)
@@ -444,6 +494,7 @@ int main(int argc, char **argv)
     make_provider(folder, provider);
     measure_cold(self, directory, file, provider);
     measure_copy(file);
+    measure_close(self, directory, folder);
 
     double ours[RUN_ROUNDS], own[RUN_ROUNDS];
     for (int i = 0; i < RUN_ROUNDS; i++) {

@@ -56,6 +56,7 @@ static const struct kind kinds[] = {
     {.name = "signature"},
     {.name = "format", .may_refuse = true},
     {.name = "manifest with its file", .lost = 3},
+    {.name = "index.sqlite3-uses"},
 };
 enum { SIGNATURE = 15, RECORD = 17 };
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
@@ -148,6 +149,15 @@ static void sign(aoticache_cache *cache, int number)
     aoticache_secret_key_free(key);
 }
 
+/* Another user of the cache comes, finds, and goes. */
+static void leave_uses(void)
+{
+    aoticache_cache *cache = trial_open();
+    if (!trial_finds(cache, 1))
+        fail("lookup", "entry 1");
+    aoticache_cache_close(cache);
+}
+
 /* Copied while the cache is open, so that the index has a log. */
 static void make_template(void)
 {
@@ -163,6 +173,7 @@ static void make_template(void)
     if (aoticache_cache_pin(cache, &key, &error) != AOTICACHE_OK)
         fail("pin", error.message);
     sign(cache, 1);
+    leave_uses();
     name_files(cache);
     copy(trial_cache(), template_path);
     aoticache_cache_close(cache);

@@ -6,7 +6,7 @@
  *                                 OPERATION STATUS MILLISECONDS MESSAGE
  *
  * lease and collect are taken by the library itself, which calls a function that stops; object by a lookup; write by the index.
- * store, store_shared, gate and index_gate are held inside one call only, so they are taken here by their files.
+ * store, store_shared, gate, index_gate and uses are held inside one call only, so they are taken here by their files.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -89,6 +89,7 @@ static aoticache_status hold(const char *lock, aoticache_error *error)
         {"store_shared", "lock", LOCK_SH},
         {"gate", "gate", LOCK_EX},
         {"index_gate", "index.sqlite3-gate", LOCK_EX},
+        {"uses", "index.sqlite3-uses", LOCK_EX},
     };
     aoticache_status status = AOTICACHE_OK;
     aoticache_artifact *artifact = NULL;

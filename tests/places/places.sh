@@ -478,6 +478,7 @@ place_stopped() {
     stopped store_shared 'remove LOCKED'
     stopped gate 'put LOCKED pin LOCKED unpin LOCKED remove LOCKED'
     stopped index_gate ''
+    stopped uses ''
     is_well 'afterwards'
 }
 

@@ -280,6 +280,72 @@ Test(cache, hit_and_reopening_write_nothing)
     aoticache_cache_close(cache);
 }
 
+static int sync_calls;
+static int count_calls(void *user, const char *call, const char *path)
+{
+    (void)user, (void)path;
+    sync_calls += strstr(call, "sync") != NULL || strcmp(call, "pwrite") == 0 ? 1 : 0;
+    calls_seen++;
+    return 0;
+}
+
+static bool add_uses(void *user, const aoticache_entry *entry)
+{
+    *(uint64_t *)user += entry->uses;
+    return true;
+}
+
+static void hit_ten_times(int number, const char *text)
+{
+    aoticache_cache *cache = fixture_open();
+    for (int i = 0; i < 10; i++)
+        cr_assert(fixture_finds(cache, number, text));
+    calls_seen = sync_calls = 0;
+    aoticache_syscall_hook_set(count_calls, NULL);
+    aoticache_cache_close(cache);
+    aoticache_syscall_hook_set(NULL, NULL);
+}
+
+/* It opens a file, locks it and writes to it; SQLite removes its two. */
+Test(cache, process_that_only_hit_ends_without_a_wait_for_the_disk)
+{
+    uint64_t uses = 0;
+    aoticache_index_syscall_hooks_install();
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    fixture_put(cache, 2, "library two");
+    aoticache_cache_close(cache);
+    hit_ten_times(1, "library one");
+    cr_assert_eq(sync_calls, 0);
+    cr_assert_leq(calls_seen, 5);
+    cache = fixture_open();
+    cr_assert_eq(counters(cache).hits, 10, "whoever asks for statistics sees it");
+    aoticache_cache_close(cache);
+    hit_ten_times(1, "library one");
+    cache = fixture_open();
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, add_uses, &uses, NULL), AOTICACHE_OK);
+    cr_assert_eq(uses, 20, "and whoever lists entries");
+    aoticache_cache_close(cache);
+}
+
+Test(cache, budget_sees_what_processes_that_ended_used)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    fixture_put(cache, 2, "library two");
+    aoticache_cache_close(cache);
+    hit_ten_times(1, "library one");
+    aoticache_cache_options options = fixture_options();
+    options.max_entries = 2;
+    cache = fixture_open_with(&options);
+    fixture_put(cache, 3, "library three");
+    cr_assert(fixture_finds(cache, 1, "library one"));
+    cr_assert(fixture_finds(cache, 3, "library three"));
+    aoticache_artifact *artifact = NULL;
+    cr_assert_eq(fixture_lookup(cache, 2, &artifact), AOTICACHE_NOT_FOUND);
+    aoticache_cache_close(cache);
+}
+
 static bool copy_entry(void *user, const aoticache_entry *entry)
 {
     *(aoticache_entry *)user = *entry;
