@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
@@ -266,6 +267,26 @@ Test(deferred, record_that_does_not_fit_on_the_disk_leaves_nothing)
     aoticache_syscall_hook_set(fail_call, &cause);
     cr_assert_eq(defer(index, NULL), AOTICACHE_IO);
     aoticache_syscall_hook_set(NULL, NULL);
+    cr_assert_eq(file_size(), before);
+    must_defer(index);
+    cr_assert_eq(flush(index), AOTICACHE_OK);
+    check_added(index, 2);
+    aoticache_index_close(index);
+}
+
+Test(deferred, part_of_a_record_is_taken_back)
+{
+    aoticache_index *index = open_index();
+    must_defer(index);
+    const off_t before = file_size();
+    struct rlimit limit, usual;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    limit = usual;
+    limit.rlim_cur = (rlim_t)before + 20;
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_neq(defer(index, NULL), AOTICACHE_OK);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &usual), 0);
     cr_assert_eq(file_size(), before);
     must_defer(index);
     cr_assert_eq(flush(index), AOTICACHE_OK);
