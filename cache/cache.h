@@ -339,7 +339,7 @@ typedef struct aoticache_entry {
     uint64_t bytes; /* of all objects of the artifact, the manifest included */
     uint64_t compile_ns;
     int64_t created_ns;   /* wall clock */
-    int64_t last_used_ns; /* wall clock; as of the last flush of the processes that use it */
+    int64_t last_used_ns; /* wall clock; as of the last flush (aoticache_cache_flush_deferred()) */
     uint64_t uses;
     const char *guard; /* "" for an exact entry */
 } aoticache_entry;

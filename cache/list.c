@@ -42,7 +42,6 @@ aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, co
     if (cache == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list: an argument is NULL");
     aoticache_cache_enter(cache);
-    aoticache_cache_flush_deferred(cache);
     return aoticache_snapshot_walk(cache, op, forward_entry, &listing, ret_error);
 }
 

@@ -143,6 +143,9 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
 
 void aoticache_cache_flush_deferred(aoticache_cache *cache)
 {
+    if (cache == NULL)
+        return;
+    aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index != NULL && aoticache_index_has_deferred(index))
         flush(cache, &(manner){.wait_ms = READ_WAIT_MS}, NULL);

@@ -130,9 +130,6 @@ void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns);
 /* For lookups that miss: flushes unless a miss has just done so or somebody else is writing. The next flush has it then. */
 void aoticache_cache_flush_missed(aoticache_cache *cache);
 
-/* For those who read recency or numbers: flushes where ended processes have left what is not in the index yet. */
-void aoticache_cache_flush_deferred(aoticache_cache *cache);
-
 /* On closing: leaves it for the next flush of another process. Where that cannot be, waits for another writer, but not as long
  * as a put does. */
 void aoticache_cache_flush_last(aoticache_cache *cache);

@@ -259,6 +259,13 @@ AOTICACHE_API void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns
  */
 AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
 
+/*
+ * For those who show when entries were last used and how often: flushes where ended processes have left something beside the
+ * index, and waits 100 ms for another writer at most. Functions that read statistics, and collections, do so by themselves;
+ * aoticache_cache_list() does not, since those who look something up use it too. What fails is ignored.
+ */
+AOTICACHE_API void aoticache_cache_flush_deferred(aoticache_cache *cache);
+
 #ifdef __cplusplus
 }
 #endif

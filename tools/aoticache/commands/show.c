@@ -249,6 +249,7 @@ static int show_entries(const aoticache_cli *cli, aoticache_cache *cache, const 
 {
     aoticache_entry_list list = {0};
     aoticache_pin_list marks = {0};
+    aoticache_cache_flush_deferred(cache);
     int result = aoticache_entries_find(cli, cache, prefix, &list);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_pin_list_read(cli, cache, NULL, &marks);

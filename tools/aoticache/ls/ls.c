@@ -234,6 +234,7 @@ static int list_entries(struct ls *ls)
         return result;
     if (!must_collect(ls))
         begin_output(ls);
+    aoticache_cache_flush_deferred(ls->cache);
     aoticache_status status =
         aoticache_cache_list(ls->cache, ls->filter.exact_op, NULL, show_or_collect_entry, ls, &error);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
