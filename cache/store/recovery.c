@@ -29,6 +29,12 @@
 static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 #define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
 
+/* What goes with an index. The side files come first: a log that outlived its database would be replayed into the new one.
+ * So do uses that wait, which name entries by numbers that the new index gives anew. */
+static const char *const index_files[] = {AOTICACHE_INDEX_FILE "-wal", AOTICACHE_INDEX_FILE "-shm",
+                                          AOTICACHE_INDEX_FILE "-journal", AOTICACHE_INDEX_FILE "-uses",
+                                          AOTICACHE_INDEX_FILE};
+
 /* Returns OK, NOT_FOUND, DENIED (a link, another owner) or IO. */
 static aoticache_status check_index_file(const aoticache_directory *directory, const char *name, struct stat *ret_found,
                                          aoticache_error *ret_error)
@@ -104,10 +110,8 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 
 static aoticache_status set_aside_index(aoticache_directory *directory, aoticache_error *ret_error)
 {
-    /* The side files come first: a log that outlived its database would be replayed into the new one. */
-    for (size_t i = 0; i <= SIDE_SUFFIX_COUNT; i++) {
-        char name[64];
-        snprintf(name, sizeof name, AOTICACHE_INDEX_FILE "%s", i < SIDE_SUFFIX_COUNT ? side_suffixes[i] : "");
+    for (size_t i = 0; i < sizeof index_files / sizeof index_files[0]; i++) {
+        const char *name = index_files[i];
         aoticache_status status = aoticache_directory_quarantine(directory, directory->fd, name, name, ret_error);
         if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
             return status;

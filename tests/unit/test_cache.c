@@ -460,6 +460,27 @@ Test(cache, lost_index_is_rebuilt_from_the_manifests)
     aoticache_cache_close(cache);
 }
 
+/* They name entries by numbers, which the new index gives to others. */
+Test(cache, uses_that_wait_go_with_the_index_that_they_are_of)
+{
+    char path[4400];
+    uint64_t uses = 0;
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    aoticache_cache_close(cache);
+    hit_ten_times(1, "library one");
+    snprintf(path, sizeof path, "%s/index.sqlite3-uses", fixture_cache);
+    cr_assert_eq(access(path, F_OK), 0);
+    snprintf(path, sizeof path, "%s/index.sqlite3", fixture_cache);
+    cr_assert_eq(unlink(path), 0);
+    cache = fixture_open();
+    cr_assert_eq(fixture_names("quarantine"), 1);
+    aoticache_cache_flush_deferred(cache);
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, add_uses, &uses, NULL), AOTICACHE_OK);
+    cr_assert_eq(uses, 0);
+    aoticache_cache_close(cache);
+}
+
 Test(cache, damaged_index_is_set_aside_and_rebuilt)
 {
     char path[4400];
