@@ -630,9 +630,10 @@ def at_exit() -> None:
         _ending = True
         session.library.get("aoticache_compiles_cancel")
         idle = session.wait(time.monotonic() + END_SECONDS)
-        session.flush()
         if idle:
-            session.close()
+            session.close()  # gives the cache all counts, which leaves them where the next process takes them
+        else:
+            session.flush()
     except AoticacheError:
         pass
 
