@@ -136,10 +136,11 @@ def check_pointwise(shim):
                           place(handle), *lists, i64(groups), *unary_arguments(*unary), ctypes.byref(result))
                 seen = shim.unwrap(result)
                 plain = torch.ops.aten.convolution(x, w, bias, *rest)
-                compare(seen, reference(unary, plain), 30)
-            if not transposed:
-                wanted = mkldnn._convolution_pointwise(x, theirs, bias, padding, stride, dilation, groups, *unary)
-                compare(seen.contiguous(), wanted.contiguous(), 30)
+                compare(seen.contiguous(), reference(unary, plain).contiguous(), 30)
+            wanted = mkldnn._convolution_transpose_pointwise(x, theirs, bias, padding, output_padding, stride, dilation, groups,
+                                                             *unary) if transposed else \
+                mkldnn._convolution_pointwise(x, theirs, bias, padding, stride, dilation, groups, *unary)
+            compare(seen, wanted, 30)  # the strides, too
         except Exception as error:
             raise AssertionError("%s %s by %s, %s, packed %s, %s: %s" % (tuple(x.shape), x.stride(), weight_sizes, rest, packed,
                                                                         unary, error))
@@ -173,7 +174,7 @@ def check_binary(shim):
         relu = random.random() < 0.5
         wanted = plain * other if binary == "mul" else plain + (-1 if binary == "sub" else alpha or 1) * other
         wanted = torch.relu(wanted) if relu else wanted
-        _, weight = wrapped_weight(shim, w, random.random() < 0.6, input_sizes, *rest)
+        theirs, weight = wrapped_weight(shim, w, random.random() < 0.6, input_sizes, *rest)
         handle = shim.wrap(bias) if bias is not None else None
         given, result, second = shim.wrap(x), ctypes.c_void_p(), shim.wrap(other)
         operands = (second, given) if in_place else (given, second)
@@ -187,6 +188,10 @@ def check_binary(shim):
             compare(seen.contiguous(), wanted.contiguous(), 30)
             if in_place:
                 compare(other.contiguous(), wanted.contiguous(), 30)
+            else:  # PyTorch's has no other factor than 1
+                pytorchs = mkldnn._convolution_pointwise.binary(x, other, theirs, bias, padding, stride, dilation, groups, binary,
+                                                                None, "relu" if relu else None, [], None)
+                compare(seen, pytorchs if alpha != 0.5 else torch.empty_like(pytorchs).copy_(wanted), 30)
         except Exception as error:
             raise AssertionError("%s %s by %s, %s, %s %s, in place %s: %s" % (
                 tuple(x.shape), x.stride(), weight_sizes, rest, binary, other.stride(), in_place, error))

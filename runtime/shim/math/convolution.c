@@ -463,8 +463,10 @@ static AOTITorchError create_output(const char *function, struct convolution *c,
         return SHIM_FAILURE;
     for (int axis = 0; axis < c->axes; axis++)
         sizes[2 + axis] = spatial[IMAGE_AXES - c->axes + axis];
-    bool channels_last = prefers_channels_last(input) || prefers_channels_last(weight);
-    if (c->axes == 3 && channels_last && !has_channels_last_3d(c))
+    /* PyTorch writes channels last wherever the weight has oneDNN's layout (mkldnn/Conv.cpp). */
+    const bool is_frozen = c->frozen_weight != NULL && c->axes > 1;
+    bool channels_last = is_frozen || prefers_channels_last(input) || prefers_channels_last(weight);
+    if (c->axes == 3 && channels_last && !is_frozen && !has_channels_last_3d(c))
         channels_last = false;
     AtenTensorHandle output;
     if (aoticache_shim_image_empty(function, 2 + c->axes, sizes, channels_last, c->dtype, &output) != SHIM_SUCCESS)
