@@ -7,16 +7,23 @@
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
-#include "base/memory_file.h"
+#include "base/read_ahead.h"
 
 #include <errno.h>
 #include <openssl/opensslconf.h>
 #include <openssl/sha.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Between two questions whether to go on: a hundredth of a second, or less. */
 #define QUESTION_BYTES (UINT64_C(4) << 20)
+
+/* Enough to make system calls cheap beside hashing; a larger one stays resident as stack. */
+#define PIECE_BYTES (16 * 1024)
+
+/* A file that takes two milliseconds to hash: some fifty times what a thread takes to start. */
+#define READ_AHEAD_BYTES (4 << 20)
 
 #ifndef OPENSSL_NO_DEPRECATED_3_0
 
@@ -148,15 +155,38 @@ aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_d
     return status;
 }
 
-/* Written from where they were hashed, so that what is copied is what the digest is of. */
-static void copy_piece(aoticache_memory_copy *copy, const void *bytes, size_t size, uint64_t offset)
+/* Where the bytes of a file come from. */
+struct source {
+    int fd;
+    aoticache_memory_copy *copy;
+    aoticache_read_ahead *ahead; /* NULL: each piece is read when it is asked for */
+    uint64_t offset;
+    uint8_t *buffer; /* of PIECE_BYTES */
+};
+
+static bool is_large(int fd)
 {
-    if (copy == NULL || copy->file < 0 || copy->failed != 0 || offset >= copy->kept)
-        return;
-    if (size > copy->kept - offset)
-        size = (size_t)(copy->kept - offset);
-    if (!aoticache_memory_file_write(copy->file, bytes, size, offset))
-        copy->failed = errno;
+    struct stat found;
+    return fstat(fd, &found) == 0 && found.st_size >= READ_AHEAD_BYTES;
+}
+
+/* As aoticache_read_ahead_next(). Copied from where they are hashed, so that what is copied is what the digest is of. */
+static ssize_t next_piece(struct source *source, const uint8_t **ret_bytes)
+{
+    ssize_t got;
+    if (source->ahead != NULL) {
+        got = aoticache_read_ahead_next(source->ahead, ret_bytes);
+    } else {
+        do
+            got = pread(source->fd, source->buffer, PIECE_BYTES, (off_t)source->offset);
+        while (got < 0 && errno == EINTR);
+        if (got > 0)
+            aoticache_memory_copy_add(source->copy, source->buffer, (size_t)got, source->offset);
+        *ret_bytes = source->buffer;
+    }
+    if (got > 0)
+        source->offset += (uint64_t)got;
+    return got;
 }
 
 /* goes_on and copy may be NULL. */
@@ -165,36 +195,35 @@ static aoticache_status digest_file(int fd, aoticache_goes_on_fn goes_on, void *
 {
     hasher h;
     aoticache_digest digest;
-    /* enough to make system calls cheap beside hashing; a larger one stays resident as stack */
-    uint8_t buffer[16 * 1024];
-    uint64_t offset = 0;
+    uint8_t buffer[PIECE_BYTES];
+    struct source source = {.fd = fd, .copy = copy, .buffer = buffer};
     aoticache_status status = hasher_begin(&h);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "libcrypto cannot start a SHA-256 digest");
+    if (copy != NULL && is_large(fd))
+        source.ahead = aoticache_read_ahead_begin(fd, copy);
     for (;;) {
-        ssize_t got = pread(fd, buffer, sizeof buffer, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
+        const uint8_t *bytes;
+        const ssize_t got = next_piece(&source, &bytes);
         if (got < 0) {
-            status =
-                aoticache_error_set_errno(ret_error, errno, "cannot read at byte %llu", (unsigned long long)offset);
+            status = aoticache_error_set_errno(ret_error, errno, "cannot read at byte %llu",
+                                               (unsigned long long)source.offset);
             break;
         }
         if (got == 0)
             break;
-        status = hasher_update(&h, buffer, (size_t)got);
+        status = hasher_update(&h, bytes, (size_t)got);
         if (status != AOTICACHE_OK) {
             aoticache_error_set(ret_error, status, "libcrypto cannot continue a SHA-256 digest");
             break;
         }
-        copy_piece(copy, buffer, (size_t)got, offset);
-        offset += (uint64_t)got;
-        if (goes_on != NULL && offset % QUESTION_BYTES < (uint64_t)got && !goes_on(user)) {
-            status =
-                aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes", (unsigned long long)offset);
+        if (goes_on != NULL && source.offset % QUESTION_BYTES < (uint64_t)got && !goes_on(user)) {
+            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes",
+                                         (unsigned long long)source.offset);
             break;
         }
     }
+    aoticache_read_ahead_end(source.ahead);
     if (status != AOTICACHE_OK) {
         hasher_abandon(&h);
         return status;
@@ -204,7 +233,7 @@ static aoticache_status digest_file(int fd, aoticache_goes_on_fn goes_on, void *
         return aoticache_error_set(ret_error, status, "libcrypto cannot finish a SHA-256 digest");
     *ret_digest = digest;
     if (ret_size != NULL)
-        *ret_size = offset;
+        *ret_size = source.offset;
     return AOTICACHE_OK;
 }
 

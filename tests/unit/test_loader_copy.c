@@ -8,8 +8,10 @@
 #include "base/memory_file.h"
 #include "loader/internal.h"
 
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -249,6 +251,80 @@ Test(loader_copy, copy_that_was_verified_runs_whatever_became_of_the_file)
     aoticache_library_unref(library);
     cr_assert_eq(fcntl(copy.file, F_GETFD), -1, "the copy is still open");
     close(fd);
+}
+
+/* ---- large files, which a thread reads ahead of the hashing ---- */
+
+enum { LARGE_BYTES = (9 << 20) + 12345 };
+
+static int large_file(uint8_t *ret_bytes)
+{
+    char path[FIXTURE_PATH_BYTES];
+    fixture_path("large", path);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (uint64_t i = 0, x = 1; i < LARGE_BYTES; i++, x = x * 6364136223846793005u + 1442695040888963407u)
+        ret_bytes[i] = (uint8_t)(x >> 56);
+    cr_assert_eq(write(fd, ret_bytes, LARGE_BYTES), LARGE_BYTES);
+    return fd;
+}
+
+Test(loader_copy, large_file_is_copied_as_it_is_hashed)
+{
+    uint8_t *bytes = malloc(LARGE_BYTES), *copied = malloc(LARGE_BYTES);
+    const uint64_t kept[] = {UINT64_MAX, LARGE_BYTES, LARGE_BYTES - 1, (5 << 20) + 3, 65536, 0};
+    int fd = large_file(bytes);
+    aoticache_digest wanted, digest;
+    cr_assert_eq(aoticache_digest_of(bytes, LARGE_BYTES, &wanted), AOTICACHE_OK);
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        const uint64_t size = kept[i] < LARGE_BYTES ? kept[i] : LARGE_BYTES;
+        aoticache_memory_copy copy = {.file = aoticache_memory_file_create(), .kept = kept[i]};
+        uint64_t hashed = 0;
+        cr_assert_eq(aoticache_digest_of_fd_copying(fd, &copy, &digest, &hashed, NULL), AOTICACHE_OK);
+        cr_assert(aoticache_digest_equal(&digest, &wanted));
+        cr_assert_eq(hashed, LARGE_BYTES);
+        cr_assert_eq(copy.failed, 0);
+        cr_assert_eq(pread(copy.file, copied, LARGE_BYTES, 0), (ssize_t)size);
+        cr_assert_eq(memcmp(copied, bytes, size), 0);
+        close(copy.file);
+    }
+    close(fd);
+    free(bytes);
+    free(copied);
+}
+
+/* The write ends at the limit of the process; the digest is of all bytes. */
+Test(loader_copy, large_file_that_cannot_be_copied_is_hashed)
+{
+    uint8_t *bytes = malloc(LARGE_BYTES);
+    int fd = large_file(bytes);
+    aoticache_memory_copy copy = {.file = aoticache_memory_file_create(), .kept = UINT64_MAX};
+    const struct rlimit limit = {6 << 20, RLIM_INFINITY};
+    aoticache_digest wanted, digest;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(aoticache_digest_of(bytes, LARGE_BYTES, &wanted), AOTICACHE_OK);
+    cr_assert_eq(aoticache_digest_of_fd_copying(fd, &copy, &digest, NULL, NULL), AOTICACHE_OK);
+    cr_assert(aoticache_digest_equal(&digest, &wanted));
+    cr_assert_eq(copy.failed, EFBIG);
+    close(copy.file);
+    close(fd);
+    free(bytes);
+}
+
+Test(loader_copy, large_file_that_cannot_be_read_is_an_error)
+{
+    uint8_t *bytes = malloc(LARGE_BYTES);
+    char path[FIXTURE_PATH_BYTES];
+    close(large_file(bytes));
+    fixture_path("large", path);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    aoticache_memory_copy copy = {.file = aoticache_memory_file_create(), .kept = UINT64_MAX};
+    aoticache_digest digest;
+    aoticache_error error = {0};
+    cr_assert_eq(aoticache_digest_of_fd_copying(fd, &copy, &digest, NULL, &error), AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, "cannot read at byte 0: Bad file descriptor"), "%s", error.message);
+    close(copy.file);
+    close(fd);
+    free(bytes);
 }
 
 /* The loader takes it over also where it says no. */
