@@ -1,119 +1,10 @@
 /*
  * The constants of a runner: listing, new values in all their kinds, folding, swapping, freeing, listing values,
- * blobs; over a library with the whole interface, and over one that exports only what PyTorch 2.6's do, whose
- * constants go through a C++ map. The kernel, tests/unit/kernels/affine.c, gives x * weight + 2 * weight and how
- * often it has folded.
+ * blobs. test_runner_constants_old.c is about the libraries that older versions of PyTorch made.
  */
-#include "loader/runner/internal.h"
-#include "loader/torch.h"
-#include "loader_fixture.h"
-
-#include <math.h>
+#include "constants_fixture.h"
 
 TestSuite(runner_constants, .init = fixture_setup, .fini = fixture_teardown);
-
-static aoticache_runner *runner_with(const char *source, const char *hide, size_t num_models)
-{
-    aoticache_runner *runner = NULL;
-    aoticache_error error = {0};
-    aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
-    options.num_models = num_models;
-    int fd = fixture_runtime_kernel(source, "affine.so", "", hide);
-    aoticache_library *library = fixture_load(fd);
-    close(fd);
-    cr_assert_eq(aoticache_runner_create(library, &options, &runner, &error), AOTICACHE_OK, "%s", error.message);
-    aoticache_library_unref(library);
-    return runner;
-}
-
-static aoticache_runner *affine(const char *hide)
-{
-    return runner_with("tests/unit/kernels/affine.c", hide, 1);
-}
-
-static AtenTensorHandle vector_of(float *data, int64_t count)
-{
-    AtenTensorHandle tensor = NULL;
-    aoticache_error error = {0};
-    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 1, &count, NULL, &tensor, &error),
-                 AOTICACHE_OK, "%s", error.message);
-    return tensor;
-}
-
-static const float *floats(AtenTensorHandle tensor)
-{
-    aoticache_tensor_view view = {0};
-    cr_assert_eq(aoticache_tensor_get_view(tensor, &view, NULL), AOTICACHE_OK);
-    return view.data;
-}
-
-/* On {1, 1, 1}: three times the first element of weight. */
-static aoticache_status run_ones(aoticache_runner *runner, float *ret_result, float *ret_folds,
-                                 aoticache_error *ret_error)
-{
-    float ones[3] = {1, 1, 1};
-    AtenTensorHandle input = vector_of(ones, 3), outputs[2];
-    aoticache_status status = aoticache_runner_run(runner, &input, 1, outputs, 2, ret_error);
-    aoticache_tensor_free(input);
-    if (status != AOTICACHE_OK)
-        return status;
-    *ret_result = floats(outputs[0])[0];
-    *ret_folds = *floats(outputs[1]);
-    aoticache_tensor_free(outputs[0]);
-    aoticache_tensor_free(outputs[1]);
-    return AOTICACHE_OK;
-}
-
-static void expect_weight(aoticache_runner *runner, float weight)
-{
-    aoticache_error error = {0};
-    float result = NAN, folds;
-    cr_assert_eq(run_ones(runner, &result, &folds, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(result, 3 * weight, "%g, not three times %g", (double)result, (double)weight);
-}
-
-static float folds_of(aoticache_runner *runner)
-{
-    float result, folds = NAN;
-    cr_assert_eq(run_ones(runner, &result, &folds, NULL), AOTICACHE_OK);
-    return folds;
-}
-
-static aoticache_status update(aoticache_runner *runner, const char *name, float value,
-                               aoticache_update_options options, aoticache_error *ret_error)
-{
-    float data[3] = {value, value, value};
-    AOTInductorConstantMapEntry pair = {name, vector_of(data, 3)};
-    options.size = sizeof options;
-    aoticache_status status = aoticache_runner_update_constants(runner, &options, &pair, 1, ret_error);
-    aoticache_tensor_free(pair.handle);
-    return status;
-}
-
-#define UPDATE(runner, name, value, ...)                                                                  \
-    do {                                                                                                  \
-        aoticache_error update_error = {0};                                                               \
-        cr_assert_eq(update(runner, name, value, (aoticache_update_options){__VA_ARGS__}, &update_error), \
-                     AOTICACHE_OK, "%s", update_error.message);                                           \
-    } while (0)
-#define REFUSED(runner, name, status, words, ...)                                                                   \
-    do {                                                                                                            \
-        aoticache_error update_error = {0};                                                                         \
-        cr_assert_eq(update(runner, name, 9, (aoticache_update_options){__VA_ARGS__}, &update_error), status, "%s", \
-                     update_error.message);                                                                         \
-        cr_assert_not_null(strstr(update_error.message, words), "%s", update_error.message);                        \
-    } while (0)
-#define WORKS(call)                                              \
-    do {                                                         \
-        aoticache_error error = {0};                             \
-        cr_assert_eq((call), AOTICACHE_OK, "%s", error.message); \
-    } while (0)
-#define FAILS(call, status, words)                                             \
-    do {                                                                       \
-        aoticache_error error = {0};                                           \
-        cr_assert_eq((call), status, "%s", error.message);                     \
-        cr_assert_not_null(strstr(error.message, words), "%s", error.message); \
-    } while (0)
 
 /* ---- what there is ---- */
 
@@ -132,16 +23,6 @@ Test(runner_constants, are_described)
     cr_assert(constant.from_folded && constant.type == AOTICACHE_CONSTANT_FOLDED);
     cr_assert_str_eq(constant.original_fqn, "");
     FAILS(aoticache_runner_read_constant(runner, 2, &constant, &error), AOTICACHE_INVALID, "2 constants, none at 2");
-    aoticache_runner_unref(runner);
-}
-
-Test(runner_constants, of_an_old_library_have_no_size)
-{
-    aoticache_runner *runner = affine(fixture_version_script_26(""));
-    aoticache_constant constant = {.has_bytes = true};
-    WORKS(aoticache_runner_read_constant(runner, 0, &constant, &error));
-    cr_assert_str_eq(constant.original_fqn, "layer.weight");
-    cr_assert_not(constant.has_bytes);
     aoticache_runner_unref(runner);
 }
 
@@ -164,51 +45,9 @@ Test(runner_constants, call_spec_is_given_or_missing)
 
 /* ---- new values ---- */
 
-static void update_in_all_ways(const char *hide)
-{
-    aoticache_runner *runner = affine(hide);
-    expect_weight(runner, 2);
-    UPDATE(runner, "L__self___weight", 5, .inactive = false);
-    expect_weight(runner, 5);
-    UPDATE(runner, "layer.weight", 6, .by_fqn = true, .partial = true);
-    expect_weight(runner, 6);
-    UPDATE(runner, "L__self___weight", 7, .inactive = true);
-    expect_weight(runner, 6);
-    WORKS(aoticache_runner_swap_constants(runner, &error));
-    expect_weight(runner, 7);
-    WORKS(aoticache_runner_swap_constants(runner, &error));
-    expect_weight(runner, 6);
-    UPDATE(runner, "L__self___weight", 8, .from_cpu = true);
-    expect_weight(runner, 8);
-    aoticache_runner_unref(runner);
-}
-
 Test(runner_constants, update_reaches_runs)
 {
     update_in_all_ways(NULL);
-}
-
-Test(runner_constants, update_of_an_old_library_goes_through_a_map)
-{
-    cr_assert_null(dlsym(RTLD_DEFAULT, "aoticache_cxx_map_new"));
-    update_in_all_ways(fixture_version_script_26(""));
-}
-
-Test(runner_constants, update_finds_the_one_function_that_there_is)
-{
-    const char *only = "{ global: AOTInductorModelContainerCreateWithDevice; AOTInductorModelContainerDelete;"
-                       " AOTInductorModelContainerRun; AOTInductorModelContainerGet*; "
-                       " AOTInductorModelContainerSwapConstantBuffer;"
-                       " AOTInductorModelContainerUpdateInactiveConstantBuffer; local: *; };";
-    aoticache_runner *runner = affine(only);
-    UPDATE(runner, "L__self___weight", 7, .inactive = true);
-    WORKS(aoticache_runner_swap_constants(runner, &error));
-    expect_weight(runner, 7);
-    REFUSED(runner, "L__self___weight", AOTICACHE_UNSUPPORTED, "AOTInductorModelContainerUpdateConstantBuffer",
-            .inactive = false);
-    REFUSED(runner, "L__self___weight", AOTICACHE_UNSUPPORTED, "AOTInductorModelContainerUpdateConstantBuffer",
-            .inactive = true, .partial = true);
-    aoticache_runner_unref(runner);
 }
 
 Test(runner_constants, update_refuses_what_is_wrong_before_anything_changes)
@@ -315,42 +154,7 @@ Test(runner_constants, several_are_updated_by_the_models_names)
     aoticache_runner_unref(runner);
 }
 
-Test(runner_constants, bridge_that_is_not_there_is_named)
-{
-    aoticache_runner *runner = affine(fixture_version_script_26(""));
-    setenv("AOTICACHE_HOME", "/nonexistent", 1);
-    char program[PATH_MAX] = "", bridge[PATH_MAX];
-    cr_assert_gt(readlink("/proc/self/exe", program, sizeof program - 1), 0);
-    for (int level = 0; level < 2; level++)
-        *strrchr(program, '/') = '\0';
-    snprintf(bridge, sizeof bridge, "%.4000s/lib/libaoticache_cxxbridge.so", program);
-    if (access(bridge, R_OK) == 0 || access("/usr/local/lib/libaoticache_cxxbridge.so", R_OK) == 0)
-        cr_skip_test("an installed bridge would be found");
-    REFUSED(runner, "L__self___weight", AOTICACHE_LOAD_FAILED, "lib/libaoticache_cxxbridge.so", .partial = true);
-    expect_weight(runner, 2);
-    aoticache_runner_unref(runner);
-}
-
 /* ---- folding ---- */
-
-static void fold_when_told_and_when_needed(const char *hide, size_t num_models)
-{
-    aoticache_runner *runner = runner_with("tests/unit/kernels/affine.c", hide, num_models);
-    cr_assert_eq(folds_of(runner), 1);
-    cr_assert_eq(folds_of(runner), 1);
-    WORKS(aoticache_runner_fold_constants(runner, false, NULL, &error));
-    cr_assert_eq(folds_of(runner), 2);
-    UPDATE(runner, "L__self___weight", 5, .inactive = false);
-    expect_weight(runner, 5);
-    cr_assert_eq(folds_of(runner), 3);
-    UPDATE(runner, "L__self___weight", 6, .inactive = true);
-    WORKS(aoticache_runner_fold_constants(runner, true, NULL, &error));
-    cr_assert_eq(folds_of(runner), 4);
-    WORKS(aoticache_runner_swap_constants(runner, &error));
-    expect_weight(runner, 6);
-    cr_assert_eq(folds_of(runner), 4);
-    aoticache_runner_unref(runner);
-}
 
 Test(runner_constants, are_folded_when_told_and_when_needed)
 {
@@ -360,11 +164,6 @@ Test(runner_constants, are_folded_when_told_and_when_needed)
 Test(runner_constants, are_folded_beside_runs_with_several_models)
 {
     fold_when_told_and_when_needed(NULL, 3);
-}
-
-Test(runner_constants, of_an_old_library_are_folded)
-{
-    fold_when_told_and_when_needed(fixture_version_script_26(""), 2);
 }
 
 Test(runner_constants, folding_an_empty_buffer_is_refused_and_changes_nothing)
@@ -406,22 +205,6 @@ Test(runner_constants, runs_without_values_are_refused)
     }
 }
 
-typedef struct found {
-    int count;
-    bool go_on;
-    char name[64];
-    float first;
-} found;
-
-static bool note_constant(void *user, const char *original_fqn, AtenTensorHandle tensor)
-{
-    found *seen = user;
-    seen->count++;
-    snprintf(seen->name, sizeof seen->name, "%s", original_fqn);
-    seen->first = floats(tensor)[0];
-    return seen->go_on;
-}
-
 Test(runner_constants, freed_buffer_has_no_values)
 {
     found seen = {.go_on = true};
@@ -446,30 +229,9 @@ Test(runner_constants, freed_buffer_has_no_values)
     aoticache_runner_unref(runner);
 }
 
-static void extract_both_buffers(const char *hide)
-{
-    aoticache_runner *runner = affine(hide);
-    found seen = {.go_on = true};
-    UPDATE(runner, "L__self___weight", 7, .inactive = true);
-    WORKS(aoticache_runner_extract_constants(runner, false, note_constant, &seen, &error));
-    cr_assert_eq(seen.count, 1);
-    cr_assert_str_eq(seen.name, "layer.weight");
-    cr_assert_eq(seen.first, 2.0f);
-    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
-    cr_assert_eq(seen.count, 2);
-    cr_assert_eq(seen.first, 7.0f);
-    expect_weight(runner, 2);
-    aoticache_runner_unref(runner);
-}
-
 Test(runner_constants, are_extracted)
 {
     extract_both_buffers(NULL);
-}
-
-Test(runner_constants, are_extracted_through_a_map)
-{
-    extract_both_buffers(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"));
 }
 
 Test(runner_constants, extracting_stops_when_told_or_is_unsupported)
@@ -619,90 +381,6 @@ Test(runner_constants, of_other_sizes_or_strides_are_refused)
     WORKS(update_linear(runner, "_tensor_constant0", one_element, (int64_t[]){7}, 200, PART(), &error));
     WORKS(run_linear(runner, &y, &error));
     cr_assert_eq(y, 6 + 10 + 200);
-    aoticache_runner_unref(runner);
-}
-
-/* Where the library hands its constants out as a C++ map, they tell their shapes through the bridge. */
-Test(runner_constants, of_other_sizes_are_refused_by_an_old_library_too)
-{
-    float large[17] = {0};
-    AOTInductorConstantMapEntry pair = {"L__self___weight", vector_of(large, 17)};
-    aoticache_runner *runner = affine(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"));
-    FAILS(aoticache_runner_update_constants(runner, NULL, &pair, 1, &error), AOTICACHE_INVALID,
-          "has sizes [3]; the tensor for it has [17]");
-    expect_weight(runner, 2);
-    UPDATE(runner, "L__self___weight", 5, .inactive = true, .partial = true);
-    WORKS(aoticache_runner_swap_constants(runner, &error));
-    expect_weight(runner, 5);
-    aoticache_runner_unref(runner);
-    aoticache_tensor_free(pair.handle);
-}
-
-/* ---- libraries of PyTorch before 2.13 ---- */
-
-static AOTIRuntimeError (*list_map)(AOTInductorModelContainerHandle, AOTInductorConstantMapHandle, bool);
-static int inactive_lists; /* how often the inactive buffer was listed */
-
-static AOTIRuntimeError count_lists(AOTInductorModelContainerHandle container, AOTInductorConstantMapHandle map,
-                                    bool inactive)
-{
-    inactive_lists += inactive;
-    return list_map(container, map, inactive);
-}
-
-/* They make the inactive buffer when it is first changed. Asked for it before that, they end the process. */
-Test(runner_constants, a_buffer_that_an_old_library_has_not_made_is_not_asked_for)
-{
-    found seen = {.go_on = true};
-    aoticache_runner *runner =
-        affine(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"
-                                         " AOTInductorModelContainerFreeInactiveConstantBuffer;"));
-    list_map = runner->library->functions.AOTInductorModelContainerExtractConstantsMap;
-    runner->library->functions.AOTInductorModelContainerExtractConstantsMap = count_lists;
-    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
-    WORKS(aoticache_runner_free_inactive_constants(runner, &error));
-    UPDATE(runner, "L__self___weight", 5, .partial = true);
-    expect_weight(runner, 5);
-    cr_assert_eq(seen.count, 0);
-    cr_assert_eq(inactive_lists, 0);
-    UPDATE(runner, "L__self___weight", 6, .inactive = true, .partial = true);
-    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
-    cr_assert_gt(seen.count, 0);
-    cr_assert_gt(inactive_lists, 0);
-    aoticache_runner_unref(runner);
-}
-
-/* A stand-in for a device: its tensors are the CPU's, counted. */
-static aoticache_torch own_torch;
-static int made_on_device;
-
-static AOTITorchError make_on_device(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
-                                     int32_t device_type, int32_t device_index, AtenTensorHandle *ret_tensor)
-{
-    made_on_device += device_type == AOTICACHE_DEVICE_TYPE_CUDA;
-    (void)device_index;
-    return own_torch.aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1, ret_tensor);
-}
-
-Test(runner_constants, an_old_library_on_a_device_takes_tensors_of_the_cpu)
-{
-    aoticache_runner *runner = affine(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"));
-    const aoticache_torch_provider *provider;
-    WORKS(aoticache_torch_provider_get(&provider, &error));
-    aoticache_torch *torch = (aoticache_torch *)(uintptr_t)&provider->torch;
-    aoticache_device_backend device = *runner->backend;
-    own_torch = *torch;
-    torch->aoti_torch_empty_strided = make_on_device;
-    device.device_type = AOTICACHE_DEVICE_TYPE_CUDA;
-    runner->backend = &device;
-    UPDATE(runner, "L__self___weight", 5, .from_cpu = true);
-    cr_assert_eq(made_on_device, 1);
-    UPDATE(runner, "L__self___weight", 6, .inactive = true, .from_cpu = true);
-    cr_assert_eq(made_on_device, 2);
-    expect_weight(runner, 5);
-    WORKS(aoticache_runner_swap_constants(runner, &error));
-    expect_weight(runner, 6);
-    *torch = own_torch;
     aoticache_runner_unref(runner);
 }
 
