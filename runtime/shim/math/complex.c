@@ -150,22 +150,29 @@ static bool is_complex(int32_t dtype)
     return dtype == AOTICACHE_DTYPE_COMPLEX64 || dtype == AOTICACHE_DTYPE_COMPLEX128;
 }
 
-/* A copy of a complex tensor's elements, one after the other. */
+static bool is_wide(int32_t dtype)
+{
+    return dtype == AOTICACHE_DTYPE_COMPLEX128 || dtype == AOTICACHE_DTYPE_FLOAT64;
+}
+
+/* A copy of a complex tensor's elements as numbers, which lie in memory as they do. */
 static AOTITorchError read_numbers(const char *function, AtenTensorHandle self, AtenTensorHandle *ret_values)
 {
     if (!shim_is_defined(self))
         return aoticache_shim_fail_undefined(function, self);
     if (!is_complex(self->tensor->dtype))
         return fail_real(function, self->tensor->dtype);
-    return aoticache_shim_read_copy(function, self, AOTICACHE_DTYPE_COMPLEX128, ret_values);
+    SHIM_TRY(aoticache_shim_make_like(function, self, AOTICACHE_DTYPE_COMPLEX128, ret_values));
+    return aoti_torch_copy_(*ret_values, self, 0);
 }
 
-/* The values as a tensor that lies in memory as `like`. */
-static AOTITorchError give(const char *function, AtenTensorHandle like, int32_t dtype, AtenTensorHandle values,
-                           AtenTensorHandle *ret)
+/* The values as `dtype`, in the same places. */
+static AOTITorchError give(const char *function, AtenTensorHandle values, int32_t dtype, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle result = NULL;
-    SHIM_TRY(aoticache_shim_make_like(function, like, dtype, &result));
+    if (values->tensor->dtype == dtype)
+        return aoti_torch_new_tensor_handle(values, ret);
+    SHIM_TRY(aoticache_shim_make_like(function, values, dtype, &result));
     SHIM_TRY(aoti_torch_copy_(result, values, 0));
     *ret = shim_steal(&result);
     return SHIM_SUCCESS;
@@ -177,12 +184,10 @@ static AOTITorchError run_real(const char *function, double (*compute)(number), 
 {
     cleanup_tensor AtenTensorHandle values = NULL, real = NULL;
     SHIM_TRY(read_numbers(function, self, &values));
-    const struct shim_tensor *t = self->tensor;
-    SHIM_TRY(aoticache_shim_make(function, t->ndim, t->sizes, AOTICACHE_DTYPE_FLOAT64, &real));
-    for (int64_t i = 0; i < t->numel; i++)
+    SHIM_TRY(aoticache_shim_make_like(function, values, AOTICACHE_DTYPE_FLOAT64, &real));
+    for (int64_t i = 0; i < values->tensor->numel; i++)
         ((double *)real->tensor->data)[i] = compute(((const number *)values->tensor->data)[i]);
-    return give(function, self,
-                t->dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64, real, ret);
+    return give(function, real, is_wide(self->tensor->dtype) ? AOTICACHE_DTYPE_FLOAT64 : AOTICACHE_DTYPE_FLOAT32, ret);
 }
 
 static AOTITorchError run_unary(const char *function, number (*compute)(number), AtenTensorHandle self,
@@ -193,12 +198,7 @@ static AOTITorchError run_unary(const char *function, number (*compute)(number),
     number *value = values->tensor->data;
     for (int64_t i = 0; i < values->tensor->numel; i++)
         value[i] = compute(value[i]);
-    return give(function, self, self->tensor->dtype, values, ret);
-}
-
-static bool is_wide(int32_t dtype)
-{
-    return dtype == AOTICACHE_DTYPE_COMPLEX128 || dtype == AOTICACHE_DTYPE_FLOAT64;
+    return give(function, values, self->tensor->dtype, ret);
 }
 
 /* A tensor without dimensions does not widen one that has some, except whole numbers. */
@@ -243,7 +243,7 @@ static int compare_dimensions(const struct shim_tensor *const operands[2], int n
 
 /* Has dimensions in the order of the operands', as PyTorch's TensorIterator decides it: compiled code relies on that. */
 static AOTITorchError make_result(const char *function, const struct shim_tensor *x, const struct shim_tensor *y,
-                                  int ndim, const int64_t *sizes, int32_t dtype, AtenTensorHandle *ret)
+                                  int ndim, const int64_t *sizes, AtenTensorHandle *ret)
 {
     const struct shim_tensor *const operands[] = {x, y};
     int order[SHIM_MAX_NDIM]; /* the innermost first */
@@ -267,14 +267,7 @@ static AOTITorchError make_result(const char *function, const struct shim_tensor
         if (__builtin_mul_overflow(stride, sizes[order[i]] > 1 ? sizes[order[i]] : 1, &stride))
             return aoticache_shim_fail("%s: a result of this size does not fit into memory", function);
     }
-    return aoticache_shim_tensor_empty(function, ndim, sizes, strides, dtype, ret);
-}
-
-static AOTITorchError expand(const char *function, AtenTensorHandle tensor, int ndim, const int64_t *sizes,
-                             AtenTensorHandle *ret)
-{
-    SHIM_TRY(aoticache_shim_make(function, ndim, sizes, AOTICACHE_DTYPE_COMPLEX128, ret));
-    return aoti_torch_copy_(*ret, tensor, 0);
+    return aoticache_shim_tensor_empty(function, ndim, sizes, strides, AOTICACHE_DTYPE_COMPLEX128, ret);
 }
 
 /* alpha: of a sum and a difference */
@@ -283,7 +276,7 @@ typedef number (*compute_pair)(number a, number b, double alpha);
 static AOTITorchError run_binary(const char *function, compute_pair compute, double alpha, AtenTensorHandle a,
                                  AtenTensorHandle b, AtenTensorHandle *ret)
 {
-    cleanup_tensor AtenTensorHandle left = NULL, right = NULL, result = NULL;
+    cleanup_tensor AtenTensorHandle left = NULL, right = NULL;
     int64_t sizes[SHIM_MAX_NDIM];
     int32_t dtype = 0;
     int ndim = 0;
@@ -291,15 +284,14 @@ static AOTITorchError run_binary(const char *function, compute_pair compute, dou
         return aoticache_shim_fail_undefined(function, shim_is_defined(a) ? b : a);
     SHIM_TRY(result_dtype(function, a->tensor, b->tensor, &dtype));
     SHIM_TRY(aoticache_shim_broadcast(function, a->tensor, b->tensor, &ndim, sizes));
-    SHIM_TRY(expand(function, a, ndim, sizes, &left));
-    SHIM_TRY(expand(function, b, ndim, sizes, &right));
+    SHIM_TRY(make_result(function, a->tensor, b->tensor, ndim, sizes, &left));
+    SHIM_TRY(aoticache_shim_make_like(function, left, AOTICACHE_DTYPE_COMPLEX128, &right));
+    SHIM_TRY(aoti_torch_copy_(left, a, 0));
+    SHIM_TRY(aoti_torch_copy_(right, b, 0));
     number *to = left->tensor->data, *with = right->tensor->data;
     for (int64_t i = 0; i < left->tensor->numel; i++)
         to[i] = compute(to[i], with[i], alpha);
-    SHIM_TRY(make_result(function, a->tensor, b->tensor, ndim, sizes, dtype, &result));
-    SHIM_TRY(aoti_torch_copy_(result, left, 0));
-    *ret = shim_steal(&result);
-    return SHIM_SUCCESS;
+    return give(function, left, dtype, ret);
 }
 
 /* With a number, which has no dtype of its own: one without dimensions. */
