@@ -18,8 +18,6 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 
-/* Vector loads that need no alignment are what PyTorch generates; scalars need that of their type. */
-#define ALIGNMENT 16
 #define HUGE_PAGE_BYTES (2u << 20)
 #define NAMED_MISSING 4
 
@@ -37,8 +35,6 @@ struct aoticache_model_weights {
     aoticache_safetensors given;
     AOTInductorConstantMapEntry *pairs; /* of tensors that have a value */
     size_t count;
-    void **copies; /* what could not be used where it lies */
-    size_t copy_count, copy_capacity;
     uint64_t bytes;
     size_t missing;
 };
@@ -53,11 +49,8 @@ void aoticache_model_weights_free(void *pointer)
     for (size_t i = 0; i < weights->file_count; i++)
         if (weights->files[i].bytes != NULL)
             munmap(weights->files[i].bytes, weights->files[i].size);
-    for (size_t i = 0; i < weights->copy_count; i++)
-        free(weights->copies[i]);
     aoticache_safetensors_close(&weights->given);
     aoticache_model_tensors_free(&weights->list);
-    free(weights->copies);
     free(weights->pairs);
     free(weights->files);
     free(weights->model);
@@ -200,16 +193,12 @@ static aoticache_status find_given(aoticache_model_weights *weights, const char 
     if (status != AOTICACHE_OK)
         return status;
     *ret_data = given->data;
-    if (given->bytes == 0 || (is_contiguous(tensor) && (uintptr_t)given->data % ALIGNMENT == 0))
+    if (given->bytes == 0 || (is_contiguous(tensor) && (uintptr_t)given->data % AOTICACHE_SAFETENSOR_ALIGNMENT == 0))
         return AOTICACHE_OK;
-    if (!AOTICACHE_ARRAY_RESERVE(weights->copies, weights->copy_capacity, weights->copy_count + 1))
+    *ret_data = aoticache_safetensors_allocate(&weights->given, tensor->bytes);
+    if (*ret_data == NULL)
         return out_of_memory(ret_error);
-    char *copy = aligned_alloc(64, (tensor->bytes + 63) & ~(uint64_t)63);
-    if (copy == NULL)
-        return out_of_memory(ret_error);
-    weights->copies[weights->copy_count++] = copy;
-    copy_strided(tensor, given->data, copy);
-    *ret_data = copy;
+    copy_strided(tensor, given->data, *ret_data);
     return AOTICACHE_OK;
 }
 
@@ -228,7 +217,7 @@ static const aoticache_safetensor *given_for(const aoticache_model_weights *weig
 static aoticache_status add_tensor(aoticache_model_weights *weights, const char *directory, const char *path,
                                    const aoticache_model_place *place, bool *ret_is_given, aoticache_error *ret_error)
 {
-    static char nothing[ALIGNMENT];
+    static char nothing[AOTICACHE_SAFETENSOR_ALIGNMENT];
     const aoticache_model_tensor *tensor = &place->tensor;
     const aoticache_safetensor *given = given_for(weights, place);
     char *data = NULL;

@@ -12,14 +12,10 @@
 #include "base/cleanup.h"
 #include "eager/safetensors/safetensors.h"
 
-#define ALIGNMENT 16
-
 struct aoticache_package_given {
     aoticache_safetensors file;
     AOTInductorConstantMapEntry *pairs;
     size_t count;
-    void **copies;
-    size_t copy_count;
 };
 
 void aoticache_package_given_close(aoticache_package_given *given)
@@ -28,10 +24,7 @@ void aoticache_package_given_close(aoticache_package_given *given)
         return;
     for (size_t i = 0; i < given->count; i++)
         aoticache_tensor_free(given->pairs[i].handle);
-    for (size_t i = 0; i < given->copy_count; i++)
-        free(given->copies[i]);
     aoticache_safetensors_close(&given->file);
-    free(given->copies);
     free(given->pairs);
     free(given);
 }
@@ -44,16 +37,14 @@ static aoticache_status out_of_memory(aoticache_error *ret_error)
 static aoticache_status place_data(aoticache_package_given *given, const aoticache_safetensor *tensor, char **ret_data,
                                    aoticache_error *ret_error)
 {
-    static char nothing[ALIGNMENT];
+    static char nothing[AOTICACHE_SAFETENSOR_ALIGNMENT];
     *ret_data = tensor->bytes > 0 ? tensor->data : nothing;
-    if (tensor->bytes == 0 || (uintptr_t)tensor->data % ALIGNMENT == 0)
+    if (tensor->bytes == 0 || (uintptr_t)tensor->data % AOTICACHE_SAFETENSOR_ALIGNMENT == 0)
         return AOTICACHE_OK;
-    char *copy = aligned_alloc(64, (tensor->bytes + 63) & ~(uint64_t)63);
-    if (copy == NULL)
+    *ret_data = aoticache_safetensors_allocate(&given->file, tensor->bytes);
+    if (*ret_data == NULL)
         return out_of_memory(ret_error);
-    given->copies[given->copy_count++] = copy;
-    memcpy(copy, tensor->data, tensor->bytes);
-    *ret_data = copy;
+    memcpy(*ret_data, tensor->data, tensor->bytes);
     return AOTICACHE_OK;
 }
 
@@ -124,8 +115,7 @@ static aoticache_status add_pairs(aoticache_package_given *given, const aoticach
     cleanup_free const char **names = NULL;
     aoticache_status status = list_constants(runner, &names, &name_count, ret_error);
     given->pairs = calloc(given->file.count + 1, sizeof *given->pairs);
-    given->copies = calloc(given->file.count + 1, sizeof *given->copies);
-    if (status == AOTICACHE_OK && (given->pairs == NULL || given->copies == NULL))
+    if (status == AOTICACHE_OK && given->pairs == NULL)
         return out_of_memory(ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < given->file.count; i++) {
         const aoticache_safetensor *tensor = &given->file.tensors[i];

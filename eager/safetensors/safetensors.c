@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"
 
@@ -256,11 +257,24 @@ aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticach
 
 void aoticache_safetensors_close(aoticache_safetensors *file)
 {
+    for (size_t i = 0; i < file->copy_count; i++)
+        free(file->copies[i]);
+    free(file->copies);
     free(file->tensors);
     json_decref(file->header);
     if (file->mapping != NULL)
         munmap(file->mapping, file->size);
     *file = (aoticache_safetensors){.mapping = NULL};
+}
+
+char *aoticache_safetensors_allocate(aoticache_safetensors *file, uint64_t bytes)
+{
+    if (!AOTICACHE_ARRAY_RESERVE(file->copies, file->copy_capacity, file->copy_count + 1))
+        return NULL;
+    char *copy = aligned_alloc(DATA_ALIGNMENT, (bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT);
+    if (copy != NULL)
+        file->copies[file->copy_count++] = copy;
+    return copy;
 }
 
 const aoticache_safetensor *aoticache_safetensors_find(const aoticache_safetensors *file, const char *name)

@@ -16,6 +16,8 @@
 #include "base/base.h"
 
 #define AOTICACHE_SAFETENSOR_MAX_DIMS 64
+/* Of what may be used where it lies: PyTorch generates vector loads that need none, scalars need that of their type. */
+#define AOTICACHE_SAFETENSOR_ALIGNMENT 16
 
 typedef struct aoticache_safetensor {
     const char *name; /* borrowed from the header */
@@ -32,6 +34,8 @@ typedef struct aoticache_safetensors {
     json_t *header;
     aoticache_safetensor *tensors; /* by name */
     size_t count;
+    void **copies; /* what could not be used where it lies */
+    size_t copy_count, copy_capacity;
 } aoticache_safetensors;
 
 /*
@@ -45,6 +49,8 @@ aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticach
 aoticache_status aoticache_safetensors_read(const char *name, char *bytes, size_t size, aoticache_safetensors *ret_file,
                                             aoticache_error *ret_error);
 void aoticache_safetensors_close(aoticache_safetensors *file);
+/* Memory for the copy of a tensor, until the file is closed. NULL: out of memory. */
+char *aoticache_safetensors_allocate(aoticache_safetensors *file, uint64_t bytes);
 /* NULL: there is none. */
 const aoticache_safetensor *aoticache_safetensors_find(const aoticache_safetensors *file, const char *name);
 
