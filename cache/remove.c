@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "cache/store/lock.h"
 #include "cache/internal.h"
 #include "index/eviction/eviction.h"
@@ -43,10 +44,8 @@ aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const ao
 static bool has_held_file(DIR *folder)
 {
     rewinddir(folder);
-    for (struct dirent *item; errno = 0, (item = readdir(folder)) != NULL;) {
-        if (item->d_name[0] == '.' && (item->d_name[1] == '\0' || strcmp(item->d_name, "..") == 0))
-            continue;
-        cleanup_fd int fd = openat(dirfd(folder), item->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    for (const char *name; (name = aoticache_listing_next(folder)) != NULL;) {
+        cleanup_fd int fd = openat(dirfd(folder), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) != 0 : errno == EMFILE || errno == ENFILE || errno == ENOMEM)
             return true; /* or it cannot be told */
     }
@@ -60,15 +59,9 @@ bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_d
     aoticache_digest_to_hex(artifact, hex);
     if (aoticache_directory_open_folder(cache->directory, AOTICACHE_ARTIFACTS, false, &artifacts, NULL) != AOTICACHE_OK)
         return false;
-    int fd = openat(artifacts, hex, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    cleanup_dir DIR *folder = fdopendir(fd);
-    if (folder == NULL) {
-        close(fd);
-        return false;
-    }
-    return !has_held_file(folder) && aoticache_directory_remove_tree(artifacts, hex) == 0;
+    cleanup_dir DIR *folder =
+        aoticache_listing_open(openat(artifacts, hex, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    return folder != NULL && !has_held_file(folder) && aoticache_directory_remove_tree(artifacts, hex) == 0;
 }
 
 /* What the entries of a key consist of, so that it can be removed when they are gone. */

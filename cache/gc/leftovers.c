@@ -17,6 +17,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/syscalls.h"
 #include "cache/gc/internal.h"
 
@@ -50,11 +51,10 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
     cleanup_dir DIR *listing = aoticache_directory_list(folder_fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list a folder of the cache");
-    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
-        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
-            strncmp(item->d_name, prefix, strlen(prefix)) != 0)
+    for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
+        if (strncmp(name, prefix, strlen(prefix)) != 0)
             continue;
-        if (!add_name(&names, item->d_name)) {
+        if (!add_name(&names, name)) {
             free_names(&names);
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
         }
@@ -174,12 +174,9 @@ static aoticache_status sweep_by_manifest(aoticache_cache *cache, const struct b
     aoticache_status status = aoticache_directory_open_folder(cache->directory, what->folder, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    cleanup_dir DIR *listing = fdopendir(fd);
-    if (listing == NULL) {
-        status = aoticache_error_set_errno(ret_error, errno, "cannot list %s/%s", cache->directory->path, what->folder);
-        close(fd);
-        return status;
-    }
+    cleanup_dir DIR *listing = aoticache_listing_open(fd);
+    if (listing == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list %s/%s", cache->directory->path, what->folder);
     status = list_orphans(aoticache_cache_index(cache), what->place, listing, all, &names, ret_error);
     if (status == AOTICACHE_OK)
         status = remove_names(cache, fd, &names, what->remove, ret_removed, ret_error);
@@ -474,20 +471,14 @@ void aoticache_collection_remove_quarantine(aoticache_collection *collection)
                                                                  false, &fd, NULL) != AOTICACHE_OK)
         return;
     seconds = seconds == 0 ? QUARANTINE_SECONDS : seconds;
-    cleanup_dir DIR *listing = fdopendir(fd);
-    if (listing == NULL) {
-        close(fd);
-        return;
-    }
-    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
-        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
-            continue;
-        int64_t came = quarantined_ns(dirfd(listing), item->d_name);
+    cleanup_dir DIR *listing = aoticache_listing_open(fd);
+    for (const char *name; listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {
+        int64_t came = quarantined_ns(dirfd(listing), name);
         if (came > collection->now_ns)
-            mend_time(collection, dirfd(listing), item->d_name);
+            mend_time(collection, dirfd(listing), name);
         if (came >= collection->now_ns || (uint64_t)(collection->now_ns - came) / 1000000000u < seconds)
             continue;
-        if (collection->options->dry_run || aoticache_directory_remove_tree(dirfd(listing), item->d_name) == 0)
+        if (collection->options->dry_run || aoticache_directory_remove_tree(dirfd(listing), name) == 0)
             collection->report.quarantine_removed++;
     }
 }

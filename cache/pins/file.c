@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/text/json.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"
@@ -314,15 +315,11 @@ aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aotic
     cleanup_dir DIR *listing = aoticache_directory_list(folder);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
-    for (;;) {
-        errno = 0;
-        struct dirent *item = readdir(listing);
-        if (item == NULL && errno != 0)
-            return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
-        if (item == NULL)
-            return AOTICACHE_OK;
-        status = load_file(directory, folder, item->d_name, index, ret_error);
+    for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
+        status = load_file(directory, folder, name, index, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }
+    return errno == 0 ? AOTICACHE_OK
+                      : aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
 }

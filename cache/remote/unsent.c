@@ -28,14 +28,8 @@ static int open_folder(aoticache_cache *cache, bool create)
 static size_t list(int folder, aoticache_digest *ret_artifacts, size_t most)
 {
     size_t count = 0;
-    const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    if (listing == NULL) {
-        if (fd >= 0)
-            close(fd);
-        return 0;
-    }
-    for (struct dirent *item; count < most && (item = readdir(listing)) != NULL;) {
+    cleanup_dir DIR *listing = aoticache_directory_list(folder);
+    for (struct dirent *item; listing != NULL && count < most && (item = readdir(listing)) != NULL;) {
         aoticache_digest artifact;
         if (aoticache_digest_from_hex(item->d_name, &artifact) != AOTICACHE_OK)
             continue;
@@ -43,7 +37,6 @@ static size_t list(int folder, aoticache_digest *ret_artifacts, size_t most)
             ret_artifacts[count] = artifact;
         count++;
     }
-    closedir(listing);
     return count;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/syscalls.h"
 #include "cache/config/internal.h"
 
@@ -160,11 +161,9 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
-    for (struct dirent *item; errno = 0, (item = readdir(listing)) != NULL;) {
-        const char *name = item->d_name;
+    for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
         mode_t type;
-        bool is_ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || aoticache_directory_knows(name, &type);
-        if (!is_ours)
+        if (!aoticache_directory_knows(name, &type))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "%s is not a cache directory: it holds %s but no file `format`; choose an empty "
                                        "or a new one",

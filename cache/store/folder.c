@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/syscalls.h"
 #include "cache/store/directory.h"
 
@@ -214,23 +215,14 @@ static int remove_tree(int parent_fd, const char *name, int depth);
 
 DIR *aoticache_directory_list(int folder_fd)
 {
-    int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    if (listing == NULL && fd >= 0) {
-        const int saved = errno;
-        close(fd);
-        errno = saved;
-    }
-    return listing;
+    return aoticache_listing_open(openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 static int remove_contents(int fd, int depth)
 {
-    cleanup_dir DIR *listing = fdopendir(fd);
-    if (listing == NULL) {
-        close(fd);
+    cleanup_dir DIR *listing = aoticache_listing_open(fd);
+    if (listing == NULL)
         return -1;
-    }
     int result = 0;
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)

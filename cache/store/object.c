@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/memory_file.h"
 #include "base/syscalls.h"
 
@@ -459,15 +460,14 @@ struct listing {
 /* 0, or the errno of a folder that cannot be listed to its end. */
 static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
 {
-    for (struct dirent *item; !listing->stopped;) {
-        errno = 0;
-        if ((item = readdir(folder)) == NULL)
+    for (const char *name; !listing->stopped;) {
+        if ((name = aoticache_listing_next(folder)) == NULL)
             return errno;
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest digest;
-        if (!is_lower_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1))
+        if (!is_lower_hex(name, AOTICACHE_OBJECT_NAME_BYTES - 1))
             continue;
-        snprintf(hex, sizeof hex, "%.2s%.62s", prefix, item->d_name);
+        snprintf(hex, sizeof hex, "%.2s%.62s", prefix, name);
         if (aoticache_digest_from_hex(hex, &digest) == AOTICACHE_OK && !listing->callback(listing->user, &digest))
             listing->stopped = true;
     }
@@ -484,12 +484,9 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
     aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    cleanup_dir DIR *folder = fdopendir(fd);
-    if (folder == NULL) {
-        status = aoticache_error_set_errno(ret_error, errno, "cannot list %s", path);
-        close(fd);
-        return status;
-    }
+    cleanup_dir DIR *folder = aoticache_listing_open(fd);
+    if (folder == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list %s", path);
     const int error = list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
     return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
 }
@@ -510,15 +507,11 @@ static aoticache_status list_named_folder(struct listing *listing, int objects, 
             listing->unreadable(listing->user, &detail);
         return AOTICACHE_OK;
     }
-    cleanup_dir DIR *folder = fdopendir(fd);
-    if (folder == NULL && errno == ENOMEM) {
-        close(fd);
+    cleanup_dir DIR *folder = aoticache_listing_open(fd);
+    if (folder == NULL && errno == ENOMEM)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
                                    "cannot list " AOTICACHE_OBJECTS "/%s: out of memory", name);
-    }
     const int error = folder == NULL ? errno : list_folder(listing, name, folder);
-    if (folder == NULL)
-        close(fd);
     if (error != 0 && listing->unreadable != NULL) {
         aoticache_error_set_errno(&detail, error, "cannot list " AOTICACHE_OBJECTS "/%s", name);
         listing->unreadable(listing->user, &detail);
@@ -536,20 +529,15 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
         aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    cleanup_dir DIR *objects = fdopendir(objects_fd);
-    if (objects == NULL) {
-        status = aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
-        close(objects_fd);
-        return status;
-    }
-    status = AOTICACHE_OK;
-    for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped;) {
-        errno = 0;
-        if ((item = readdir(objects)) == NULL)
+    cleanup_dir DIR *objects = aoticache_listing_open(objects_fd);
+    if (objects == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
+    for (const char *name; status == AOTICACHE_OK && !listing.stopped;) {
+        if ((name = aoticache_listing_next(objects)) == NULL)
             return errno == 0 ? AOTICACHE_OK
                               : aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
-        if (is_lower_hex(item->d_name, 2))
-            status = list_named_folder(&listing, objects_fd, item->d_name, ret_error);
+        if (is_lower_hex(name, 2))
+            status = list_named_folder(&listing, objects_fd, name, ret_error);
     }
     return status;
 }

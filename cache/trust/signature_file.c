@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/store/object.h"
@@ -150,12 +151,9 @@ aoticache_status aoticache_signature_files_list(aoticache_directory *directory, 
     aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_SIGNATURES, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    cleanup_dir DIR *listing = fdopendir(fd);
-    if (listing == NULL) {
-        status = aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_SIGNATURES, directory->path);
-        close(fd);
-        return status;
-    }
+    cleanup_dir DIR *listing = aoticache_listing_open(fd);
+    if (listing == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_SIGNATURES, directory->path);
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {
         aoticache_digest artifact;
         if (aoticache_digest_from_hex(item->d_name, &artifact) == AOTICACHE_OK && !callback(user, &artifact))

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
 
@@ -176,25 +177,10 @@ static bool is_hex(const char *name, size_t length)
     return strlen(name) == length && strspn(name, "0123456789abcdef") == length;
 }
 
-static bool is_dot(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 /* Where it is shut, each of its 256 folders could not be examined, there or not: check_top() says it once. */
 static bool can_enter_objects(const aoticache_verification *verification)
 {
     return faccessat(verification->cache->directory->fd, AOTICACHE_OBJECTS, X_OK, AT_EACCESS) == 0 || errno != EACCES;
-}
-
-/* The next name, NULL at the end; errno then says whether it is one. */
-static const char *next_name(DIR *listing)
-{
-    const struct dirent *item;
-    do
-        errno = 0;
-    while ((item = readdir(listing)) != NULL && is_dot(item->d_name));
-    return item != NULL ? item->d_name : NULL;
 }
 
 aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
@@ -210,7 +196,7 @@ aoticache_status aoticache_verification_list_folder(aoticache_verification *veri
         has_memory = add_odd(batch, path, detail.message);
     else if (status != AOTICACHE_OK && status != AOTICACHE_DENIED)
         return aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
-    for (const char *name; has_memory && listing != NULL && (name = next_name(listing)) != NULL;) {
+    for (const char *name; has_memory && listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES], foreign[512];
         aoticache_digest digest;
         snprintf(hex, sizeof hex, "%02x%.62s", folder & 0xff, name);
@@ -240,7 +226,8 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
         aoticache_verification_note_unreadable(verification, AOTICACHE_OBJECTS,
                                                status != AOTICACHE_OK ? detail.message : "it may not be entered");
     status = AOTICACHE_OK;
-    for (const char *name; status == AOTICACHE_OK && listing != NULL && (name = next_name(listing)) != NULL;) {
+    for (const char *name;
+         status == AOTICACHE_OK && listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {
         char path[512];
         struct stat found;
         snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", name);

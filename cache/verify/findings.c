@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "cache/verify/internal.h"
 
 uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
@@ -56,13 +57,11 @@ aoticache_status aoticache_verification_open_listing(aoticache_verification *ver
         return refuse_unreadable(errno, "cannot open it", ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    *ret_listing = fdopendir(fd);
+    *ret_listing = aoticache_listing_open(fd);
     if (*ret_listing != NULL)
         return AOTICACHE_OK;
-    status = errno == ENOMEM ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory")
-                             : refuse_unreadable(errno, "cannot list it", ret_error);
-    close(fd);
-    return status;
+    return errno == ENOMEM ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory")
+                           : refuse_unreadable(errno, "cannot list it", ret_error);
 }
 
 bool aoticache_verification_poll(aoticache_verification *verification, uint64_t done)

@@ -15,14 +15,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "cache/store/lock.h"
 #include "cache/pins/internal.h"
 #include "cache/verify/internal.h"
-
-static bool is_dot(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
 
 static bool is_digest_name(const char *name)
 {
@@ -43,14 +39,8 @@ aoticache_status aoticache_verification_for_each_name(aoticache_verification *ve
         return status == AOTICACHE_OK || status == AOTICACHE_DENIED
                    ? AOTICACHE_OK
                    : aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
-    for (;;) {
-        errno = 0;
-        struct dirent *item = readdir(listing);
-        if (item == NULL)
-            break;
-        if (is_dot(item->d_name))
-            continue;
-        status = check(verification, dirfd(listing), item->d_name, ret_error);
+    for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
+        status = check(verification, dirfd(listing), name, ret_error);
         if (status != AOTICACHE_OK || !aoticache_verification_poll(verification, verification->report.objects))
             return status;
     }
@@ -115,10 +105,10 @@ static aoticache_status check_link(const aoticache_directory *directory, int fol
 static bool has_other_file(int folder, const aoticache_manifest *manifest, char ret_name[256])
 {
     cleanup_dir DIR *listing = aoticache_directory_list(folder);
-    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
-        if (is_dot(item->d_name) || find_file(manifest, item->d_name) != NULL)
+    for (const char *name; listing != NULL && (name = aoticache_listing_next(listing)) != NULL;) {
+        if (find_file(manifest, name) != NULL)
             continue;
-        snprintf(ret_name, 256, "%s", item->d_name);
+        snprintf(ret_name, 256, "%s", name);
         return true;
     }
     return false;

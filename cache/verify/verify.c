@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/options.h"
 #include "cache/store/lock.h"
 #include "cache/verify/internal.h"
@@ -117,8 +118,7 @@ static bool belongs_to_root(const aoticache_directory *directory, const char *na
 {
     struct stat found;
     mode_t type;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-        fstatat(directory->fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+    if (fstatat(directory->fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
         return true;
     return aoticache_directory_knows(name, &type) &&
            aoticache_directory_trust(directory, &found, type, name, NULL) == AOTICACHE_OK;
@@ -130,18 +130,14 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
-    for (;;) {
-        errno = 0;
-        struct dirent *item = readdir(listing);
-        if (item == NULL)
-            return errno == 0 ? AOTICACHE_OK
-                              : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
-        aoticache_status status = belongs_to_root(directory, item->d_name)
+    for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
+        aoticache_status status = belongs_to_root(directory, name)
                                       ? AOTICACHE_OK
-                                      : aoticache_verification_report_foreign(verification, item->d_name, ret_error);
+                                      : aoticache_verification_report_foreign(verification, name, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }
+    return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
 }
 
 /* ---- all of it ---- */

@@ -5,6 +5,7 @@
 #include "loader/cuda/internal.h"
 
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "base/process/load_gate.h"
 #include "loader/internal.h"
 
@@ -154,13 +155,9 @@ static aoticache_status check_directory(const char *directory, const target *to,
         return aoticache_error_set_errno(ret_error, errno, "library %.200s: opening its directory %.400s", to->library,
                                          directory);
     aoticache_status status = AOTICACHE_OK;
-    const struct dirent *entry;
-    errno = 0;
-    while (status == AOTICACHE_OK && (entry = readdir(folder)) != NULL) {
-        if (ends_with(entry->d_name, ".cubin") || ends_with(entry->d_name, ".fatbin"))
-            status = check_file(dirfd(folder), entry->d_name, to, ret_error);
-        errno = 0;
-    }
+    for (const char *name; status == AOTICACHE_OK && (name = aoticache_listing_next(folder)) != NULL;)
+        if (ends_with(name, ".cubin") || ends_with(name, ".fatbin"))
+            status = check_file(dirfd(folder), name, to, ret_error);
     if (status == AOTICACHE_OK && errno != 0)
         status = aoticache_error_set_errno(ret_error, errno, "library %.200s: reading its directory %.400s",
                                            to->library, directory);

@@ -2,6 +2,7 @@
  * tools/stat/read: gathering what a view needs from the cache and its directory.
  */
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "tools/stat/stat.h"
 
 #include <dirent.h>
@@ -128,14 +129,9 @@ static uint64_t file_bytes(int folder, const char *name)
 
 static void read_quarantine(int folder, stat_disk *disk)
 {
-    int fd = openat(folder, "quarantine", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    if (listing == NULL) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+    cleanup_dir DIR *listing =
+        aoticache_listing_open(openat(folder, "quarantine", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
         if (item->d_name[0] == '.')
             continue;
         disk->quarantine_files++;

@@ -2,6 +2,7 @@
  * aoticache du: what the disk gives to the cache: by part of the directory, or by operator, device, producer or tag.
  */
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "cache/stats/usage.h"
 #include "tools/cli/cli.h"
 #include "tools/aoticache/internal.h"
@@ -108,20 +109,15 @@ static void count_file(struct walk *walk, disk_part *part, const struct stat *fo
 /* What cannot be opened or is gone by now is passed over: it is counted by its name. */
 static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const char *name, int depth)
 {
-    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    if (listing == NULL && fd >= 0)
-        close(fd);
-    if (listing == NULL)
-        return;
-    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+    const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_dir DIR *listing = aoticache_listing_open(fd);
+    for (const char *item; listing != NULL && (item = aoticache_listing_next(listing)) != NULL;) {
         struct stat found;
-        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
-            fstatat(dirfd(listing), item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        if (fstatat(fd, item, &found, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         count_file(walk, part, &found);
         if (S_ISDIR(found.st_mode) && depth < MAX_DEPTH)
-            walk_folder(walk, part, dirfd(listing), item->d_name, depth + 1);
+            walk_folder(walk, part, fd, item, depth + 1);
     }
 }
 

@@ -2,6 +2,7 @@
  * tools/aoticache/doctor/configuration: what is wrong in the configuration, and limits that do not fit what is there.
  */
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "tools/aoticache/doctor/internal.h"
 
 #include <dirent.h>
@@ -113,26 +114,21 @@ struct amount {
 
 static void add_up(int parent, const char *name, int depth, struct amount *amount)
 {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *listing = fd >= 0 && depth < MAX_DEPTH ? fdopendir(fd) : NULL;
-    if (listing == NULL) {
-        if (fd >= 0)
-            close(fd);
+    if (depth >= MAX_DEPTH)
         return;
-    }
-    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+    const int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_dir DIR *listing = aoticache_listing_open(fd);
+    for (const char *item; listing != NULL && (item = aoticache_listing_next(listing)) != NULL;) {
         struct stat found;
-        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
-            fstatat(fd, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        if (fstatat(fd, item, &found, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (S_ISDIR(found.st_mode)) {
-            add_up(fd, item->d_name, depth + 1, amount);
+            add_up(fd, item, depth + 1, amount);
             continue;
         }
         amount->files++;
         amount->bytes += (uint64_t)found.st_blocks * 512;
     }
-    closedir(listing);
 }
 
 void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *path)

@@ -5,6 +5,7 @@
  * counts.
  */
 #include "base/cleanup.h"
+#include "base/listing.h"
 #include "tools/aoticache/doctor/internal.h"
 
 #include <dlfcn.h>
@@ -256,11 +257,7 @@ static void check_contents(aoticache_doctor *doctor, const char *path, const aot
 static bool is_empty_directory(const char *path)
 {
     cleanup_dir DIR *directory = opendir(path);
-    struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            return false;
-    return directory != NULL;
+    return directory != NULL && aoticache_listing_next(directory) == NULL;
 }
 
 static void check_present(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
