@@ -84,51 +84,35 @@ WITH_AVX2 static float sum_of_floats(__m256 x)
     return _mm_cvtss_f32(half);
 }
 
-WITH_AVX2 static void multiply_ints_avx2(struct tile *t)
-{
-    __m256i sums[TILE_ROWS][TILE_COLUMNS] = {{_mm256_setzero_si256()}};
-    const int16_t *a_0 = t->a[0], *a_1 = t->a[1];
-    int64_t i = 0;
-    for (; i + 16 <= t->depth; i += 16) {
-        __m256i x_0 = _mm256_loadu_si256((const __m256i *)(const void *)(a_0 + i));
-        __m256i x_1 = _mm256_loadu_si256((const __m256i *)(const void *)(a_1 + i));
-#pragma GCC unroll 4
-        for (int column = 0; column < TILE_COLUMNS; column++) { /* unrolled, so that the sums stay in registers */
-            __m256i y = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(t->b[column] + i)));
-            sums[0][column] = _mm256_add_epi32(sums[0][column], _mm256_madd_epi16(x_0, y));
-            sums[1][column] = _mm256_add_epi32(sums[1][column], _mm256_madd_epi16(x_1, y));
-        }
-    }
-#pragma GCC unroll 2
-    for (int row = 0; row < TILE_ROWS; row++)
-#pragma GCC unroll 4
-        for (int column = 0; column < TILE_COLUMNS; column++)
-            t->sums.ints[row][column] = sum_of_ints(sums[row][column]);
-    add_ints(t, i);
-}
+#define LOAD_INTS(from) _mm256_loadu_si256((const __m256i *)(const void *)(from))
+#define WIDEN_TO_INTS(from) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(from)))
+#define ADD_INT_PRODUCTS(x, y, sums) _mm256_add_epi32(sums, _mm256_madd_epi16(x, y))
+#define WIDEN_TO_FLOATS(from) \
+    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(from))))
 
-WITH_AVX2 static void multiply_floats_avx2(struct tile *t)
-{
-    __m256 sums[TILE_ROWS][TILE_COLUMNS] = {{_mm256_setzero_ps()}};
-    const float *a_0 = t->a[0], *a_1 = t->a[1];
-    int64_t i = 0;
-    for (; i + 8 <= t->depth; i += 8) {
-        __m256 x_0 = _mm256_loadu_ps(a_0 + i), x_1 = _mm256_loadu_ps(a_1 + i);
-#pragma GCC unroll 4
-        for (int column = 0; column < TILE_COLUMNS; column++) {
-            __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(t->b[column] + i));
-            __m256 y = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
-            sums[0][column] = _mm256_fmadd_ps(x_0, y, sums[0][column]);
-            sums[1][column] = _mm256_fmadd_ps(x_1, y, sums[1][column]);
-        }
+/* `step` elements at a time. Loops over columns are unrolled, so that the sums stay in registers. */
+#define DEFINE_MULTIPLY_AVX2(kind, element, step, vector, zero, load, widen, add_products) \
+    WITH_AVX2 static void multiply_##kind##_avx2(struct tile *t)                           \
+    {                                                                                      \
+        vector sums[TILE_ROWS][TILE_COLUMNS] = {{zero()}};                                 \
+        const element *a_0 = t->a[0], *a_1 = t->a[1];                                      \
+        int64_t i = 0;                                                                     \
+        for (; i + (step) <= t->depth; i += (step)) {                                      \
+            vector x_0 = load(a_0 + i), x_1 = load(a_1 + i);                               \
+            _Pragma("GCC unroll 4") for (int column = 0; column < TILE_COLUMNS; column++)  \
+            {                                                                              \
+                vector y = widen(t->b[column] + i);                                        \
+                sums[0][column] = add_products(x_0, y, sums[0][column]);                   \
+                sums[1][column] = add_products(x_1, y, sums[1][column]);                   \
+            }                                                                              \
+        }                                                                                  \
+        _Pragma("GCC unroll 2") for (int row = 0; row < TILE_ROWS; row++)                  \
+            _Pragma("GCC unroll 4") for (int column = 0; column < TILE_COLUMNS; column++)  \
+                t->sums.kind[row][column] = sum_of_##kind(sums[row][column]);              \
+        add_##kind(t, i);                                                                  \
     }
-#pragma GCC unroll 2
-    for (int row = 0; row < TILE_ROWS; row++)
-#pragma GCC unroll 4
-        for (int column = 0; column < TILE_COLUMNS; column++)
-            t->sums.floats[row][column] = sum_of_floats(sums[row][column]);
-    add_floats(t, i);
-}
+DEFINE_MULTIPLY_AVX2(ints, int16_t, 16, __m256i, _mm256_setzero_si256, LOAD_INTS, WIDEN_TO_INTS, ADD_INT_PRODUCTS)
+DEFINE_MULTIPLY_AVX2(floats, float, 8, __m256, _mm256_setzero_ps, _mm256_loadu_ps, WIDEN_TO_FLOATS, _mm256_fmadd_ps)
 #endif
 
 static tile_function choose(bool floats)
