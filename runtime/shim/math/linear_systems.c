@@ -126,9 +126,21 @@ static AOTITorchError expand(const char *function, AtenTensorHandle tensor, int 
     return SHIM_SUCCESS;
 }
 
-static AOTITorchError expand_pivots(const char *function, AtenTensorHandle pivots, int ndim, const int64_t *batch,
-                                    int64_t count, AtenTensorHandle *ret)
+/* The same of both operands of a solution. */
+static AOTITorchError expand_pair(const char *function, AtenTensorHandle a, AtenTensorHandle b, bool b_by_columns,
+                                  AtenTensorHandle *ret_a, AtenTensorHandle *ret_b)
 {
+    int64_t batch[SHIM_MAX_NDIM];
+    int ndim = 0;
+    SHIM_TRY(aoticache_shim_common_batch(function, a->tensor, b->tensor, &ndim, batch));
+    SHIM_TRY(expand(function, a, ndim, batch, true, ret_a));
+    return expand(function, b, ndim, batch, b_by_columns, ret_b);
+}
+
+static AOTITorchError expand_pivots(const char *function, AtenTensorHandle pivots, const struct shim_tensor *matrices,
+                                    AtenTensorHandle *ret)
+{
+    const int64_t count = matrices->sizes[matrices->ndim - 1];
     int64_t sizes[SHIM_MAX_NDIM];
     cleanup_tensor AtenTensorHandle made = NULL;
     if (!shim_is_defined(pivots))
@@ -136,9 +148,8 @@ static AOTITorchError expand_pivots(const char *function, AtenTensorHandle pivot
     const struct shim_tensor *p = pivots->tensor;
     if (p->dtype != INT32 || p->ndim < 1 || p->sizes[p->ndim - 1] != count)
         return aoticache_shim_fail("%s: %lld pivots of int32 are needed for each matrix", function, (long long)count);
-    memcpy(sizes, batch, (size_t)(ndim - 2) * sizeof *sizes);
-    sizes[ndim - 2] = count;
-    SHIM_TRY(aoticache_shim_make(function, ndim - 1, sizes, INT32, &made));
+    memcpy(sizes, matrices->sizes, (size_t)(matrices->ndim - 1) * sizeof *sizes); /* they are square */
+    SHIM_TRY(aoticache_shim_make(function, matrices->ndim - 1, sizes, INT32, &made));
     SHIM_TRY(aoti_torch_copy_(made, pivots, 0));
     for (int64_t i = 0; i < made->tensor->numel; i++) { /* LAPACK exchanges whatever rows they name */
         int32_t pivot = ((const int32_t *)made->tensor->data)[i];
@@ -203,18 +214,15 @@ static AOTITorchError solve_with(const char *function, AtenTensorHandle lu, Aten
                                  bool left, bool adjoint, AtenTensorHandle *ret)
 {
     cleanup_tensor AtenTensorHandle factors = NULL, exchanges = NULL, result = NULL;
-    int64_t batch[SHIM_MAX_NDIM];
-    int ndim = 0, info = 0;
+    int info = 0;
     solve_lu getrs;
     SHIM_TRY(check_pair(function, lu, b, left));
     const int32_t dtype = lu->tensor->dtype;
     SHIM_TRY(aoticache_shim_lapack(function, LAPACK_GETRS, dtype, &getrs));
-    SHIM_TRY(aoticache_shim_common_batch(function, lu->tensor, b->tensor, &ndim, batch));
-    SHIM_TRY(expand(function, lu, ndim, batch, true, &factors));
-    SHIM_TRY(expand(function, b, ndim, batch, left, &result));
+    SHIM_TRY(expand_pair(function, lu, b, left, &factors, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
     const int n = (int)m.rows, columns = (int)(left ? x.columns : x.rows), lda = leading(n);
-    SHIM_TRY(expand_pivots(function, pivots, ndim, batch, n, &exchanges));
+    SHIM_TRY(expand_pivots(function, pivots, factors->tensor, &exchanges));
     const int32_t *pivot = exchanges->tensor->data;
     for (int64_t i = 0; i < exchanges->tensor->numel; i++)
         if (pivot[i] < 1)
@@ -536,16 +544,13 @@ AOTITorchError aoti_torch_cpu_cholesky_solve(AtenTensorHandle self, AtenTensorHa
                                              AtenTensorHandle *ret0)
 {
     cleanup_tensor AtenTensorHandle factors = NULL, result = NULL;
-    int64_t batch[SHIM_MAX_NDIM];
-    int ndim = 0, info = 0;
+    int info = 0;
     solve_cholesky potrs;
     const char triangle = upper != 0 ? 'U' : 'L';
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(check_pair(__func__, input2, self, true));
     SHIM_TRY(aoticache_shim_lapack(__func__, LAPACK_POTRS, self->tensor->dtype, &potrs));
-    SHIM_TRY(aoticache_shim_common_batch(__func__, input2->tensor, self->tensor, &ndim, batch));
-    SHIM_TRY(expand(__func__, input2, ndim, batch, true, &factors));
-    SHIM_TRY(expand(__func__, self, ndim, batch, true, &result));
+    SHIM_TRY(expand_pair(__func__, input2, self, true, &factors, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
     const int n = (int)m.rows, columns = (int)x.columns, lda = leading(n);
     for (int64_t i = 0; i < x.count; i++)
@@ -613,18 +618,15 @@ AOTITorchError aoticache_shim_ldl_solve(const aoticache_named_argument *a, AtenT
 {
     static const char function[] = "linalg.ldl_solve";
     cleanup_tensor AtenTensorHandle factors = NULL, pivots = NULL, result = NULL;
-    int64_t batch[SHIM_MAX_NDIM];
-    int ndim = 0, info = 0;
+    int info = 0;
     solve_ldl sytrs;
     SHIM_TRY(check_pair(function, a[0].tensor, a[2].tensor, true));
     SHIM_TRY(aoticache_shim_lapack(function, a[3].integer != 0 ? LAPACK_HETRS : LAPACK_SYTRS,
                                    a[0].tensor->tensor->dtype, &sytrs));
-    SHIM_TRY(aoticache_shim_common_batch(function, a[0].tensor->tensor, a[2].tensor->tensor, &ndim, batch));
-    SHIM_TRY(expand(function, a[0].tensor, ndim, batch, true, &factors));
-    SHIM_TRY(expand(function, a[2].tensor, ndim, batch, true, &result));
+    SHIM_TRY(expand_pair(function, a[0].tensor, a[2].tensor, true, &factors, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
     const int n = (int)m.rows, columns = (int)x.columns, lda = leading(n);
-    SHIM_TRY(expand_pivots(function, a[1].tensor, ndim, batch, n, &pivots));
+    SHIM_TRY(expand_pivots(function, a[1].tensor, factors->tensor, &pivots));
     for (int64_t i = 0; i < x.count; i++)
         sytrs("L", &n, &columns, matrix_at(&m, i), &lda, (const int *)pivots->tensor->data + i * n, matrix_at(&x, i),
               &lda, &info, LENGTH);
@@ -642,8 +644,6 @@ static AOTITorchError solve_triangle(const char *function, AtenTensorHandle a, A
                                      AtenTensorHandle *ret_result, AtenTensorHandle *ret_a)
 {
     cleanup_tensor AtenTensorHandle factors = NULL, result = NULL;
-    int64_t batch[SHIM_MAX_NDIM];
-    int ndim = 0;
     solve_by_triangle trsm;
     union {
         float single;
@@ -653,9 +653,7 @@ static AOTITorchError solve_triangle(const char *function, AtenTensorHandle a, A
     SHIM_TRY(check_pair(function, a, b, how.left));
     const int32_t dtype = a->tensor->dtype;
     SHIM_TRY(aoticache_shim_lapack(function, LAPACK_TRSM, dtype, &trsm));
-    SHIM_TRY(aoticache_shim_common_batch(function, a->tensor, b->tensor, &ndim, batch));
-    SHIM_TRY(expand(function, a, ndim, batch, true, &factors));
-    SHIM_TRY(expand(function, b, ndim, batch, true, &result));
+    SHIM_TRY(expand_pair(function, a, b, true, &factors, &result));
     const struct matrices m = aoticache_shim_matrices(factors), x = aoticache_shim_matrices(result);
     const int lda = leading(m.rows), rows = (int)x.rows, columns = (int)x.columns, ldb = leading(rows);
     set_element(dtype, &one, 0, 1);
