@@ -174,7 +174,7 @@ AOTICACHE_API const void *aoticache_artifact_content(const aoticache_artifact *a
 /*
  * A file in memory with the library's bytes as they were hashed, even if the object is changed later. It is the caller's
  * from then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more
- * than 4 MiB, the system has no memory for it, the cache makes no copies), or it was taken.
+ * than 64 MiB, the system has no memory for it, the cache makes no copies), or it was taken.
  */
 AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
 /* Whether lookups make such copies; true at first. Any thread, at any time. */

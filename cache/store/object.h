@@ -21,8 +21,8 @@
 #define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
 #define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any that a manifest may have */
-/* Larger objects are not copied while they are verified: kernel libraries are, weights are not. */
-#define AOTICACHE_OBJECT_MAX_COPY_BYTES (UINT64_C(4) << 20)
+/* Larger libraries are not copied while they are verified: who only looks one up should not pay for its weights. */
+#define AOTICACHE_OBJECT_MAX_COPY_BYTES (UINT64_C(64) << 20)
 /* No manifest is larger. What is larger need not be read to know that it is none. */
 #define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(36) << 20)
 

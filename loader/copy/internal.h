@@ -52,7 +52,7 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
 /*
  * ---- functions of the C library that a copy gets from the loader instead ----
  *
- * Both leave something behind that outlives an unloading; an unloading takes it back here.
+ * The first two leave something behind that outlives an unloading; an unloading takes it back here.
  *
  * Fork: a child may unload what the parent loaded, if at the fork no other thread was unloading or ending.
  */
@@ -86,5 +86,11 @@ int aoticache_own_mappings_unmap(void *address, size_t bytes);
  * containers are gone: afterwards the addresses may be another one's.
  */
 void aoticache_own_mappings_release(uintptr_t first, uintptr_t end);
+
+/*
+ * As malloc, on huge pages where the system offers them (madvise) and there is room for some. PyTorch's container copies a
+ * model's weights into one such block (RAII_cpuMalloc, torch/csrc/inductor/aoti_runtime/model_base.h), page by page.
+ */
+void *aoticache_large_malloc(size_t bytes);
 
 #endif

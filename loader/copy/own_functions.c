@@ -1,6 +1,6 @@
 /*
  * loader/copy/own_functions: what a copy gets in the place of __cxa_thread_atexit, mmap and munmap, so that it can be
- * unloaded for good.
+ * unloaded for good, and of malloc, so that its weights lie on huge pages.
  */
 #include "loader/copy/internal.h"
 
@@ -191,4 +191,21 @@ void aoticache_own_mappings_release(uintptr_t first, uintptr_t end)
     }
     pthread_mutex_unlock(&mapping_lock);
     errno = saved;
+}
+
+/* ---- large blocks ---- */
+
+void *aoticache_large_malloc(size_t bytes)
+{
+    enum { HUGE_PAGE = 2 << 20, LEAST_PAGES = 2 };
+    void *block = malloc(bytes);
+    if (block == NULL || bytes < (size_t)HUGE_PAGE * LEAST_PAGES)
+        return block;
+    const uintptr_t first = ((uintptr_t)block + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+    const uintptr_t end = ((uintptr_t)block + bytes) & ~(uintptr_t)(HUGE_PAGE - 1);
+    const int saved = errno;
+    if (first < end) /* a hint: where it is not taken, all is only slower */
+        madvise((void *)first, end - first, MADV_HUGEPAGE);
+    errno = saved;
+    return block;
 }

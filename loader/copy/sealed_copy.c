@@ -241,6 +241,7 @@ static bool redirect(const aoticache_elf *elf, const aoticache_library_names *na
         {"mmap", (uintptr_t)aoticache_own_mappings_map, true},
         {"mmap64", (uintptr_t)aoticache_own_mappings_map, true},
         {"munmap", (uintptr_t)aoticache_own_mappings_unmap, true},
+        {"malloc", (uintptr_t)aoticache_large_malloc, false},
     };
     if (symbol->st_shndx != SHN_UNDEF)
         return false;
