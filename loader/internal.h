@@ -28,8 +28,10 @@ struct aoticache_library {
      */
     int self_fd;
     bool proxy_executor; /* calls operators through PyTorch's */
-    uint64_t bytes;      /* of address space, */
-    uintptr_t address;   /* and where it begins */
+    atomic_bool is_prepared;
+    void (*prepare_products)(void); /* worth calling while weights are copied (loader/torch.h); else NULL */
+    uint64_t bytes;                 /* of address space, */
+    uintptr_t address;              /* and where it begins */
     const aoticache_torch *torch;
     struct aoticache_cuda_facts *cuda; /* loader/cuda/internal.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;

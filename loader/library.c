@@ -315,6 +315,20 @@ static void note_address(aoticache_library *library, const aoticache_elf *elf)
         library->address = (uintptr_t)map->l_addr + (uintptr_t)first;
 }
 
+/* A library with weights of some size inside, and with products, most likely of these. */
+static bool has_large_products(const aoticache_library *library, const aoticache_library_names *names)
+{
+    static const char *const products[] = {"aoti_torch_cpu_mm_out", "aoti_torch_cpu_addmm_out",
+                                           "aoti_torch_cpu_bmm_out", "aoti_torch_cpu__mkl_linear",
+                                           "aoti_torch_cpu__linear_pointwise"};
+    enum { LEAST_BYTES = 4 << 20 };
+    for (size_t i = 0; library->bytes >= LEAST_BYTES && i < names->symbols.count; i++)
+        for (size_t p = 0; p < sizeof products / sizeof products[0]; p++)
+            if (strcmp(names->symbols.names[i], products[p]) == 0)
+                return true;
+    return false;
+}
+
 static aoticache_library *library_new(const char *name)
 {
     size_t length = strlen(name);
@@ -448,6 +462,8 @@ static aoticache_status load_checked(loading *load, aoticache_library **ret_libr
     if (load->names.finds_itself)
         library->self_fd = steal_fd(&fd);
     note_address(library, &load->elf);
+    if (has_large_products(library, &load->names))
+        library->prepare_products = load->provider->prepare_products;
     status = resolve_functions(library, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_library_unref(library);

@@ -43,6 +43,8 @@ static void bind_optional_functions(aoticache_torch_provider *provider)
     memcpy(&provider->get_layout, &address, sizeof address);
     address = dlsym(provider->handle, "aoti_torch_copy_");
     memcpy(&provider->copy, &address, sizeof address);
+    address = dlsym(provider->handle, "torch_aoticache_prepare_products");
+    memcpy(&provider->prepare_products, &address, sizeof address);
 }
 
 static aoticache_status bind_functions(aoticache_torch_provider *provider, aoticache_error *ret_error)

@@ -23,6 +23,7 @@ typedef struct aoticache_torch_provider {
     const char *(*last_exception)(void); /* what failed last on this thread */
     AOTITorchError (*get_layout)(AtenTensorHandle tensor, int32_t *ret_layout);
     AOTITorchError (*copy)(AtenTensorHandle self, AtenTensorHandle source, int32_t non_blocking);
+    void (*prepare_products)(void); /* the shim's alone: what the first large product would wait for */
 } aoticache_torch_provider;
 
 /* As aoticache_torch_get(). */

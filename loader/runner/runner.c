@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "base/threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,37 @@ static aoticache_runner *runner_new(aoticache_library *library, const aoticache_
     return steal_ptr(&runner);
 }
 
+/* ---- what is made ready meanwhile ---- */
+
+static void *prepare(void *user)
+{
+    aoticache_library *library = user;
+    library->prepare_products();
+    return NULL;
+}
+
+/* Once for a library. False: there is nothing to prepare, or no thread for it. */
+static bool begin_preparing(aoticache_library *library, pthread_t *ret_thread)
+{
+    return library->prepare_products != NULL && !atomic_exchange(&library->is_prepared, true) &&
+           aoticache_threads_start(ret_thread, 1, NULL, prepare, library) == 1;
+}
+
+static aoticache_status create_and_fill(aoticache_runner *runner, const aoticache_runner_options *options,
+                                        aoticache_error *ret_error)
+{
+    pthread_t preparing;
+    const bool is_preparing = begin_preparing(runner->library, &preparing);
+    aoticache_status status = create_container(runner, options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_counts(runner, ret_error);
+    if (status == AOTICACHE_OK)
+        status = prepare_constants(runner, ret_error);
+    if (is_preparing)
+        pthread_join(preparing, NULL);
+    return status;
+}
+
 aoticache_status aoticache_runner_create(aoticache_library *library, const aoticache_runner_options *options,
                                          aoticache_runner **ret_runner, aoticache_error *ret_error)
 {
@@ -204,11 +236,7 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
     runner->backend = backend;
     runner->device_index = device_index;
     runner->current_stream = backend->current_stream;
-    status = create_container(runner, &chosen, ret_error);
-    if (status == AOTICACHE_OK)
-        status = read_counts(runner, ret_error);
-    if (status == AOTICACHE_OK)
-        status = prepare_constants(runner, ret_error);
+    status = create_and_fill(runner, &chosen, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

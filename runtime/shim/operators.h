@@ -220,6 +220,12 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const 
  */
 SHIM_EXPORT void torch_aoticache_manual_seed(uint64_t seed);
 
+/*
+ * Not PyTorch's: loads the library that computes large products of floats, and has it make its code, which takes oneDNN 25
+ * milliseconds. The first product would do it; a loader calls it on a thread of its own while weights are copied.
+ */
+SHIM_EXPORT void torch_aoticache_prepare_products(void);
+
 /* ---- math/matmul.c: those that make their result ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat, AtenTensorHandle vec,
                                                 double beta, double alpha, AtenTensorHandle *ret_tensor);

@@ -144,6 +144,17 @@ Test(shim_threads, depthwise_convolution_is_the_sum_over_its_kernel)
     }
 }
 
+/* These are BLAS's on every machine; floats may be oneDNN's. */
+static void product_of_doubles(void)
+{
+    static double a[DEPTH * DEPTH], out[DEPTH * DEPTH];
+    const int64_t sizes[] = {DEPTH, DEPTH};
+    AtenTensorHandle x = shim_wrap(a, 7, 2, sizes, NULL), y = shim_wrap(out, 7, 2, sizes, NULL);
+    cr_assert_eq(SHIM(aoti_torch_cpu_mm_out)(y, x, x), 0, "%s", shim_message());
+    shim_delete(x);
+    shim_delete(y);
+}
+
 static int blas_threads(int (**ret_parallel)(void))
 {
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
@@ -158,10 +169,9 @@ static int blas_threads(int (**ret_parallel)(void))
 
 Test(shim_threads, blas_has_no_threads_of_its_own)
 {
-    static float out[ROWS * COLUMNS];
     int (*parallel)(void);
     set_threads(2);
-    sum_of_product(6, false, out);
+    product_of_doubles();
     int threads = blas_threads(&parallel);
     if (parallel() != 1)
         cr_skip_test("this OpenBLAS has none in any case");
@@ -171,7 +181,6 @@ Test(shim_threads, blas_has_no_threads_of_its_own)
 /* Whoever loaded it before has chosen. */
 Test(shim_threads, blas_of_somebody_else_keeps_its_threads)
 {
-    static float out[ROWS * COLUMNS];
     int (*parallel)(void);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     void *symbol = library != NULL ? dlsym(library, "openblas_set_num_threads") : NULL;
@@ -181,8 +190,20 @@ Test(shim_threads, blas_of_somebody_else_keeps_its_threads)
     memcpy(&set, &symbol, sizeof set);
     set(2);
     int before = blas_threads(&parallel);
-    sum_of_product(6, false, out);
+    product_of_doubles();
     cr_assert_eq(blas_threads(&parallel), before);
+}
+
+/* What the first product would do is done; the next one's result is as without. */
+Test(shim_threads, products_are_the_same_after_they_were_prepared)
+{
+    static float before[ROWS * COLUMNS], after[ROWS * COLUMNS];
+    set_threads(2);
+    sum_of_product(6, true, before);
+    SHIM(torch_aoticache_prepare_products)();
+    SHIM(torch_aoticache_prepare_products)();
+    sum_of_product(6, true, after);
+    cr_assert_eq(memcmp(before, after, sizeof after), 0);
 }
 
 Test(shim_threads, child_of_a_fork_does_without, .timeout = 60)

@@ -9,12 +9,14 @@
  * among those of OpenMP (threads.c).
  */
 #include "runtime/shim/math/onednn.h"
+#include "runtime/shim/operators.h"
 
 #include "base/process/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef AOTICACHE_BLAS_LIBRARY
@@ -417,6 +419,31 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
         run_alone(&parts);
     free(parts.memory);
     return true;
+}
+
+/* ---- before the first product ---- */
+
+void torch_aoticache_prepare_products(void)
+{
+    enum { SIDE = 64 };
+    const struct onednn_library *onednn = find_onednn(SHIM_CLASS_FLOAT);
+    if (onednn == NULL) {
+        (void)aoticache_shim_blas_library();
+        return;
+    }
+    float *values = calloc((size_t)3 * SIDE * SIDE, sizeof *values);
+    if (values == NULL)
+        return;
+    struct blas_product product = {.rows = SIDE, .columns = SIDE, .depth = SIDE, .alpha = 1};
+    product.a = (struct blas_operand){values, SIDE, CBLAS_NO_TRANS};
+    product.b = (struct blas_operand){values + SIDE * SIDE, SIDE, CBLAS_TRANS};
+    product.out = (struct blas_operand){values + 2 * SIDE * SIDE, SIDE, CBLAS_NO_TRANS};
+    int former = aoticache_shim_set_threads(1);
+    multiply_by_onednn(onednn, &product); /* as a linear layer */
+    product.b.transpose = CBLAS_NO_TRANS;
+    multiply_by_onednn(onednn, &product);
+    aoticache_shim_set_threads(former);
+    free(values);
 }
 
 /* ---- the decision ---- */
