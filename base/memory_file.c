@@ -12,6 +12,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
 #endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
 int aoticache_memory_file_create(void)
 {
@@ -51,7 +54,20 @@ bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint6
     return true;
 }
 
+/*
+ * Nothing has the file mapped for writing, so a seal on future writes is one on all of them. F_SEAL_WRITE waits until
+ * nothing else refers to a page, and fails (EBUSY) where the kernel itself does for long: it moves pages, or looks what is
+ * used.
+ */
 bool aoticache_memory_file_seal(int file)
 {
-    return fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+    enum { SIZE = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, TRIES = 5 };
+    if (fcntl(file, F_ADD_SEALS, SIZE | F_SEAL_FUTURE_WRITE) == 0)
+        return true;
+    for (int i = 0; i < TRIES; i++) /* Linux before 5.1 */
+        if (fcntl(file, F_ADD_SEALS, SIZE | F_SEAL_WRITE) == 0)
+            return true;
+        else if (errno != EBUSY)
+            return false;
+    return false;
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -325,6 +326,27 @@ Test(loader_copy, large_file_that_cannot_be_read_is_an_error)
     close(copy.file);
     close(fd);
     free(bytes);
+}
+
+Test(loader_copy, sealed_file_in_memory_is_changed_by_nobody)
+{
+    int file = aoticache_memory_file_create();
+    cr_assert(aoticache_memory_file_write(file, "0123456789", 10, 0));
+    cr_assert(aoticache_memory_file_seal(file));
+    cr_assert(!aoticache_memory_file_write(file, "x", 1, 0));
+    cr_assert_eq(errno, EPERM);
+    cr_assert_eq(ftruncate(file, 5), -1);
+    cr_assert_eq(ftruncate(file, 50), -1);
+    cr_assert_eq(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+    cr_assert_eq(mmap(NULL, 10, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), MAP_FAILED);
+    char *private = mmap(NULL, 10, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0), now[10];
+    cr_assert_neq(private, MAP_FAILED);
+    private[0] = 'x';
+    cr_assert_eq(pread(file, now, 10, 0), 10);
+    cr_assert_eq(memcmp(now, "0123456789", 10), 0);
+    cr_assert_eq(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), -1, "seals cannot be added");
+    munmap(private, 10);
+    close(file);
 }
 
 /* The loader takes it over also where it says no. */
