@@ -269,7 +269,9 @@ Test(store, lookup_copies_the_library_while_it_hashes_it)
     cr_assert_eq(size_of_copy(cache, 2, 16384), 16384);
     cr_assert_eq(size_of_copy(cache, 3, 16385), 16385);
     cr_assert_eq(size_of_copy(cache, 4, 4 << 20), 4 << 20);
-    cr_assert_eq(size_of_copy(cache, 5, (4 << 20) + 1), -1);
+    cr_assert_eq(size_of_copy(cache, 5, (4 << 20) + 1), (4 << 20) + 1);
+    cr_assert_eq(size_of_copy(cache, 6, 64 << 20), 64 << 20);
+    cr_assert_eq(size_of_copy(cache, 7, (64 << 20) + 1), -1);
     aoticache_cache_copy_libraries(cache, false);
     cr_assert_eq(size_of_copy(cache, 1, 100), -1);
     aoticache_cache_copy_libraries(cache, true);
