@@ -221,6 +221,9 @@ static inline aoticache_status aoticache_index_check_tables(aoticache_index *ind
     return aoticache_index_refuse_newer(index, ret_error);
 }
 
+/* Writes a number of the table `meta`, inside a transaction. */
+aoticache_status aoticache_index_put_meta(aoticache_index *index, const char *name, int64_t value,
+                                          aoticache_error *ret_error);
 /* Steps a statement that gives no rows, and resets it. ret_changes: rows it changed, may be NULL. */
 aoticache_status aoticache_index_execute(aoticache_index *index, sqlite3_stmt *statement, uint64_t *ret_changes,
                                          aoticache_error *ret_error);

@@ -60,6 +60,18 @@ aoticache_status aoticache_index_execute_digest(aoticache_index *index, aoticach
     return aoticache_index_execute(index, statement, ret_changes, ret_error);
 }
 
+aoticache_status aoticache_index_put_meta(aoticache_index *index, const char *name, int64_t value,
+                                          aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_META), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_text(statement, 1, name);
+    sqlite3_bind_int64(statement, 2, value);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
 aoticache_status aoticache_index_fetch(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
 {
     int result = sqlite3_step(statement);

@@ -112,24 +112,13 @@ aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_n
     return status;
 }
 
-static aoticache_status put_meta(aoticache_index *index, const char *name, int64_t value, aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_META), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_text(statement, 1, name);
-    sqlite3_bind_int64(statement, 2, value);
-    return aoticache_index_execute(index, statement, NULL, ret_error);
-}
-
 aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,
                                             aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return aoticache_index_leave_write(index, put_meta(index, name, value, ret_error), ret_error);
+    return aoticache_index_leave_write(index, aoticache_index_put_meta(index, name, value, ret_error), ret_error);
 }
 
 static aoticache_status read_number(aoticache_index *index, const char *sql, int64_t *ret_value,

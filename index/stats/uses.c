@@ -140,17 +140,6 @@ static aoticache_status read_meta(aoticache_index *index, const char *name, int6
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-static aoticache_status write_meta(aoticache_index *index, const char *name, int64_t value, aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_META), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_text(statement, 1, name);
-    sqlite3_bind_int64(statement, 2, value);
-    return aoticache_index_execute(index, statement, NULL, ret_error);
-}
-
 /* Opens the file and reads it. -1 where there is nothing to merge. */
 static int open_and_read(const aoticache_index *index, uint8_t *bytes, size_t *ret_size)
 {
@@ -197,9 +186,9 @@ static aoticache_status merge_new(aoticache_index *index, const uint8_t *bytes, 
         return AOTICACHE_OK;
     status = merge_records(index, bytes, size, at, now_ns, ret_error);
     if (status == AOTICACHE_OK)
-        status = write_meta(index, "uses_file", number, ret_error);
+        status = aoticache_index_put_meta(index, "uses_file", number, ret_error);
     if (status == AOTICACHE_OK)
-        status = write_meta(index, "uses_merged", (int64_t)size, ret_error);
+        status = aoticache_index_put_meta(index, "uses_merged", (int64_t)size, ret_error);
     return status;
 }
 
