@@ -164,12 +164,30 @@ static bool find_multiplier(enum shim_class kind, struct multiplier *ret_multipl
     return ret_multiplier->onednn != NULL || aoticache_shim_blas_library() != NULL;
 }
 
-static void multiply_by_onednn(const struct onednn_library *onednn, const struct blas_product *product)
+/* False: it had no memory, and nothing was written. */
+static bool multiply_by_onednn(const struct onednn_library *onednn, const struct blas_product *product)
 {
     const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
-    onednn->sgemm(a->transpose == CBLAS_TRANS ? 'T' : 'N', b->transpose == CBLAS_TRANS ? 'T' : 'N', product->rows,
-                  product->columns, product->depth, (float)product->alpha, a->data, a->leading, b->data, b->leading,
-                  (float)product->beta, out->data, out->leading);
+    return onednn->sgemm(a->transpose == CBLAS_TRANS ? 'T' : 'N', b->transpose == CBLAS_TRANS ? 'T' : 'N',
+                         product->rows, product->columns, product->depth, (float)product->alpha, a->data, a->leading,
+                         b->data, b->leading, (float)product->beta, out->data, out->leading) == 0;
+}
+
+/* In floats, without any memory. */
+static void multiply_plainly(const struct blas_product *product)
+{
+    const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
+    const float *x = a->data, *y = b->data, alpha = (float)product->alpha, beta = (float)product->beta;
+    for (ptrdiff_t i = 0; i < product->rows; i++) {
+        float *row = (float *)out->data + i * out->leading;
+        for (ptrdiff_t j = 0; j < product->columns; j++) {
+            float sum = 0;
+            for (ptrdiff_t k = 0; k < product->depth; k++)
+                sum += x[a->transpose == CBLAS_TRANS ? k * a->leading + i : i * a->leading + k] *
+                       y[b->transpose == CBLAS_TRANS ? j * b->leading + k : k * b->leading + j];
+            row[j] = alpha * sum + (beta != 0 ? beta * row[j] : 0); /* what is there may be a NaN */
+        }
+    }
 }
 
 /* Calls the library. The factors of complex products are real. */
@@ -177,7 +195,8 @@ static void multiply(const struct multiplier *by, const struct blas_product *pro
 {
     const enum shim_class kind = by->kind;
     if (by->onednn != NULL) {
-        multiply_by_onednn(by->onednn, product);
+        if (!multiply_by_onednn(by->onednn, product))
+            multiply_plainly(product);
         return;
     }
     const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
@@ -439,9 +458,9 @@ void torch_aoticache_prepare_products(void)
     product.b = (struct blas_operand){values + SIDE * SIDE, SIDE, CBLAS_TRANS};
     product.out = (struct blas_operand){values + 2 * SIDE * SIDE, SIDE, CBLAS_NO_TRANS};
     int former = aoticache_shim_set_threads(1);
-    multiply_by_onednn(onednn, &product); /* as a linear layer */
+    (void)multiply_by_onednn(onednn, &product); /* as a linear layer */
     product.b.transpose = CBLAS_NO_TRANS;
-    multiply_by_onednn(onednn, &product);
+    (void)multiply_by_onednn(onednn, &product);
     aoticache_shim_set_threads(former);
     free(values);
 }
