@@ -1,9 +1,11 @@
 /*
  * Tensors of the shim: handles, sharing, views, queries, refusals.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "runtime/shim/tensors/free_lists.h"
 #include "shim_fixture.h"
 
 static const int64_t two_three[] = {2, 3}, three_one[] = {3, 1};
@@ -254,3 +256,87 @@ Test(shim_tensor, gradient_mode_is_of_the_thread)
     SHIM(aoti_torch_grad_mode_set_enabled)(false);
     cr_assert_not(SHIM(aoti_torch_grad_mode_is_enabled)());
 }
+
+/* ---- large blocks: a run's tensors are made of the last run's ---- */
+
+#if !defined(SHIM_FREE_LISTS_OFF) && !defined(__SANITIZE_THREAD__)
+
+static AtenTensorHandle make_bytes(int64_t bytes)
+{
+    const int64_t stride = 1;
+    AtenTensorHandle tensor = NULL;
+    cr_assert_eq(SHIM(aoti_torch_empty_strided)(1, &bytes, &stride, AOTICACHE_DTYPE_UINT8, 0, 0, &tensor), 0);
+    return tensor;
+}
+
+static void *data_of(AtenTensorHandle tensor)
+{
+    void *data = NULL;
+    cr_assert_eq(SHIM(aoti_torch_get_data_ptr)(tensor, &data), 0);
+    return data;
+}
+
+/* What the C library counts as in use, in all threads. */
+static size_t bytes_in_use(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+Test(shim_tensor, a_large_block_is_used_again)
+{
+    enum { BYTES = 1 << 20 };
+    AtenTensorHandle tensor = make_bytes(BYTES);
+    void *data = data_of(tensor);
+    SHIM(aoti_torch_delete_tensor_object)(tensor);
+    void *other = malloc(BYTES); /* would get the block from the C library */
+    memset(other, 1, BYTES);
+    AtenTensorHandle larger = make_bytes(2 * BYTES), little = make_bytes(BYTES / 4), same = make_bytes(BYTES - 1000);
+    cr_assert_neq(data_of(larger), data);
+    cr_assert_neq(data_of(little), data, "a block is not given to a tensor of a quarter of its size");
+    cr_assert_eq(data_of(same), data);
+    cr_assert_eq((uintptr_t)data_of(larger) % 64, 0);
+    memset(data_of(larger), 2, 2 * BYTES);
+    memset(data, 3, BYTES - 1000);
+    SHIM(aoti_torch_delete_tensor_object)(larger);
+    SHIM(aoti_torch_delete_tensor_object)(little);
+    SHIM(aoti_torch_delete_tensor_object)(same);
+    free(other);
+}
+
+Test(shim_tensor, large_blocks_that_are_kept_have_a_limit)
+{
+    enum { TENSORS = 40, BYTES = 4 << 20 };
+    AtenTensorHandle tensors[TENSORS], huge = make_bytes(2 * (int64_t)SHIM_LARGE_KEPT_BYTES);
+    SHIM(aoti_torch_delete_tensor_object)(huge);
+    const size_t before = bytes_in_use();
+    for (int i = 0; i < TENSORS; i++)
+        tensors[i] = make_bytes(BYTES);
+    for (int i = 0; i < TENSORS; i++)
+        SHIM(aoti_torch_delete_tensor_object)(tensors[i]);
+    const size_t kept = bytes_in_use() - before;
+    cr_assert_geq(kept, SHIM_LARGE_KEPT_BYTES - 2 * BYTES, "%zu", kept);
+    cr_assert_leq(kept, SHIM_LARGE_KEPT_BYTES + (64 << 10), "%zu", kept);
+}
+
+static void *make_and_drop(void *bytes)
+{
+    size_t before = bytes_in_use();
+    SHIM(aoti_torch_delete_tensor_object)(make_bytes(8 << 20));
+    *(size_t *)bytes = bytes_in_use() - before;
+    return NULL;
+}
+
+Test(shim_tensor, large_blocks_of_a_thread_end_with_it)
+{
+    pthread_t thread;
+    size_t kept = 0;
+    SHIM(aoti_torch_delete_tensor_object)(make_bytes(1)); /* what is made once */
+    const size_t before = bytes_in_use();
+    cr_assert_eq(pthread_create(&thread, NULL, make_and_drop, &kept), 0);
+    pthread_join(thread, NULL);
+    cr_assert_geq(kept, 8 << 20);
+    cr_assert_leq(bytes_in_use(), before + (1 << 20));
+}
+
+#endif

@@ -294,12 +294,13 @@ static AOTITorchError run(const char *function, struct attention *a)
     double work = 2.0 * (double)a->out->numel * (double)a->keys;
     a->parts = aoticache_shim_parts(work, a->batches * a->heads * a->blocks);
     a->step = lay_out(a, NULL, &block);
-    /* The memory is zeroed, because the padding of rows is read, too. */
-    a->memory = calloc((size_t)a->parts, a->step);
+    size_t bytes = (size_t)a->parts * a->step;
+    a->memory = aoticache_shim_large_take(bytes, &bytes);
     if (a->memory == NULL)
         return aoticache_shim_fail_memory(function, (size_t)a->parts * a->step);
+    memset(a->memory, 0, (size_t)a->parts * a->step); /* the padding of rows is read, too */
     aoticache_shim_parallel(a->parts, run_part, a);
-    free(a->memory);
+    aoticache_shim_large_give(a->memory, bytes);
     return atomic_load(&a->out_of_memory) ? aoticache_shim_fail_memory(function, a->step) : SHIM_SUCCESS;
 }
 

@@ -426,9 +426,10 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
     struct parts parts = {.problem = problem, .by = by, .count = 1};
     if (by->onednn != NULL || blas.uses_one_thread)
         parts.count = aoticache_shim_parts(work, lines / PART_LINES);
+    size_t bytes = 0;
     if (!directly) {
         parts.step = part_bytes(&parts);
-        parts.memory = malloc(parts.step * (size_t)parts.count);
+        parts.memory = aoticache_shim_large_take(parts.step * (size_t)parts.count, &bytes);
         if (parts.memory == NULL) /* the plain walk needs less */
             return false;
     }
@@ -436,7 +437,7 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
         aoticache_shim_parallel(parts.count, run_part, &parts);
     else
         run_alone(&parts);
-    free(parts.memory);
+    aoticache_shim_large_give(parts.memory, bytes);
     return true;
 }
 
@@ -495,11 +496,11 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem)
     if (run_by_library(problem) || aoticache_shim_matmul_vectors(problem))
         return true;
     size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
-    void *workspace = bytes > SMALL ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : small;
+    void *workspace = bytes > SMALL ? aoticache_shim_large_take(bytes, &bytes) : small;
     if (workspace == NULL)
         return false;
     aoticache_shim_matmul_run(problem, workspace);
     if (workspace != small)
-        free(workspace);
+        aoticache_shim_large_give(workspace, bytes);
     return true;
 }

@@ -312,7 +312,7 @@ static AOTITorchError convolve(const char *function, const struct convolution *c
     struct pieces pieces = {.c = c, .positions = c->output.sizes[0] * c->output.sizes[1] * c->output.sizes[2]};
     cut_into_pieces(&pieces, is_pointwise(c));
     size_t bytes = weight_bytes + (size_t)pieces.workers * pieces.column_bytes;
-    char *memory = aoticache_shim_workspace_take(bytes, &bytes);
+    char *memory = aoticache_shim_large_take(bytes, &bytes);
     if (memory == NULL)
         return aoticache_shim_fail_memory(function, bytes);
     if (!arranged)
@@ -320,7 +320,7 @@ static AOTITorchError convolve(const char *function, const struct convolution *c
     pieces.weights = arranged ? weight->data : memory;
     pieces.columns = is_pointwise(c) ? NULL : memory + weight_bytes;
     aoticache_shim_parallel(pieces.workers, make_pieces, &pieces);
-    aoticache_shim_workspace_give(memory, bytes);
+    aoticache_shim_large_give(memory, bytes);
     return atomic_load(&pieces.failed) ? aoticache_shim_fail_memory(function, bytes) : SHIM_SUCCESS;
 }
 

@@ -180,11 +180,12 @@ static bool convolve_planes(struct planes *planes)
     int workers = aoticache_shim_parts(count_work(c), c->output.batch * c->groups);
     planes->step = (size_t)(c->kernel_positions + c->input.sizes[2] + c->output.sizes[2]) * planes->value_bytes;
     planes->step = (planes->step + 63) & ~(size_t)63;
-    planes->memory = malloc(planes->step * (size_t)workers);
+    size_t bytes;
+    planes->memory = aoticache_shim_large_take(planes->step * (size_t)workers, &bytes);
     if (planes->memory == NULL)
         return false;
     aoticache_shim_parallel(workers, make_planes, planes);
-    free(planes->memory);
+    aoticache_shim_large_give(planes->memory, bytes);
     return true;
 }
 
@@ -268,12 +269,13 @@ static bool convolve_rows(struct planes *planes)
     const size_t bytes = (size_t)c->groups * planes->value_bytes;
     int workers = aoticache_shim_parts(count_work(c), c->output.batch * c->output.sizes[0] * c->output.sizes[1]);
     planes->step = (2 * bytes + 63) & ~(size_t)63;
-    planes->memory = malloc((size_t)(c->kernel_positions + 1) * bytes + (size_t)workers * planes->step);
+    size_t block_bytes = (size_t)(c->kernel_positions + 1) * bytes + (size_t)workers * planes->step;
+    planes->memory = aoticache_shim_large_take(block_bytes, &block_bytes);
     if (planes->memory == NULL)
         return false;
     arrange_kernel(planes);
     aoticache_shim_parallel(workers, make_rows, planes);
-    free(planes->memory);
+    aoticache_shim_large_give(planes->memory, block_bytes);
     return true;
 }
 

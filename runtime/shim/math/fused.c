@@ -422,7 +422,8 @@ static AOTITorchError multiply(const char *function, AtenTensorHandle input, Ate
         .addend = {b != NULL ? b->data : NULL, 0, b != NULL ? (ptrdiff_t)b->strides[0] * item : 0},
         .out = {out->tensor->data, columns * item, item},
     };
-    bool is_done = out->tensor->numel == 0 || (w->packed != NULL && aoticache_shim_matmul_kept(&problem, w->packed));
+    bool is_done =
+        out->tensor->numel == 0 || (w->packed != NULL && aoticache_shim_matmul_kept(&problem, w->packed, NULL));
     if (!is_done && !aoticache_shim_matmul(&problem))
         return aoticache_shim_fail_memory(function, (size_t)out->tensor->numel * sizeof(float));
     *ret_tensor = shim_steal(&out);

@@ -151,10 +151,21 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem);
 /* The same for up to three rows or columns (matmul_vector.c). False: nothing was written, and the blocks do it. */
 bool aoticache_shim_matmul_vectors(const struct matmul_problem *problem);
 /*
- * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_kept.c): float32, alpha
- * and beta 1, an addend for each column or the result itself. False: nothing was written, and aoticache_shim_matmul() does it.
+ * What follows a product whose columns are `count` groups of as many: a thread that has made the columns `first` to `end` of
+ * each group goes on with them, while others still make theirs.
  */
-bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed);
+struct matmul_groups {
+    int64_t count;
+    void (*then)(void *user, int64_t first, int64_t end);
+    void *user;
+};
+/*
+ * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_kept.c): float32, alpha
+ * and beta 1, an addend for each column or the result itself. groups: NULL: none. False: nothing was written, and
+ * aoticache_shim_matmul() does it.
+ */
+bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed,
+                                const struct matmul_groups *groups);
 /*
  * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
  * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.

@@ -2,13 +2,15 @@
  * shim/math/lstm: one layer of a long short-term memory, in one direction: what PyTorch hands to oneDNN.
  *
  * Source: aten::mkldnn_rnn_layer (aten/src/ATen/native/mkldnn/RNN.cpp). The input's part of all steps is one product;
- * each step adds its state's, so that the products, and with them BLAS and the threads, do most of the work. Bfloat16 is
- * computed in float, and the state is not rounded between steps. The last result, which only a gradient reads, is empty.
+ * each step adds its state's, and a thread that has made some units' gates makes their state. Bfloat16 is computed in float,
+ * and the state is not rounded between steps. The last result, which only a gradient reads, is empty.
  */
 #include "runtime/shim/math/internal.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
+
+#include <string.h>
 
 /* PyTorch's number for LSTM layers (at::native's rnn mode). */
 enum { MODE_LSTM = 2 };
@@ -28,15 +30,12 @@ struct lstm {
     float *output, *state, *cell;                     /* steps x batch x units; batch x units, changed by each step */
 };
 
-/*
- * Computes out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. packed: where the
- * weight is kept for further products; may be NULL.
- */
-static bool multiply(const struct lstm *l, int64_t rows, const float *a, const float *weight, int64_t depth,
-                     const float *addend, int64_t addend_stride, float *out, struct shim_packed *packed)
+/* out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. */
+static struct matmul_problem describe_product(const struct lstm *l, int64_t rows, const float *a, const float *weight,
+                                              int64_t depth, const float *addend, int64_t addend_stride, float *out)
 {
     const ptrdiff_t item = sizeof(float), columns = (ptrdiff_t)(GATES * l->units);
-    struct matmul_problem problem = {
+    return (struct matmul_problem){
         .arithmetic = aoticache_shim_matmul_arithmetic(SHIM_CLASS_FLOAT),
         .access = aoticache_shim_dtype_access(AOTICACHE_DTYPE_FLOAT32),
         .item_bytes = sizeof(float),
@@ -50,39 +49,67 @@ static bool multiply(const struct lstm *l, int64_t rows, const float *a, const f
         .addend = {(char *)(uintptr_t)addend, (ptrdiff_t)addend_stride * item, item},
         .out = {(char *)out, columns * item, item},
     };
-    return rows == 0 || columns == 0 || (packed != NULL && aoticache_shim_matmul_kept(&problem, packed)) ||
-           aoticache_shim_matmul(&problem);
 }
 
-static void update_state(const struct lstm *l, float *gates, float *output)
+struct step {
+    const struct lstm *l;
+    const float *state;         /* the last step's */
+    float *gates, *state_after; /* which is its output */
+};
+
+/* The state of some units, whose gates are there. */
+static void update_units(void *user, int64_t first, int64_t end)
 {
     const struct shim_unary sigmoid = {.kind = SHIM_UNARY_SIGMOID}, hyperbolic = {.kind = SHIM_UNARY_TANH};
-    const int64_t units = l->units;
-    for (int64_t row = 0; row < l->batch; row++) {
-        float *in = gates + row * GATES * units, *forget = in + units, *fresh = in + 2 * units, *out = in + 3 * units;
-        float *cell = l->cell + row * units, *state = l->state + row * units;
-        aoticache_shim_unary_apply(&sigmoid, in, 2 * units);
-        aoticache_shim_unary_apply(&hyperbolic, fresh, units);
-        aoticache_shim_unary_apply(&sigmoid, out, units);
-        for (int64_t i = 0; i < units; i++)
+    const struct step *step = user;
+    const int64_t units = step->l->units, count = end - first;
+    for (int64_t row = 0; row < step->l->batch; row++) {
+        float *in = step->gates + row * GATES * units + first;
+        float *forget = in + units, *fresh = in + 2 * units, *out = in + 3 * units;
+        float *cell = step->l->cell + row * units + first, *state = step->state_after + row * units + first;
+        aoticache_shim_unary_apply(&sigmoid, in, count);
+        aoticache_shim_unary_apply(&sigmoid, forget, count);
+        aoticache_shim_unary_apply(&hyperbolic, fresh, count);
+        aoticache_shim_unary_apply(&sigmoid, out, count);
+        for (int64_t i = 0; i < count; i++)
             state[i] = cell[i] = forget[i] * cell[i] + in[i] * fresh[i];
-        aoticache_shim_unary_apply(&hyperbolic, state, units);
-        for (int64_t i = 0; i < units; i++)
-            output[row * units + i] = state[i] *= out[i];
+        aoticache_shim_unary_apply(&hyperbolic, state, count);
+        for (int64_t i = 0; i < count; i++)
+            state[i] *= out[i];
     }
+}
+
+/* state_weight: where the weight is kept for further steps; NULL: there are few. */
+static bool run_step(struct step *step, struct shim_packed *state_weight)
+{
+    const struct lstm *l = step->l;
+    const struct matmul_groups groups = {GATES, update_units, step};
+    const struct matmul_problem problem = describe_product(l, l->batch, step->state, l->state_weight, l->units,
+                                                           step->gates, GATES * l->units, step->gates);
+    if (l->batch == 0 || l->units == 0 ||
+        (state_weight != NULL && aoticache_shim_matmul_kept(&problem, state_weight, &groups)))
+        return true;
+    if (!aoticache_shim_matmul(&problem))
+        return false;
+    update_units(step, 0, l->units);
+    return true;
 }
 
 /* Runs the steps. The state's weight is the same in all of them, and is put into the order of the products once. */
 static bool run_steps(const struct lstm *l, struct shim_packed *state_weight)
 {
-    const int64_t width = GATES * l->units;
+    const int64_t numbers = l->batch * l->units;
+    struct step step = {.l = l, .state_after = l->state};
     for (int64_t i = 0; i < l->steps; i++) {
-        int64_t step = l->reverse ? l->steps - 1 - i : i;
-        float *gates = l->gates + step * l->batch * width;
-        if (!multiply(l, l->batch, l->state, l->state_weight, l->units, gates, width, gates, state_weight))
+        int64_t at = l->reverse ? l->steps - 1 - i : i;
+        step.state = step.state_after;
+        step.state_after = l->output + at * numbers;
+        step.gates = l->gates + at * numbers * GATES;
+        if (!run_step(&step, state_weight))
             return false;
-        update_state(l, gates, l->output + step * l->batch * l->units);
     }
+    if (step.state_after != l->state)
+        memcpy(l->state, step.state_after, (size_t)numbers * sizeof *l->state);
     return true;
 }
 
@@ -90,7 +117,10 @@ static bool run_steps(const struct lstm *l, struct shim_packed *state_weight)
 static bool run(const struct lstm *l)
 {
     struct shim_packed state_weight = {.prepared = NULL};
-    if (!multiply(l, l->steps * l->batch, l->input, l->input_weight, l->inputs, l->bias, 0, l->gates, NULL))
+    const int64_t rows = l->steps * l->batch;
+    const struct matmul_problem problem =
+        describe_product(l, rows, l->input, l->input_weight, l->inputs, l->bias, 0, l->gates);
+    if (rows > 0 && l->units > 0 && !aoticache_shim_matmul(&problem))
         return false;
     bool is_done = run_steps(l, l->steps >= FEW_STEPS ? &state_weight : NULL);
     aoticache_shim_packed_clear(&state_weight);

@@ -121,6 +121,7 @@ struct kept {
 struct job {
     const struct matmul_problem *problem;
     const struct kept *kept;
+    const struct matmul_groups *groups;
     int parts;
     bool by_columns, is_added; /* is_added: to what the result has */
 };
@@ -181,31 +182,59 @@ static int64_t first_of(int64_t units, int part, int parts)
     return units / parts * part + smaller(units % parts, part);
 }
 
+static void sum_panels(const struct job *job, int64_t panel, int64_t panel_end, int64_t row, int64_t row_end)
+{
+    const int64_t depth = job->problem->depth;
+    for (int64_t first = row; first < row_end; first += BLOCK_ROWS)
+        for (int64_t k = 0; k < depth || k == 0; k += BLOCK_DEPTH)
+            for (int64_t j = panel; j < panel_end; j++)
+                sum_panel(job, j, k, smaller(BLOCK_DEPTH, depth - k), first, smaller(row_end, first + BLOCK_ROWS));
+}
+
+static void run_rows(const struct job *job, int part)
+{
+    const struct kernel *kernel = job->kept->kernel;
+    const int64_t rows = job->problem->rows, tiles = units_of(rows, kernel->rows);
+    sum_panels(job, 0, units_of(job->problem->columns, kernel->columns),
+               first_of(tiles, part, job->parts) * kernel->rows,
+               smaller(rows, first_of(tiles, part + 1, job->parts) * kernel->rows));
+}
+
+static void run_columns(const struct job *job, int part)
+{
+    const struct matmul_groups *groups = job->groups;
+    const int64_t count = groups != NULL ? groups->count : 1, columns = job->problem->columns / count;
+    const int64_t width = job->kept->kernel->columns, panels = units_of(columns, width);
+    const int64_t first = first_of(panels, part, job->parts), end = first_of(panels, part + 1, job->parts);
+    for (int64_t group = 0; group < count; group++)
+        sum_panels(job, group * panels + first, group * panels + end, 0, job->problem->rows);
+    if (groups != NULL)
+        groups->then(groups->user, first * width, smaller(columns, end * width));
+}
+
 static void run_part(void *user, int part)
 {
     const struct job *job = user;
-    const struct matmul_problem *p = job->problem;
-    const struct kernel *kernel = job->kept->kernel;
-    const int64_t panels = units_of(p->columns, kernel->columns), tiles = units_of(p->rows, kernel->rows);
-    int64_t panel = 0, panel_end = panels, row = 0, row_end = p->rows;
-    if (job->by_columns) {
-        panel = first_of(panels, part, job->parts);
-        panel_end = first_of(panels, part + 1, job->parts);
-    } else {
-        row = first_of(tiles, part, job->parts) * kernel->rows;
-        row_end = smaller(p->rows, first_of(tiles, part + 1, job->parts) * kernel->rows);
-    }
-    for (int64_t first = row; first < row_end; first += BLOCK_ROWS)
-        for (int64_t k = 0; k < p->depth || k == 0; k += BLOCK_DEPTH)
-            for (int64_t j = panel; j < panel_end; j++)
-                sum_panel(job, j, k, smaller(BLOCK_DEPTH, p->depth - k), first, smaller(row_end, first + BLOCK_ROWS));
+    if (job->by_columns)
+        run_columns(job, part);
+    else
+        run_rows(job, part);
 }
 
 /* ---- the weight ---- */
 
+/* A weight that comes to its place. */
+struct filling {
+    const struct matmul_problem *problem;
+    struct kept *kept;
+    int parts;
+};
+
 /* Some steps of a panel, from `k` on. So few that their place stays in the first-level cache while its columns come. */
-static void fill_steps(const struct matmul_problem *problem, struct kept *kept, int64_t panel, int64_t k, int64_t steps)
+static void fill_steps(const struct filling *filling, int64_t panel, int64_t k, int64_t steps)
 {
+    const struct matmul_problem *problem = filling->problem;
+    struct kept *kept = filling->kept;
     const int64_t width = kept->kernel->columns;
     for (int64_t j = 0; j < width; j++) {
         const int64_t column = panel * width + j;
@@ -220,9 +249,21 @@ static void fill_steps(const struct matmul_problem *problem, struct kept *kept, 
     }
 }
 
-static struct kept *make_kept(const struct matmul_problem *problem)
+static void fill_part(void *user, int part)
 {
     enum { STEPS = 64 };
+    const struct filling *filling = user;
+    const struct kept *kept = filling->kept;
+    const int64_t panels = units_of(kept->columns, kept->kernel->columns);
+    const int64_t end = first_of(panels, part + 1, filling->parts);
+    for (int64_t panel = first_of(panels, part, filling->parts); panel < end; panel++)
+        for (int64_t k = 0; k < kept->depth; k += STEPS)
+            fill_steps(filling, panel, k, smaller(STEPS, kept->depth - k));
+}
+
+static struct kept *make_kept(const struct matmul_problem *problem)
+{
+    enum { WORK = 4 }; /* of a number, in multiplications */
     const struct kernel *kernel = find_kernel();
     const int64_t columns = problem->columns, depth = problem->depth;
     const int64_t panels = units_of(columns, kernel->columns);
@@ -233,9 +274,8 @@ static struct kept *make_kept(const struct matmul_problem *problem)
     if (kept == NULL)
         return NULL;
     *kept = (struct kept){.columns = columns, .depth = depth, .kernel = kernel};
-    for (int64_t panel = 0; panel < panels; panel++)
-        for (int64_t k = 0; k < depth; k += STEPS)
-            fill_steps(problem, kept, panel, k, smaller(STEPS, depth - k));
+    struct filling filling = {problem, kept, aoticache_shim_parts(WORK * (double)columns * (double)depth, panels)};
+    aoticache_shim_parallel(filling.parts, fill_part, &filling);
     return kept;
 }
 
@@ -265,7 +305,15 @@ static bool is_worth_it(const struct matmul_problem *problem)
     return kernel == &kernel_avx2 || problem->rows <= (is_cached ? MOST_ROWS_CACHED : MOST_ROWS);
 }
 
-bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed)
+/* Whether groups of columns can be made apart: each begins with a panel of its own. */
+static bool can_group(const struct matmul_problem *problem, const struct matmul_groups *groups)
+{
+    const struct kernel *kernel = find_kernel();
+    return kernel != NULL && problem->columns % (groups->count * kernel->columns) == 0;
+}
+
+bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed,
+                                const struct matmul_groups *groups)
 {
     const ptrdiff_t item = sizeof(float);
     const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
@@ -273,15 +321,15 @@ bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shi
                     addend->column_stride == out->column_stride;
     if (problem->a.column_stride != item || out->column_stride != item || problem->a.row_stride % item != 0 ||
         out->row_stride % item != 0 || (addend->row_stride != 0 && !is_added) || problem->alpha != 1 ||
-        problem->beta != 1 || !is_worth_it(problem))
+        problem->beta != 1 || !is_worth_it(problem) || (groups != NULL && !can_group(problem, groups)))
         return false;
-    struct job job = {.problem = problem, .kept = find_kept(problem, packed), .is_added = is_added};
+    struct job job = {.problem = problem, .kept = find_kept(problem, packed), .groups = groups, .is_added = is_added};
     if (job.kept == NULL)
         return false;
-    job.by_columns = problem->columns >= problem->rows;
+    job.by_columns = groups != NULL || problem->columns >= problem->rows;
     const struct kernel *kernel = job.kept->kernel;
-    int64_t units =
-        job.by_columns ? units_of(problem->columns, kernel->columns) : units_of(problem->rows, kernel->rows);
+    const int64_t columns = problem->columns / (groups != NULL ? groups->count : 1);
+    int64_t units = job.by_columns ? units_of(columns, kernel->columns) : units_of(problem->rows, kernel->rows);
     job.parts = aoticache_shim_parts((double)problem->rows * (double)problem->columns * (double)problem->depth, units);
     aoticache_shim_parallel(job.parts, run_part, &job);
     return true;
@@ -289,10 +337,12 @@ bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shi
 
 #else
 
-bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed)
+bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed,
+                                const struct matmul_groups *groups)
 {
     (void)problem;
     (void)packed;
+    (void)groups;
     return false;
 }
 

@@ -561,12 +561,12 @@ static bool run(const struct onednn_library *onednn, const struct prepared *p, c
 {
     void *stream = NULL;
     size_t bytes = p->source.copy_bytes + p->weights.copy_bytes + p->destination.copy_bytes + p->scratch_bytes;
-    char *memory = aoticache_shim_workspace_take(bytes, &bytes);
+    char *memory = aoticache_shim_large_take(bytes, &bytes);
     bool done = memory != NULL && onednn->stream_create(&stream, onednn->engine, 1) == 0 &&
                 run_steps(onednn, p, c, weight, stream, memory);
     if (stream != NULL)
         onednn->stream_destroy(stream);
-    aoticache_shim_workspace_give(memory, bytes);
+    aoticache_shim_large_give(memory, bytes);
     return done;
 }
 

@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 
 #define BLOCK_BYTES(name, bytes, kept) bytes,
 static const size_t block_bytes[SHIM_FREE_LISTS] = {SHIM_FREE_LIST(BLOCK_BYTES)};
@@ -21,20 +22,26 @@ static void *allocate_block(enum shim_free_list list)
     return malloc(block_bytes[list]);
 }
 
-static void *allocate_workspace(size_t bytes, size_t *ret_bytes)
+/* Rounded up by an eighth at most, so that a tensor which grows a little at each run finds its former block. */
+static void *allocate_large(size_t bytes, size_t *ret_bytes)
 {
-    *ret_bytes = (bytes + 64) & ~(size_t)63;
-    return *ret_bytes > bytes ? aligned_alloc(64, *ret_bytes) : NULL;
+    size_t unit = 64;
+    while (unit < bytes / 16)
+        unit *= 2;
+    if (__builtin_add_overflow(bytes, unit, ret_bytes))
+        return NULL;
+    *ret_bytes &= ~(unit - 1);
+    return aligned_alloc(64, *ret_bytes);
 }
 
 #ifdef SHIM_FREE_LISTS_OFF
 
-void *aoticache_shim_workspace_take(size_t bytes, size_t *ret_bytes)
+void *aoticache_shim_large_take(size_t bytes, size_t *ret_bytes)
 {
-    return allocate_workspace(bytes, ret_bytes);
+    return allocate_large(bytes, ret_bytes);
 }
 
-void aoticache_shim_workspace_give(void *block, size_t bytes)
+void aoticache_shim_large_give(void *block, size_t bytes)
 {
     (void)bytes;
     free(block);
@@ -78,7 +85,8 @@ static void free_lists(void *argument)
             block = next;
         }
     }
-    free(lists->workspace);
+    for (uint32_t i = 0; i < lists->larges; i++)
+        free(lists->large[i].block);
     free(lists);
 }
 
@@ -130,30 +138,45 @@ void aoticache_shim_block_release(enum shim_free_list list, void *block)
     shim_block_give(list, block);
 }
 
-enum { WORKSPACE_KEPT_BYTES = 16 << 20 };
+/* ---- large blocks, the oldest first ---- */
 
-void *aoticache_shim_workspace_take(size_t bytes, size_t *ret_bytes)
+static void *remove_large(struct shim_free_lists *lists, uint32_t place)
 {
-    struct shim_free_lists *lists = aoticache_shim_free_lists;
-    if (lists == NULL || lists->workspace == NULL || lists->workspace_bytes < bytes)
-        return allocate_workspace(bytes, ret_bytes);
-    void *block = lists->workspace;
-    *ret_bytes = lists->workspace_bytes;
-    lists->workspace = NULL;
+    void *block = lists->large[place].block;
+    lists->large_bytes -= lists->large[place].bytes;
+    lists->larges--;
+    memmove(&lists->large[place], &lists->large[place + 1], (lists->larges - place) * sizeof lists->large[0]);
     return block;
 }
 
-void aoticache_shim_workspace_give(void *block, size_t bytes)
+void *aoticache_shim_large_take(size_t bytes, size_t *ret_bytes)
 {
     struct shim_free_lists *lists = aoticache_shim_free_lists;
-    if (block == NULL || bytes > WORKSPACE_KEPT_BYTES || (lists == NULL && (lists = create_lists()) == NULL) ||
-        (lists->workspace != NULL && lists->workspace_bytes >= bytes)) {
+    uint32_t best = SHIM_LARGE_KEPT;
+    size_t best_bytes = 2 * bytes; /* a larger block is for a larger tensor; bytes that overflow find none */
+    for (uint32_t i = lists != NULL ? lists->larges : 0; i-- > 0;) {
+        if (lists->large[i].bytes >= bytes && lists->large[i].bytes < best_bytes) {
+            best = i;
+            best_bytes = lists->large[i].bytes;
+        }
+    }
+    if (best == SHIM_LARGE_KEPT)
+        return allocate_large(bytes, ret_bytes);
+    *ret_bytes = best_bytes;
+    return remove_large(lists, best);
+}
+
+void aoticache_shim_large_give(void *block, size_t bytes)
+{
+    struct shim_free_lists *lists = aoticache_shim_free_lists;
+    if (block == NULL || bytes > SHIM_LARGE_KEPT_BYTES || (lists == NULL && (lists = create_lists()) == NULL)) {
         free(block);
         return;
     }
-    free(lists->workspace);
-    lists->workspace = block;
-    lists->workspace_bytes = bytes;
+    while (lists->larges == SHIM_LARGE_KEPT || lists->large_bytes > SHIM_LARGE_KEPT_BYTES - bytes)
+        free(remove_large(lists, 0));
+    lists->large[lists->larges++] = (struct shim_large_block){block, bytes};
+    lists->large_bytes += bytes;
 }
 
 #endif

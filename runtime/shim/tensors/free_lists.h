@@ -1,6 +1,6 @@
 /*
  * shim/tensors/free_lists: free lists of the calling thread for what every run of a kernel makes and drops: handles,
- * tensors, storages with little data.
+ * tensors, storages, memory to work in.
  *
  * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come
  * from the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept,
@@ -41,22 +41,31 @@ enum shim_free_list {
     SHIM_FREE_NONE = SHIM_FREE_LISTS /* a block of its own size */
 };
 
+/* How many large blocks a thread keeps, and how many bytes all of them have. */
+enum { SHIM_LARGE_KEPT = 32, SHIM_LARGE_KEPT_BYTES = 64 << 20 };
+
+struct shim_large_block {
+    void *block;
+    size_t bytes;
+};
+
 struct shim_free_lists {
     struct {
         void *head; /* each free block begins with a pointer to the next */
         uint32_t count;
     } lists[SHIM_FREE_LISTS];
-    void *workspace; /* NULL: none, or in use */
-    size_t workspace_bytes;
+    uint32_t larges;
+    size_t large_bytes;
+    struct shim_large_block large[SHIM_LARGE_KEPT]; /* in the order in which they were given back */
 };
 
 /*
- * Memory to work in, aligned to 64 bytes, NULL: out of memory. Each thread keeps the largest block that it gave back, up
- * to 16 MiB: fresh memory from the kernel costs a page fault for each 4 KiB, more than some convolutions take.
- * *ret_bytes is what the block has, at least `bytes`, and goes back with it.
+ * A block of any size, aligned to 64 bytes; NULL: out of memory. The C library gives the end of its heap back to the kernel
+ * when a run has dropped its tensors, and the next run then pays a page fault for each 4 KiB of them, a tenth of a small
+ * model's time. *ret_bytes is what the block has, at least `bytes`, and goes back with it.
  */
-void *aoticache_shim_workspace_take(size_t bytes, size_t *ret_bytes);
-void aoticache_shim_workspace_give(void *block, size_t bytes);
+void *aoticache_shim_large_take(size_t bytes, size_t *ret_bytes);
+void aoticache_shim_large_give(void *block, size_t bytes);
 
 /* The slow sides: an empty list, a full one, none yet. */
 void *aoticache_shim_block_allocate(enum shim_free_list list);

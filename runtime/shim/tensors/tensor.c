@@ -18,22 +18,19 @@ static enum shim_free_list list_for(size_t bytes)
     return bytes <= 4096 ? SHIM_FREE_STORAGE_4K : SHIM_FREE_NONE;
 }
 
-static void *allocate_large(size_t bytes)
-{
-    size_t total;
-    if (__builtin_add_overflow(bytes, SHIM_STORAGE_HEADER_BYTES + 63, &total))
-        return NULL;
-    return aligned_alloc(64, total & ~(size_t)63);
-}
-
 struct shim_storage *aoticache_shim_storage_create(size_t bytes)
 {
     enum shim_free_list list = list_for(bytes);
-    struct shim_storage *storage = list == SHIM_FREE_NONE ? allocate_large(bytes) : shim_block_take(list);
+    size_t total, block_bytes = 0;
+    if (__builtin_add_overflow(bytes, SHIM_STORAGE_HEADER_BYTES, &total))
+        return NULL;
+    struct shim_storage *storage =
+        list == SHIM_FREE_NONE ? aoticache_shim_large_take(total, &block_bytes) : shim_block_take(list);
     if (storage == NULL)
         return NULL;
     atomic_init(&storage->refs, 1);
     storage->list = list;
+    storage->block_bytes = block_bytes;
     storage->data = bytes > 0 ? (char *)storage + SHIM_STORAGE_HEADER_BYTES : NULL;
     storage->bytes = bytes;
     storage->deleter = NULL;
@@ -60,7 +57,7 @@ void aoticache_shim_storage_free(struct shim_storage *storage)
     if (storage->deleter != NULL)
         storage->deleter(storage->data, storage->context);
     if (storage->list == SHIM_FREE_NONE)
-        free(storage);
+        aoticache_shim_large_give(storage, storage->block_bytes);
     else
         shim_block_give((enum shim_free_list)storage->list, storage);
 }

@@ -53,6 +53,7 @@ struct shim_storage {
     size_t bytes;
     shim_deleter deleter; /* NULL: the data is part of this block, or borrowed */
     void *context;
+    size_t block_bytes; /* of a large block */
 };
 
 /*
