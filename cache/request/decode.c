@@ -25,8 +25,10 @@ static aoticache_status refuse_short(const struct reader *reader, const char *wh
                                reader->size - reader->at);
 }
 
+/* Zeros, where there are too few. */
 static aoticache_status get_bytes(struct reader *reader, const char *what, void *ret_bytes, size_t size)
 {
+    memset(ret_bytes, 0, size);
     if (size > reader->size - reader->at)
         return refuse_short(reader, what, size);
     memcpy(ret_bytes, reader->bytes + reader->at, size);
@@ -37,7 +39,7 @@ static aoticache_status get_bytes(struct reader *reader, const char *what, void 
 static aoticache_status get_u32(struct reader *reader, const char *what, uint32_t *ret_value)
 {
     aoticache_status status = get_bytes(reader, what, ret_value, sizeof *ret_value);
-    *ret_value = status == AOTICACHE_OK ? le32toh(*ret_value) : 0;
+    *ret_value = le32toh(*ret_value);
     return status;
 }
 
@@ -52,7 +54,7 @@ static aoticache_status get_i32(struct reader *reader, const char *what, int32_t
 static aoticache_status get_u64(struct reader *reader, const char *what, uint64_t *ret_value)
 {
     aoticache_status status = get_bytes(reader, what, ret_value, sizeof *ret_value);
-    *ret_value = status == AOTICACHE_OK ? le64toh(*ret_value) : 0;
+    *ret_value = le64toh(*ret_value);
     return status;
 }
 

@@ -63,6 +63,56 @@ Test(shim_matmul, mm_of_all_sorts_of_sizes)
             check_mm(sizes[i][0], sizes[i][1], sizes[i][2], (transposed & 1) != 0, (transposed & 2) != 0);
 }
 
+/* Around the edges of what is computed at once: tiles of rows, panels of columns, blocks of steps (matmul_panels.c). */
+Test(shim_matmul, mm_of_a_few_more_or_less_than_a_tile)
+{
+    static const int64_t rows[] = {7, 8, 13, 14, 15, 28, 29, 43, 245}, columns[] = {15, 16, 31, 32, 33, 64, 97},
+                         depths[] = {1, 15, 16, 17, 64, 79, 256, 257, 300};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t j = 0; j < sizeof columns / sizeof *columns; j++)
+            for (size_t k = (i + j) % 2; k < sizeof depths / sizeof *depths; k += 2)
+                for (int transposed = 0; transposed < 2; transposed++)
+                    check_mm(rows[i], columns[j], depths[k], false, transposed != 0);
+}
+
+/* A row for all rows, or what the result has; beside them the factors and addends that are computed otherwise. */
+Test(shim_matmul, addmm_of_small_products)
+{
+    enum { ROWS = 30, COLUMNS = 40, DEPTH = 270, GAP = 3 };
+    static const double factors[][2] = {{1, 1}, {1, 2}, {0.5, 1}};
+    static const int64_t sizes[] = {ROWS, COLUMNS}, strides[] = {COLUMNS + GAP, 1}, columns[] = {COLUMNS};
+    float *a = random_floats(ROWS * DEPTH), *b = random_floats(DEPTH * COLUMNS), *row = random_floats(COLUMNS);
+    float *out = malloc(sizeof *out * ROWS * (COLUMNS + GAP));
+    AtenTensorHandle left = matrix(a, 6, ROWS, DEPTH, false), right = matrix(b, 6, DEPTH, COLUMNS, true);
+    AtenTensorHandle result = shim_wrap(out, 6, 2, sizes, strides), addend = shim_wrap(row, 6, 1, columns, NULL);
+    for (int which = 0; which < 6; which++) {
+        const double beta = factors[which % 3][0], alpha = factors[which % 3][1];
+        const bool in_place = which >= 3;
+        for (int i = 0; i < ROWS * (COLUMNS + GAP); i++)
+            out[i] = 7;
+        cr_assert_eq(SHIM(aoti_torch_cpu_addmm_out)(result, in_place ? result : addend, left, right, beta, alpha), 0,
+                     "%s", shim_message());
+        for (int i = 0; i < ROWS; i++) {
+            for (int j = 0; j < COLUMNS; j++) {
+                double sum = beta * (in_place ? 7 : row[j]);
+                for (int k = 0; k < DEPTH; k++)
+                    sum += alpha * a[i * DEPTH + k] * b[j * DEPTH + k];
+                cr_assert_float_eq(out[i * (COLUMNS + GAP) + j], sum, 2e-4, "%d: %d, %d", which, i, j);
+            }
+            for (int j = COLUMNS; j < COLUMNS + GAP; j++)
+                cr_assert_eq(out[i * (COLUMNS + GAP) + j], 7, "the gap between rows is written to");
+        }
+    }
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+    shim_delete(addend);
+    free(a);
+    free(b);
+    free(row);
+    free(out);
+}
+
 /* Large enough for a BLAS where the machine has one: into rows, columns, and with gaps in both directions. */
 Test(shim_matmul, large_products_into_results_of_any_strides)
 {

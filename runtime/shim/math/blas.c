@@ -445,19 +445,19 @@ static bool run_parts(const struct matmul_problem *problem, const struct multipl
 
 void torch_aoticache_prepare_products(void)
 {
-    enum { SIDE = 64 };
+    enum { ROWS = 16, SIDE = 512 }; /* a product that is not one of panels (matmul_panels.c) */
     const struct onednn_library *onednn = find_onednn(SHIM_CLASS_FLOAT);
     if (onednn == NULL) {
         (void)aoticache_shim_blas_library();
         return;
     }
-    float *values = calloc((size_t)3 * SIDE * SIDE, sizeof *values);
+    float *values = calloc((size_t)(2 * ROWS + SIDE) * SIDE, sizeof *values);
     if (values == NULL)
         return;
-    struct blas_product product = {.rows = SIDE, .columns = SIDE, .depth = SIDE, .alpha = 1};
+    struct blas_product product = {.rows = ROWS, .columns = SIDE, .depth = SIDE, .alpha = 1};
     product.a = (struct blas_operand){values, SIDE, CBLAS_NO_TRANS};
-    product.b = (struct blas_operand){values + SIDE * SIDE, SIDE, CBLAS_TRANS};
-    product.out = (struct blas_operand){values + 2 * SIDE * SIDE, SIDE, CBLAS_NO_TRANS};
+    product.b = (struct blas_operand){values + ROWS * SIDE, SIDE, CBLAS_TRANS};
+    product.out = (struct blas_operand){values + (ROWS + SIDE) * SIDE, SIDE, CBLAS_NO_TRANS};
     int former = aoticache_shim_set_threads(1);
     (void)multiply_by_onednn(onednn, &product); /* as a linear layer */
     product.b.transpose = CBLAS_NO_TRANS;
@@ -493,7 +493,7 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem)
 {
     enum { SMALL = 16384 };
     _Alignas(64) char small[SMALL];
-    if (run_by_library(problem) || aoticache_shim_matmul_vectors(problem))
+    if (aoticache_shim_matmul_panels(problem) || run_by_library(problem) || aoticache_shim_matmul_vectors(problem))
         return true;
     size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
     void *workspace = bytes > SMALL ? aoticache_shim_large_take(bytes, &bytes) : small;

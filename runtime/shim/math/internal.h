@@ -101,8 +101,8 @@ AOTITorchError aoticache_shim_common_batch(const char *function, const struct sh
  * ---- products of matrices with any strides, blocked for the caches ----
  *
  * matmul_block.c has the walk over blocks, matmul_kernel.c the innermost loops for each class of numbers, blas.c large
- * products where the machine has a BLAS, matmul_vector.c products with vectors, matmul_kept.c those with the weights of frozen
- * packages, matmul.c the exported functions and their checks.
+ * products where the machine has a BLAS, matmul_vector.c products with vectors, matmul_panels.c those with the weights of frozen
+ * packages and small ones, matmul.c the exported functions and their checks.
  */
 
 /* Largest block: rows and columns of the result, and how much of the inner dimension is packed at once. */
@@ -160,12 +160,14 @@ struct matmul_groups {
     void *user;
 };
 /*
- * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_kept.c): float32, alpha
+ * The same for a weight b whose elements never change, which are kept in an order of their own (matmul_panels.c): float32, alpha
  * and beta 1, an addend for each column or the result itself. groups: NULL: none. False: nothing was written, and
  * aoticache_shim_matmul() does it.
  */
 bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed,
                                 const struct matmul_groups *groups);
+/* The same for any b that is small, without keeping it, on processors with AVX-512; called by aoticache_shim_matmul(). */
+bool aoticache_shim_matmul_panels(const struct matmul_problem *problem);
 /*
  * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
  * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.

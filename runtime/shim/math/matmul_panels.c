@@ -1,11 +1,14 @@
 /*
- * shim/math/matmul_kept: products of float matrices with a weight that never changes (a linear layer of a frozen package),
+ * shim/math/matmul_panels: products of float matrices of which the second one lies in panels, in the order of the innermost loop,
  * for processors with AVX2 or AVX-512.
  *
- * A BLAS puts the weight into the order of its innermost loop at every call, which is a tenth to a fifth of the time where
- * the other matrix has a hundred rows. Here that is done once, by the first product, and kept with the weight. The innermost
- * loop is OpenBLAS's in kind: 6 rows by 16 columns of sums, which stay in registers, or 12 by 32 with AVX-512. There oneDNN
- * is as fast where there are more rows (blas.c), and gets these.
+ * A weight that never changes (a linear layer of a frozen package) is put into that order once, by the first product, and
+ * kept: that is a tenth to a fifth of the time of a product of a hundred rows. The innermost loop is OpenBLAS's in kind: 6 rows
+ * by 16 columns of sums, which stay in registers, or 14 by 32 with AVX-512. There oneDNN is as fast where there are more rows
+ * (blas.c), and gets these.
+ *
+ * With AVX-512 another matrix, too, is put into panels, one after the other, if it stays in the second-level cache. That is as
+ * fast as oneDNN, which makes its code for 25 milliseconds at the first of such products.
  */
 #include "runtime/shim/math/internal.h"
 
@@ -14,6 +17,8 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+
+#include <immintrin.h>
 
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
 #define WITH_AVX512 __attribute__((target("avx512f,avx2,fma")))
@@ -24,7 +29,7 @@
  */
 enum { BLOCK_DEPTH = 256, BLOCK_ROWS = 240 };
 
-enum { MOST_TILE_ROWS = 12, MOST_COLUMNS = 32 };
+enum { MOST_TILE_ROWS = 14, MOST_COLUMNS = 32 };
 
 /* ---- the innermost loop ---- */
 
@@ -43,7 +48,7 @@ struct kernel {
 };
 
 #define EACH_ROW_OF_6(X) X(0) X(1) X(2) X(3) X(4) X(5)
-#define EACH_ROW_OF_12(X) EACH_ROW_OF_6(X) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH_ROW_OF_14(X) EACH_ROW_OF_6(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #define BEGIN_ROW(r)                                                                    \
     vector left##r = {0}, right##r = {0};                                               \
     if (rows > r) {                                                                     \
@@ -97,9 +102,9 @@ struct kernel {
         break;
 
 DEFINE_KERNEL(avx2, 32, EACH_ROW_OF_6, WITH_AVX2)
-DEFINE_KERNEL(avx512, 64, EACH_ROW_OF_12, WITH_AVX512)
+DEFINE_KERNEL(avx512, 64, EACH_ROW_OF_14, WITH_AVX512)
 
-static const struct kernel kernel_avx2 = {6, 16, 4, sum_avx2}, kernel_avx512 = {12, 32, 2, sum_avx512};
+static const struct kernel kernel_avx2 = {6, 16, 4, sum_avx2}, kernel_avx512 = {14, 32, 2, sum_avx512};
 
 /* NULL: this processor has none. */
 static const struct kernel *find_kernel(void)
@@ -116,11 +121,84 @@ struct kept {
     _Alignas(64) float panels[];
 };
 
+/* ---- a panel ---- */
+
+/* 16 rows of 16 numbers, so many apart in both places, become columns. */
+static WITH_AVX512 void transpose_16(const float *from, ptrdiff_t from_stride, float *to, ptrdiff_t to_stride)
+{
+    __m512 a[16], b[16];
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_loadu_ps(from + i * from_stride);
+    for (int i = 0; i < 16; i += 2) { /* pairs */
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4) { /* fours: in each quarter of a vector a column of four rows */
+        for (int half = 0; half < 2; half++) {
+            const __m512d low = _mm512_castps_pd(b[i + half]), high = _mm512_castps_pd(b[i + half + 2]);
+            a[i + 2 * half] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            a[i + 2 * half + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    }
+    for (int i = 0; i < 4; i++) { /* quarters come together: those of eight rows, then of sixteen */
+        const __m512 even_low = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x88);
+        const __m512 odd_low = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xdd);
+        const __m512 even_high = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0x88);
+        const __m512 odd_high = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0xdd);
+        _mm512_storeu_ps(to + i * to_stride, _mm512_shuffle_f32x4(even_low, even_high, 0x88));
+        _mm512_storeu_ps(to + (i + 4) * to_stride, _mm512_shuffle_f32x4(odd_low, odd_high, 0x88));
+        _mm512_storeu_ps(to + (i + 8) * to_stride, _mm512_shuffle_f32x4(even_low, even_high, 0xdd));
+        _mm512_storeu_ps(to + (i + 12) * to_stride, _mm512_shuffle_f32x4(odd_low, odd_high, 0xdd));
+    }
+}
+
+/* `steps` steps of `columns` columns, one by one. */
+static void fill_plainly(const struct matmul_matrix *b, int64_t columns, int64_t steps, float *to, int64_t width)
+{
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = 0; i < steps; i++)
+            memcpy(to + i * width + j, b->data + j * b->column_stride + i * b->row_stride, sizeof *to);
+}
+
+/*
+ * The columns from `column` on, `width` of them, step by step from `k` on: zero where there are none. So few steps at a time
+ * that their place stays in the first-level cache while its columns come.
+ */
+static void fill_panel(const struct matmul_problem *problem, int64_t width, int64_t column, int64_t k, int64_t steps,
+                       float *panel)
+{
+    enum { BLOCK = 16, FEW_STEPS = 64 };
+    const struct matmul_matrix *b = &problem->b;
+    const ptrdiff_t item = sizeof(float);
+    const int64_t columns = width < problem->columns - column ? width : problem->columns - column;
+    const bool is_turned = b->row_stride == item && width % (2 * BLOCK) == 0; /* as wide as AVX-512's */
+    for (int64_t i = 0, count; i < steps; i += count, panel += count * width) {
+        const struct matmul_matrix from = {b->data + (k + i) * b->row_stride + column * b->column_stride, b->row_stride,
+                                           b->column_stride};
+        count = steps - i < FEW_STEPS ? steps - i : FEW_STEPS;
+        if (columns < width)
+            memset(panel, 0, (size_t)(count * width) * sizeof *panel);
+        if (b->column_stride == item) {
+            for (int64_t step = 0; step < count; step++)
+                memcpy(panel + step * width, from.data + step * b->row_stride, (size_t)columns * sizeof *panel);
+        } else if (is_turned && columns == width && count >= BLOCK) {
+            count -= count % BLOCK;
+            for (int64_t step = 0; step < count; step += BLOCK)
+                for (int64_t j = 0; j < width; j += BLOCK)
+                    transpose_16((const float *)(const void *)from.data + step + j * b->column_stride / item,
+                                 b->column_stride / item, panel + step * width + j, width);
+        } else {
+            fill_plainly(&from, columns, count, panel, width);
+        }
+    }
+}
+
 /* ---- the walk ---- */
 
 struct job {
     const struct matmul_problem *problem;
-    const struct kept *kept;
+    const struct kernel *kernel;
+    const float *panels; /* NULL: each thread makes those that it needs */
     const struct matmul_groups *groups;
     int parts;
     bool by_columns, is_added; /* is_added: to what the result has */
@@ -145,35 +223,38 @@ static void sum_narrow(const struct kernel *kernel, int64_t rows, const struct t
         memcpy(tile->out + i * tile->out_stride, sums + i * kernel->columns, (size_t)columns * sizeof *sums);
 }
 
-/* Adds `depth` steps from `k` on to the rows `first` to `last` of one panel's columns. */
-static void sum_panel(const struct job *job, int64_t panel, int64_t k, int64_t depth, int64_t first, int64_t last)
+static int64_t units_of(int64_t size, int64_t unit)
+{
+    return (size + unit - 1) / unit;
+}
+
+/* Adds `depth` steps from `k` on, which a panel has, to the rows `first` to `last` of its columns. */
+static void sum_panel(const struct job *job, const float *panel, int64_t column, int64_t k, int64_t depth,
+                      int64_t first, int64_t last)
 {
     const struct matmul_problem *p = job->problem;
-    const struct kernel *kernel = job->kept->kernel;
-    const int64_t column = panel * kernel->columns, columns = smaller(kernel->columns, p->columns - column);
+    const struct kernel *kernel = job->kernel;
+    const int64_t columns = smaller(kernel->columns, p->columns - column);
+    const int64_t rows =
+        units_of(last - first, units_of(last - first, kernel->rows)); /* tiles of much the same height */
     const ptrdiff_t a_stride = p->a.row_stride / (ptrdiff_t)sizeof(float);
     const ptrdiff_t out_stride = p->out.row_stride / (ptrdiff_t)sizeof(float);
     float start[MOST_COLUMNS] = {0};
     for (int64_t j = 0; j < columns && p->addend.data != NULL && k == 0 && !job->is_added; j++)
         memcpy(start + j, p->addend.data + (column + j) * p->addend.column_stride, sizeof *start);
-    for (int64_t i = first; i < last; i += kernel->rows) {
+    for (int64_t i = first; i < last; i += rows) {
         const struct tile tile = {.a = (const float *)(const void *)p->a.data + i * a_stride + k,
-                                  .panel = job->kept->panels + panel * kernel->columns * p->depth + k * kernel->columns,
+                                  .panel = panel,
                                   .start = k == 0 && !job->is_added ? start : NULL,
                                   .out = (float *)(void *)p->out.data + i * out_stride + column,
                                   .a_stride = a_stride,
                                   .out_stride = out_stride,
                                   .depth = depth};
         if (columns == kernel->columns)
-            kernel->sum_tile(smaller(kernel->rows, last - i), &tile);
+            kernel->sum_tile(smaller(rows, last - i), &tile);
         else
-            sum_narrow(kernel, smaller(kernel->rows, last - i), &tile, columns);
+            sum_narrow(kernel, smaller(rows, last - i), &tile, columns);
     }
-}
-
-static int64_t units_of(int64_t size, int64_t unit)
-{
-    return (size + unit - 1) / unit;
 }
 
 /* The first of `units` units of a part. */
@@ -184,16 +265,24 @@ static int64_t first_of(int64_t units, int part, int parts)
 
 static void sum_panels(const struct job *job, int64_t panel, int64_t panel_end, int64_t row, int64_t row_end)
 {
-    const int64_t depth = job->problem->depth;
-    for (int64_t first = row; first < row_end; first += BLOCK_ROWS)
-        for (int64_t k = 0; k < depth || k == 0; k += BLOCK_DEPTH)
-            for (int64_t j = panel; j < panel_end; j++)
-                sum_panel(job, j, k, smaller(BLOCK_DEPTH, depth - k), first, smaller(row_end, first + BLOCK_ROWS));
+    _Alignas(64) float made[BLOCK_DEPTH * MOST_COLUMNS];
+    const int64_t depth = job->problem->depth, width = job->kernel->columns;
+    for (int64_t first = row; first < row_end; first += BLOCK_ROWS) {
+        for (int64_t k = 0; k < depth || k == 0; k += BLOCK_DEPTH) {
+            const int64_t steps = smaller(BLOCK_DEPTH, depth - k), last = smaller(row_end, first + BLOCK_ROWS);
+            for (int64_t j = panel; j < panel_end; j++) {
+                if (job->panels == NULL)
+                    fill_panel(job->problem, width, j * width, k, steps, made);
+                sum_panel(job, job->panels != NULL ? job->panels + (j * depth + k) * width : made, j * width, k, steps,
+                          first, last);
+            }
+        }
+    }
 }
 
 static void run_rows(const struct job *job, int part)
 {
-    const struct kernel *kernel = job->kept->kernel;
+    const struct kernel *kernel = job->kernel;
     const int64_t rows = job->problem->rows, tiles = units_of(rows, kernel->rows);
     sum_panels(job, 0, units_of(job->problem->columns, kernel->columns),
                first_of(tiles, part, job->parts) * kernel->rows,
@@ -204,7 +293,7 @@ static void run_columns(const struct job *job, int part)
 {
     const struct matmul_groups *groups = job->groups;
     const int64_t count = groups != NULL ? groups->count : 1, columns = job->problem->columns / count;
-    const int64_t width = job->kept->kernel->columns, panels = units_of(columns, width);
+    const int64_t width = job->kernel->columns, panels = units_of(columns, width);
     const int64_t first = first_of(panels, part, job->parts), end = first_of(panels, part + 1, job->parts);
     for (int64_t group = 0; group < count; group++)
         sum_panels(job, group * panels + first, group * panels + end, 0, job->problem->rows);
@@ -230,35 +319,14 @@ struct filling {
     int parts;
 };
 
-/* Some steps of a panel, from `k` on. So few that their place stays in the first-level cache while its columns come. */
-static void fill_steps(const struct filling *filling, int64_t panel, int64_t k, int64_t steps)
-{
-    const struct matmul_problem *problem = filling->problem;
-    struct kept *kept = filling->kept;
-    const int64_t width = kept->kernel->columns;
-    for (int64_t j = 0; j < width; j++) {
-        const int64_t column = panel * width + j;
-        float *to = kept->panels + (panel * kept->depth + k) * width + j;
-        const char *from = problem->b.data + column * problem->b.column_stride + k * problem->b.row_stride;
-        for (int64_t i = 0; i < steps; i++, to += width, from += problem->b.row_stride) {
-            if (column < kept->columns)
-                memcpy(to, from, sizeof *to);
-            else
-                *to = 0;
-        }
-    }
-}
-
 static void fill_part(void *user, int part)
 {
-    enum { STEPS = 64 };
     const struct filling *filling = user;
-    const struct kept *kept = filling->kept;
-    const int64_t panels = units_of(kept->columns, kept->kernel->columns);
+    struct kept *kept = filling->kept;
+    const int64_t width = kept->kernel->columns, panels = units_of(kept->columns, width);
     const int64_t end = first_of(panels, part + 1, filling->parts);
     for (int64_t panel = first_of(panels, part, filling->parts); panel < end; panel++)
-        for (int64_t k = 0; k < kept->depth; k += STEPS)
-            fill_steps(filling, panel, k, smaller(STEPS, kept->depth - k));
+        fill_panel(filling->problem, width, panel * width, 0, kept->depth, kept->panels + panel * width * kept->depth);
 }
 
 static struct kept *make_kept(const struct matmul_problem *problem)
@@ -294,44 +362,75 @@ static const struct kept *find_kept(const struct matmul_problem *problem, struct
     return kept->columns == problem->columns && kept->depth == problem->depth ? kept : NULL;
 }
 
-/* With AVX-512 a weight that stays in the second-level cache is worth it for more rows. */
-static bool is_worth_it(const struct matmul_problem *problem)
+/* ---- which products ---- */
+
+/* Whether the second matrix has at most so many numbers. */
+static bool is_small(const struct matmul_problem *problem, int64_t numbers)
 {
-    enum { CACHED_FLOATS = 256 * 1024, MOST_ROWS_CACHED = 64, MOST_ROWS = 12 };
-    const struct kernel *kernel = find_kernel();
-    if (kernel == NULL || problem->rows < kernel->least_rows)
-        return false;
-    const bool is_cached = problem->columns <= CACHED_FLOATS / (problem->depth > 0 ? problem->depth : 1);
-    return kernel == &kernel_avx2 || problem->rows <= (is_cached ? MOST_ROWS_CACHED : MOST_ROWS);
+    return problem->columns <= numbers / (problem->depth > 0 ? problem->depth : 1);
 }
 
-/* Whether groups of columns can be made apart: each begins with a panel of its own. */
-static bool can_group(const struct matmul_problem *problem, const struct matmul_groups *groups)
+static bool is_added(const struct matmul_problem *problem)
 {
-    const struct kernel *kernel = find_kernel();
-    return kernel != NULL && problem->columns % (groups->count * kernel->columns) == 0;
+    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
+    return addend->data == out->data && addend->row_stride == out->row_stride &&
+           addend->column_stride == out->column_stride;
+}
+
+/* Whether the numbers lie and are summed up as the innermost loop does it. */
+static bool is_possible(const struct matmul_problem *problem)
+{
+    const ptrdiff_t item = sizeof(float);
+    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
+    return problem->access->load_class == SHIM_CLASS_FLOAT && problem->item_bytes == sizeof(float) &&
+           problem->a.column_stride == item && out->column_stride == item && problem->a.row_stride % item == 0 &&
+           out->row_stride % item == 0 && problem->b.column_stride % item == 0 && problem->alpha == 1 &&
+           (addend->data == NULL || (problem->beta == 1 && (addend->row_stride == 0 || is_added(problem))));
+}
+
+/* With AVX-512 a weight that stays in the second-level cache is worth it for more rows. */
+static bool is_worth_keeping(const struct kernel *kernel, const struct matmul_problem *problem)
+{
+    enum { CACHED = 256 * 1024, MOST_ROWS_CACHED = 64, MOST_ROWS = 12 };
+    return problem->rows >= kernel->least_rows &&
+           (kernel == &kernel_avx2 || problem->rows <= (is_small(problem, CACHED) ? MOST_ROWS_CACHED : MOST_ROWS));
+}
+
+static void run(struct job *job)
+{
+    const struct matmul_problem *problem = job->problem;
+    job->is_added = is_added(problem);
+    job->by_columns = job->groups != NULL || problem->columns >= problem->rows;
+    const int64_t columns = problem->columns / (job->groups != NULL ? job->groups->count : 1);
+    int64_t units =
+        job->by_columns ? units_of(columns, job->kernel->columns) : units_of(problem->rows, job->kernel->rows);
+    job->parts = aoticache_shim_parts((double)problem->rows * (double)problem->columns * (double)problem->depth, units);
+    aoticache_shim_parallel(job->parts, run_part, job);
 }
 
 bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shim_packed *packed,
                                 const struct matmul_groups *groups)
 {
-    const ptrdiff_t item = sizeof(float);
-    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
-    bool is_added = addend->data == out->data && addend->row_stride == out->row_stride &&
-                    addend->column_stride == out->column_stride;
-    if (problem->a.column_stride != item || out->column_stride != item || problem->a.row_stride % item != 0 ||
-        out->row_stride % item != 0 || (addend->row_stride != 0 && !is_added) || problem->alpha != 1 ||
-        problem->beta != 1 || !is_worth_it(problem) || (groups != NULL && !can_group(problem, groups)))
+    struct job job = {.problem = problem, .kernel = find_kernel(), .groups = groups};
+    if (job.kernel == NULL || !is_possible(problem) || !is_worth_keeping(job.kernel, problem) ||
+        (groups != NULL && problem->columns % (groups->count * job.kernel->columns) != 0)) /* a panel has one group's */
         return false;
-    struct job job = {.problem = problem, .kept = find_kept(problem, packed), .groups = groups, .is_added = is_added};
-    if (job.kept == NULL)
+    const struct kept *kept = find_kept(problem, packed);
+    if (kept == NULL)
         return false;
-    job.by_columns = groups != NULL || problem->columns >= problem->rows;
-    const struct kernel *kernel = job.kept->kernel;
-    const int64_t columns = problem->columns / (groups != NULL ? groups->count : 1);
-    int64_t units = job.by_columns ? units_of(columns, kernel->columns) : units_of(problem->rows, kernel->rows);
-    job.parts = aoticache_shim_parts((double)problem->rows * (double)problem->columns * (double)problem->depth, units);
-    aoticache_shim_parallel(job.parts, run_part, &job);
+    job.panels = kept->panels;
+    run(&job);
+    return true;
+}
+
+bool aoticache_shim_matmul_panels(const struct matmul_problem *problem)
+{
+    enum { LEAST_ROWS = 8, LEAST_COLUMNS = 16, MOST_NUMBERS = 64 * 1024 };
+    struct job job = {.problem = problem, .kernel = find_kernel()};
+    if (job.kernel != &kernel_avx512 || problem->rows < LEAST_ROWS || problem->columns < LEAST_COLUMNS ||
+        !is_small(problem, MOST_NUMBERS) || !is_possible(problem))
+        return false;
+    run(&job);
     return true;
 }
 
@@ -343,6 +442,12 @@ bool aoticache_shim_matmul_kept(const struct matmul_problem *problem, struct shi
     (void)problem;
     (void)packed;
     (void)groups;
+    return false;
+}
+
+bool aoticache_shim_matmul_panels(const struct matmul_problem *problem)
+{
+    (void)problem;
     return false;
 }
 
