@@ -104,7 +104,7 @@ LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries 
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package safetensors model schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
-SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
+SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c) third_party/pocketfft/pocketfft.c
 KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
                   cache/cache.h cache/judgements.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
@@ -212,6 +212,9 @@ $(call objects,$(filter-out eager/torch/bridge_open.c,$(wildcard eager/torch/*.c
 $(call objects,runtime/shim/math/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/math/onednn_library.c): OWN_CPPFLAGS += -DAOTICACHE_ONEDNN_LIBRARIES='"$(ONEDNN_LIBRARY)"'
 $(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
+
+# Not ours to warn of.
+$(call objects,third_party/pocketfft/pocketfft.c): OWN_CFLAGS += -w
 
 # Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
 # (loader/loader.h says why).

@@ -18,12 +18,9 @@
 #if defined(__GNUC__)
 #define AOTICACHE_API __attribute__((visibility("default")))
 #define AOTICACHE_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
-/* Functions of failures: the code that calls them lies apart, so that a program that meets none does not read it. */
-#define AOTICACHE_COLD __attribute__((cold))
 #else
 #define AOTICACHE_API
 #define AOTICACHE_PRINTF(format_index, first_index)
-#define AOTICACHE_COLD
 #endif
 
 /*
@@ -105,14 +102,14 @@ AOTICACHE_API const char *aoticache_status_text(aoticache_status status);
 
 /* Fills `error` (may be NULL) and returns `status`, so that a failure is one statement. Preserves errno. */
 AOTICACHE_API aoticache_status aoticache_error_set(aoticache_error *error, aoticache_status status, const char *format,
-                                                   ...) AOTICACHE_PRINTF(3, 4) AOTICACHE_COLD;
+                                                   ...) AOTICACHE_PRINTF(3, 4);
 
 /*
  * The same, followed by ": " and the text of `errno_value`. The status is derived: ENOMEM gives NO_MEMORY, EACCES, EPERM
  * and ELOOP give DENIED, everything else (a full disk, a read-only file system too) gives IO.
  */
 AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error, int errno_value, const char *format,
-                                                         ...) AOTICACHE_PRINTF(3, 4) AOTICACHE_COLD;
+                                                         ...) AOTICACHE_PRINTF(3, 4);
 
 /*
  * Frees what a function of this library gives "by free()": for programs that have no free(), or another than this

@@ -28,6 +28,7 @@
 #include "runtime/kernel.h"
 
 #define AOTI_NOINLINE __attribute__((noinline))
+#define AOTICACHE_COLD __attribute__((cold))
 #define C10_ALWAYS_INLINE_ATTRIBUTE
 #define AOTI_RUNTIME_SUCCESS 0
 #define AOTI_RUNTIME_FAILURE 1

@@ -287,11 +287,9 @@ aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aot
 aoticache_status aoticache_index_status_of(int result, int system_errno);
 
 /* "index PATH: WHAT: SQLite's text", with the status of `result`. */
-aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what,
-                                      aoticache_error *ret_error) AOTICACHE_COLD;
+aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error);
 
 /* CORRUPT: a row of `table` does not have the shape that the schema gives it. */
-aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table,
-                                          aoticache_error *ret_error) AOTICACHE_COLD;
+aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error);
 
 #endif

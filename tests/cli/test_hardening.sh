@@ -49,7 +49,7 @@ is 'the library offers names of its own alone' '' "$(awk '$3 !~ /^(aoticache_[a-
 # Everything that is built, twice, in folders, at times, in zones, locales and with masks that differ.
 build_copy() { # FOLDER BUILD ZONE UMASK DAY
     mkdir -p "$1"
-    cp -r Makefile aoticache.h base cache eager index loader runtime scripts tools "$1"
+    cp -r Makefile aoticache.h base cache eager index loader runtime scripts third_party tools "$1"
     find "$1" -exec touch -d "$5" {} +
     (cd "$1" && umask "$4" && env TZ="$3" LC_ALL="C" make -s -j"$(nproc)" BUILD="$2" WARN= OPTIMISE='-O0 -g' all)
 }

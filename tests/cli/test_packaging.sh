@@ -88,14 +88,14 @@ else
     for kind in cdx:components spdx:packages; do
         file=$work/sbom/aoticache-$version.${kind%:*}.json
         names=$(python3 -c 'import json, sys; print(" ".join(p["name"] for p in json.load(open(sys.argv[1]))[sys.argv[2]]))' "$file" "${kind#*:}")
-        for name in SQLite Jansson OpenSSL xxHash; do
+        for name in SQLite Jansson OpenSSL xxHash pocketfft; do
             holds "${kind%:*} has $name" grep -qw "$name" <<<"$names"
         done
     done
     cp -r "$work/sbom" "$work/sbom.first"
     BUILD="$BUILD" scripts/packaging/sbom "$work/sbom" >/dev/null
     holds 'twice the same' diff -r "$work/sbom" "$work/sbom.first"
-    for licence in jansson openssl sqlite xxhash; do
+    for licence in jansson openssl pocketfft sqlite xxhash; do
         holds "there is a licence text of $licence" [ -s "scripts/packaging/licenses/$licence.txt" ]
     done
 fi

@@ -59,7 +59,7 @@ for file in lib/systemd/user/aoticache-gc.service lib/systemd/user/aoticache-gc.
     share/bash-completion/completions/aoticache-stat share/zsh/site-functions/_aoticache \
     share/fish/vendor_completions.d/aoticache-gc.fish share/doc/aoticache/crontab.example \
     share/doc/aoticache/aoticache.conf.example share/man/man1/aoticache-gc.1 \
-    share/doc/aoticache/aoticache-rules.yml share/man/man5/aoticache.conf.5; do
+    share/doc/aoticache/aoticache-rules.yml share/doc/aoticache/licenses/pocketfft.txt share/man/man5/aoticache.conf.5; do
     holds "installs $file" [ -s "$stage/usr/$file" ]
 done
 run grep -h ExecStart "$stage/usr/lib/systemd/user/aoticache-gc.service" "$stage/usr/lib/systemd/system/aoticache-gc@.service"

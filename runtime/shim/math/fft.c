@@ -3,232 +3,22 @@
  *
  * Source: aten/src/ATen/native/SpectralOps.cpp and mkl/SpectralOps.cpp for meanings, and torch/_meta_registrations.py
  * for the strides of results, which generated code relies on: dimensions that are not transformed lie outside, by
- * falling stride of the input, then the transformed ones. All is computed in double.
+ * falling stride of the input, then the transformed ones. All is computed in double. pocketfft transforms the rows.
  */
+#include "runtime/shim/math/internal.h"
+
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
+#include "third_party/pocketfft/pocketfft.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
-/*
- * ---- the transform of one row of complex numbers, of any length ----
- *
- * Lengths whose prime factors are small go by Cooley and Tukey's recursion, a factor at a time. Others become, by
- * Bluestein's identity 2jk = j^2 + k^2 - (j - k)^2, a convolution of a length that is a power of two.
- */
-
-enum { LARGEST_FACTOR = 31 };
-
+/* Pairs of doubles, as pocketfft takes them. */
 struct fft_number {
     double re, im;
 };
-
-struct fft_plan {
-    int64_t length;
-    struct fft_number *roots;   /* exp(-2 pi i k / length) */
-    struct fft_number *scratch; /* of `length` */
-    /* Bluestein: */
-    struct fft_plan *inner;    /* NULL: the length has small factors */
-    struct fft_number *chirp;  /* exp(-pi i k^2 / length) */
-    struct fft_number *filter; /* the transform of the chirp's conjugate, of inner's length */
-    struct fft_number *padded; /* of inner's length */
-};
-
-/* A plan by Bluestein's identity has another plan inside. */
-
-/* Plans transforms of rows of `length` >= 1. NULL: out of memory. One plan serves one thread at a time. */
-static struct fft_plan *plan_create(int64_t length);
-static void plan_free(struct fft_plan *plan);
-/* Transforms `row` in place, without a factor; forward has the exponent's sign negative. */
-static void plan_run(struct fft_plan *plan, struct fft_number *row, bool forward);
-
-static struct fft_number multiply(struct fft_number a, struct fft_number b)
-{
-    return (struct fft_number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-
-static struct fft_number add(struct fft_number a, struct fft_number b)
-{
-    return (struct fft_number){a.re + b.re, a.im + b.im};
-}
-
-/* Returns exp(-2 pi i numerator / denominator). */
-static struct fft_number root_of_unity(int64_t numerator, int64_t denominator)
-{
-    double angle = 2.0 * M_PI * ((double)numerator / (double)denominator);
-    return (struct fft_number){cos(angle), -sin(angle)};
-}
-
-static int64_t smallest_factor(int64_t number)
-{
-    for (int64_t factor = 2; factor <= LARGEST_FACTOR; factor++)
-        if (number % factor == 0)
-            return factor;
-    return number;
-}
-
-static bool has_small_factors(int64_t number)
-{
-    while (number > 1) {
-        int64_t factor = smallest_factor(number);
-        if (factor > LARGEST_FACTOR)
-            return false;
-        number /= factor;
-    }
-    return true;
-}
-
-/* Joins `factor` transforms of `part` numbers each (butterflies). */
-static void join(const struct fft_plan *plan, int64_t factor, int64_t part, struct fft_number *out)
-{
-    struct fft_number turned[LARGEST_FACTOR];
-    int64_t step = plan->length / (factor * part);
-    for (int64_t k = 0; k < part; k++) {
-        for (int64_t r = 0; r < factor; r++)
-            turned[r] = multiply(out[r * part + k], plan->roots[r * k * step]);
-        for (int64_t q = 0; q < factor; q++) {
-            struct fft_number sum = turned[0];
-            for (int64_t r = 1; r < factor; r++)
-                sum = add(sum, multiply(turned[r], plan->roots[r * q % factor * part * step]));
-            out[q * part + k] = sum;
-        }
-    }
-}
-
-static void join_pairs(const struct fft_plan *plan, int64_t part, struct fft_number *out)
-{
-    int64_t step = plan->length / (2 * part);
-    for (int64_t k = 0; k < part; k++) {
-        struct fft_number a = out[k], b = multiply(out[part + k], plan->roots[k * step]);
-        out[k] = add(a, b);
-        out[part + k] = (struct fft_number){a.re - b.re, a.im - b.im};
-    }
-}
-
-/* Writes the transform of `length` numbers of `in` that lie `stride` apart to `out`. */
-static void recurse(const struct fft_plan *plan, int64_t length, int64_t stride, const struct fft_number *in,
-                    struct fft_number *out)
-{
-    if (length == 1) {
-        *out = *in;
-        return;
-    }
-    int64_t factor = smallest_factor(length), part = length / factor;
-    for (int64_t r = 0; r < factor; r++)
-        recurse(plan, part, stride * factor, in + r * stride, out + r * part);
-    if (factor == 2)
-        join_pairs(plan, part, out);
-    else
-        join(plan, factor, part, out);
-}
-
-static void conjugate(struct fft_number *row, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        row[i].im = -row[i].im;
-}
-
-static void run_forward(struct fft_plan *plan, struct fft_number *row);
-
-static void run_bluestein(struct fft_plan *plan, struct fft_number *row)
-{
-    int64_t length = plan->length, padded_length = plan->inner->length;
-    struct fft_number *padded = plan->padded;
-    memset(padded, 0, (size_t)padded_length * sizeof *padded);
-    for (int64_t i = 0; i < length; i++)
-        padded[i] = multiply(row[i], plan->chirp[i]);
-    run_forward(plan->inner, padded);
-    for (int64_t i = 0; i < padded_length; i++)
-        padded[i] = multiply(padded[i], plan->filter[i]);
-    plan_run(plan->inner, padded, false);
-    for (int64_t i = 0; i < length; i++) {
-        struct fft_number value = multiply(padded[i], plan->chirp[i]);
-        row[i] = (struct fft_number){value.re / (double)padded_length, value.im / (double)padded_length};
-    }
-}
-
-static void run_forward(struct fft_plan *plan, struct fft_number *row)
-{
-    if (plan->inner != NULL) {
-        run_bluestein(plan, row);
-        return;
-    }
-    recurse(plan, plan->length, 1, row, plan->scratch);
-    memcpy(row, plan->scratch, (size_t)plan->length * sizeof *row);
-}
-
-static void plan_run(struct fft_plan *plan, struct fft_number *row, bool forward)
-{
-    if (!forward)
-        conjugate(row, plan->length);
-    run_forward(plan, row);
-    if (!forward)
-        conjugate(row, plan->length);
-}
-
-static bool prepare_factors(struct fft_plan *plan)
-{
-    plan->roots = calloc((size_t)plan->length, sizeof *plan->roots);
-    plan->scratch = calloc((size_t)plan->length, sizeof *plan->scratch);
-    if (plan->roots == NULL || plan->scratch == NULL)
-        return false;
-    for (int64_t k = 0; k < plan->length; k++)
-        plan->roots[k] = root_of_unity(k, plan->length);
-    return true;
-}
-
-static bool prepare_bluestein(struct fft_plan *plan)
-{
-    int64_t length = plan->length, padded = 1;
-    if (length > INT64_MAX / 8)
-        return false;
-    while (padded < 2 * length - 1)
-        padded *= 2;
-    plan->chirp = calloc((size_t)length, sizeof *plan->chirp);
-    plan->filter = calloc((size_t)padded, sizeof *plan->filter);
-    plan->padded = calloc((size_t)padded, sizeof *plan->padded);
-    plan->inner = plan_create(padded);
-    if (plan->chirp == NULL || plan->filter == NULL || plan->padded == NULL || plan->inner == NULL)
-        return false;
-    int64_t square = 0; /* k * k mod 2 * length: an exact angle for long rows too */
-    for (int64_t k = 0; k < length; k++) {
-        plan->chirp[k] = root_of_unity(square, 2 * length);
-        square = (square + 2 * k + 1) % (2 * length);
-        struct fft_number value = {plan->chirp[k].re, -plan->chirp[k].im};
-        plan->filter[k] = value;
-        plan->filter[(padded - k) % padded] = value;
-    }
-    run_forward(plan->inner, plan->filter);
-    return true;
-}
-
-static struct fft_plan *plan_create(int64_t length)
-{
-    struct fft_plan *plan = calloc(1, sizeof *plan);
-    if (plan == NULL)
-        return NULL;
-    plan->length = length;
-    if (!(has_small_factors(length) ? prepare_factors(plan) : prepare_bluestein(plan))) {
-        plan_free(plan);
-        return NULL;
-    }
-    return plan;
-}
-
-static void plan_free(struct fft_plan *plan)
-{
-    if (plan == NULL)
-        return;
-    plan_free(plan->inner);
-    free(plan->roots);
-    free(plan->scratch);
-    free(plan->chirp);
-    free(plan->filter);
-    free(plan->padded);
-    free(plan);
-}
 
 /* ---- tensors ---- */
 
@@ -296,33 +86,80 @@ static AOTITorchError make_result(const char *function, const struct shim_tensor
     return aoticache_shim_tensor_empty(function, self->ndim, sizes, strides, dtype, ret_tensor);
 }
 
-static void transform_lane(struct fft_plan *plan, struct fft_number *lane, int64_t length, int64_t step,
-                           struct fft_number *row, bool forward)
+/* Lanes that lie side by side and are transformed together: numbers of as many share a line of the cache. */
+enum { LANES_TOGETHER = 4 };
+
+struct lanes_job {
+    cfft_plan plan;
+    struct fft_number *data, *rows; /* rows: of each part, LANES_TOGETHER */
+    struct shim_lanes lanes;
+    int64_t groups; /* of lanes that lie side by side */
+    bool forward;
+    _Atomic int64_t next;
+    atomic_bool is_out_of_memory;
+};
+
+static int transform_row(const struct lanes_job *job, struct fft_number *row)
 {
-    for (int64_t i = 0; i < length; i++)
-        row[i] = lane[i * step];
-    plan_run(plan, row, forward);
-    for (int64_t i = 0; i < length; i++)
-        lane[i * step] = row[i];
+    return job->forward ? cfft_forward(job->plan, &row->re, 1) : cfft_backward(job->plan, &row->re, 1);
 }
 
-/* Transforms along one dimension of a contiguous tensor of complex128. */
+/* Through rows of which the numbers lie side by side. */
+static bool transform_group(const struct lanes_job *job, struct fft_number *first, int64_t count,
+                            struct fft_number *rows)
+{
+    const int64_t length = job->lanes.length, step = job->lanes.inner;
+    for (int64_t i = 0; i < length; i++)
+        for (int64_t lane = 0; lane < count; lane++)
+            rows[lane * length + i] = first[i * step + lane];
+    for (int64_t lane = 0; lane < count; lane++)
+        if (transform_row(job, rows + lane * length) != 0)
+            return false;
+    for (int64_t i = 0; i < length; i++)
+        for (int64_t lane = 0; lane < count; lane++)
+            first[i * step + lane] = rows[lane * length + i];
+    return true;
+}
+
+static void transform_groups(void *user, int part)
+{
+    struct lanes_job *job = user;
+    const struct shim_lanes *lanes = &job->lanes;
+    struct fft_number *rows = job->rows + (int64_t)part * LANES_TOGETHER * lanes->length;
+    for (int64_t next; (next = atomic_fetch_add(&job->next, 1)) < lanes->outer * job->groups;) {
+        const int64_t inner = next % job->groups * LANES_TOGETHER, left = lanes->inner - inner;
+        struct fft_number *first = job->data + next / job->groups * lanes->length * lanes->inner + inner;
+        bool is_done = lanes->inner == 1
+                           ? transform_row(job, first) == 0
+                           : transform_group(job, first, left < LANES_TOGETHER ? left : LANES_TOGETHER, rows);
+        if (!is_done)
+            atomic_store(&job->is_out_of_memory, true);
+    }
+}
+
+/* Transforms along one dimension of a contiguous tensor of complex128, without a factor. */
 static AOTITorchError transform_dim(const char *function, AtenTensorHandle values, int dim, bool forward)
 {
-    struct shim_lanes lanes = aoticache_shim_lanes(values->tensor, dim);
-    struct fft_number *data = values->tensor->data;
-    if (values->tensor->numel == 0 || lanes.length == 1)
+    struct lanes_job job = {
+        .data = values->tensor->data, .lanes = aoticache_shim_lanes(values->tensor, dim), .forward = forward};
+    const int64_t length = job.lanes.length;
+    if (values->tensor->numel == 0 || length == 1)
         return SHIM_SUCCESS;
-    struct fft_plan *plan = plan_create(lanes.length);
-    struct fft_number *row = calloc((size_t)lanes.length, sizeof *row);
-    bool ready = plan != NULL && row != NULL;
-    for (int64_t outer = 0; outer < lanes.outer && ready; outer++)
-        for (int64_t inner = 0; inner < lanes.inner; inner++)
-            transform_lane(plan, data + outer * lanes.length * lanes.inner + inner, lanes.length, lanes.inner, row,
-                           forward);
-    free(row);
-    plan_free(plan);
-    return ready ? SHIM_SUCCESS : aoticache_shim_fail_memory(function, (size_t)lanes.length * sizeof *row);
+    job.groups = (job.lanes.inner + LANES_TOGETHER - 1) / LANES_TOGETHER;
+    const double work = 4 * (double)values->tensor->numel * log2((double)length);
+    const int parts = aoticache_shim_parts(work, job.lanes.outer * job.groups);
+    const size_t row_bytes = (size_t)length * sizeof *job.rows;
+    size_t bytes = (size_t)parts * LANES_TOGETHER * row_bytes;
+    job.plan = make_cfft_plan((size_t)length);
+    job.rows = aoticache_shim_large_take(bytes, &bytes);
+    bool is_ready = job.plan != NULL && job.rows != NULL;
+    if (is_ready)
+        aoticache_shim_parallel(parts, transform_groups, &job);
+    if (job.plan != NULL)
+        destroy_cfft_plan(job.plan);
+    aoticache_shim_large_give(job.rows, bytes);
+    return is_ready && !atomic_load(&job.is_out_of_memory) ? SHIM_SUCCESS
+                                                           : aoticache_shim_fail_memory(function, row_bytes);
 }
 
 static AOTITorchError scale(const char *function, AtenTensorHandle values, double count, int64_t normalization)
