@@ -144,6 +144,26 @@ def tolerance_of(dtype, depth):
         dtype.is_complex else 0
 
 
+def check_bfloat16(shim):
+    """Large enough for oneDNN: orders, gaps, addends that it adds and those that it does not. Rounded once."""
+    for i in range(48):
+        m, n, k = random.choice([1, 2, 8, 33, 130]), random.choice([64, 97, 520]), random.choice([64, 100, 777])
+        a, b = (torch.randn(m, k) / 4).bfloat16(), (torch.randn(k, n) / 4).bfloat16()
+        a = a.t().contiguous().t() if i % 3 == 0 else a
+        b = b.t().contiguous().t() if i % 2 == 0 else b
+        out = values([m, n + 5], torch.bfloat16)[:, :n] if i % 4 == 0 else values([m, n], torch.bfloat16)
+        product = a.double() @ b.double()
+        if i % 6 == 0:
+            wanted = product
+            shim.run("aoti_torch_cpu_mm_out", [out, a, b], results=0)
+        else:
+            addend = out if i % 6 == 1 else values(random.choice([[n], [m, 1], [m, n]]), torch.bfloat16)
+            beta, alpha = (1.0, 1.0) if i % 6 != 2 else (0.5, 2.0)
+            wanted = beta * addend.double() + alpha * product
+            shim.run("aoti_torch_cpu_addmm_out", [out, addend, a, b], ctypes.c_double(beta), ctypes.c_double(alpha), results=0)
+        torch.testing.assert_close(out.double(), wanted, rtol=2 ** -8, atol=1e-4 * k ** 0.5)
+
+
 def check_vectors_and_sums(shim):
     for i in range(60):
         dtype = PRODUCT_DTYPES[i % len(PRODUCT_DTYPES)]
@@ -347,8 +367,8 @@ def check_fractional_pooling(shim):
             compare(one, other)
 
 
-CHECKS = [check_products, check_vectors_and_sums, check_in_place, check_large, check_convolutions, check_convolutions_for_onednn,
-          check_large_convolution, check_pooling, check_adaptive_pooling, check_fractional_pooling]
+CHECKS = [check_products, check_bfloat16, check_vectors_and_sums, check_in_place, check_large, check_convolutions,
+          check_convolutions_for_onednn, check_large_convolution, check_pooling, check_adaptive_pooling, check_fractional_pooling]
 
 
 def run_checks(label):

@@ -254,11 +254,11 @@ static void transpose_product(struct blas_product *product)
     product->columns = rows;
 }
 
-/* Puts the addend in place first, because the library adds to what is there. Often it is there already. */
-static void place_addend(const struct matmul_problem *problem, ptrdiff_t item_bytes)
+void aoticache_shim_matmul_place_addend(const struct matmul_problem *problem)
 {
+    const uint32_t item_bytes = problem->item_bytes;
     const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
-    const struct shim_conversion same = {.item_bytes = (uint32_t)item_bytes};
+    const struct shim_conversion same = {.item_bytes = item_bytes};
     if (addend->data == NULL || (addend->data == out->data && addend->row_stride == out->row_stride &&
                                  addend->column_stride == out->column_stride))
         return;
@@ -291,7 +291,7 @@ static void run_directly(const struct matmul_problem *problem, const struct mult
                                    .beta = problem->addend.data != NULL ? problem->beta : 0};
     if (!describe_product(problem, &product))
         return;
-    place_addend(problem, (ptrdiff_t)problem->arithmetic->value_bytes);
+    aoticache_shim_matmul_place_addend(problem);
     if (product.out.transpose == CBLAS_TRANS)
         transpose_product(&product);
     multiply(by, &product);
@@ -493,7 +493,8 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem)
 {
     enum { SMALL = 16384 };
     _Alignas(64) char small[SMALL];
-    if (aoticache_shim_matmul_panels(problem) || run_by_library(problem) || aoticache_shim_matmul_vectors(problem))
+    if (aoticache_shim_matmul_panels(problem) || aoticache_shim_onednn_multiply(problem, false) ||
+        run_by_library(problem) || aoticache_shim_matmul_vectors(problem))
         return true;
     size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
     void *workspace = bytes > SMALL ? aoticache_shim_large_take(bytes, &bytes) : small;

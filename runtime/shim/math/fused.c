@@ -9,6 +9,7 @@
  */
 #include "runtime/shim/math/internal.h"
 
+#include "runtime/shim/math/onednn.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
@@ -191,6 +192,24 @@ static struct convolution describe(AtenTensorHandle weight, const AtenTensorHand
     return c;
 }
 
+/* Of bfloat16, with what follows. The result is NULL where oneDNN does not do all of it. */
+static AOTITorchError convolve_bfloat16(const char *function, AtenTensorHandle x, AtenTensorHandle weight,
+                                        const AtenTensorHandle *bias, int64_t groups, const struct shim_unary *unary,
+                                        const struct convolution_windows *windows, AtenTensorHandle *ret_tensor)
+{
+    bool fused;
+    cleanup_tensor AtenTensorHandle output = NULL;
+    *ret_tensor = NULL;
+    if (!shim_is_defined(x) || !shim_is_defined(weight) || x->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 ||
+        weight->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 || !aoticache_shim_onednn_has_bfloat16())
+        return SHIM_SUCCESS;
+    struct convolution c = describe(weight, bias, groups, unary);
+    SHIM_TRY(aoticache_shim_convolve(function, &c, windows, x, weight, NULL, &fused, &output));
+    if (fused || unary->kind == SHIM_UNARY_NONE)
+        *ret_tensor = shim_steal(&output);
+    return SHIM_SUCCESS;
+}
+
 AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B, const int64_t *padding, int64_t padding_len_,
     const int64_t *stride, int64_t stride_len_, const int64_t *dilation, int64_t dilation_len_, int64_t groups,
@@ -201,12 +220,15 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     cleanup_tensor AtenTensorHandle output = NULL;
     cleanup_wide struct wide wide = {0};
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
-    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){wide.x, wide.weight}, 2));
-    SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
-    struct convolution c = describe(wide.weight, &wide.bias, groups, &unary);
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
+    SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
+    SHIM_TRY(convolve_bfloat16(__func__, X, W, B, groups, &unary, &windows, ret0));
+    if (*ret0 != NULL)
+        return SHIM_SUCCESS;
+    SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
+    SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){wide.x, wide.weight}, 2));
+    struct convolution c = describe(wide.weight, &wide.bias, groups, &unary);
     SHIM_TRY(aoticache_shim_convolve(__func__, &c, &windows, wide.x, wide.weight, NULL, &fused, &output));
     if (!fused)
         SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
@@ -382,10 +404,14 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_transpose_pointwise(
 
 /* ---- linear layers ---- */
 
-/* out = x Wᵀ + bias, over the last dimension of x. */
+/*
+ * out = x Wᵀ + bias, over the last dimension of x. to_float: the result is of float32, whatever the operands are; it is NULL
+ * where that cannot be done.
+ */
 static AOTITorchError multiply(const char *function, AtenTensorHandle input, AtenTensorHandle weight,
-                               const AtenTensorHandle *bias, AtenTensorHandle *ret_tensor)
+                               const AtenTensorHandle *bias, bool to_float, AtenTensorHandle *ret_tensor)
 {
+    const bool widens = to_float && aoticache_shim_is_half(input);
     if (!aoticache_shim_is_half(input) || !aoticache_shim_is_half(weight) ||
         input->tensor->dtype != weight->tensor->dtype)
         SHIM_TRY(check_float32(function, (const AtenTensorHandle[]){input, weight}, 2));
@@ -406,7 +432,8 @@ static AOTITorchError multiply(const char *function, AtenTensorHandle input, Ate
     sizes[x->ndim - 1] = w->sizes[0];
     cleanup_tensor AtenTensorHandle in = NULL, out = NULL;
     SHIM_TRY(aoticache_shim_read(function, input, x->dtype, &in));
-    SHIM_TRY(aoticache_shim_make(function, x->ndim, sizes, x->dtype, &out));
+    SHIM_TRY(aoticache_shim_make(function, x->ndim, sizes, widens ? AOTICACHE_DTYPE_FLOAT32 : x->dtype, &out));
+    const ptrdiff_t out_item = out->tensor->item_bytes;
     const ptrdiff_t item = x->item_bytes, depth = (ptrdiff_t)w->sizes[1], columns = (ptrdiff_t)w->sizes[0];
     const struct matmul_problem problem = {
         .arithmetic = aoticache_shim_matmul_arithmetic(SHIM_CLASS_FLOAT),
@@ -420,14 +447,32 @@ static AOTITorchError multiply(const char *function, AtenTensorHandle input, Ate
         .a = {in->tensor->data, depth * item, item},
         .b = {w->data, (ptrdiff_t)w->strides[1] * item, (ptrdiff_t)w->strides[0] * item},
         .addend = {b != NULL ? b->data : NULL, 0, b != NULL ? (ptrdiff_t)b->strides[0] * item : 0},
-        .out = {out->tensor->data, columns * item, item},
+        .out = {out->tensor->data, columns * out_item, out_item},
     };
-    bool is_done =
-        out->tensor->numel == 0 || (w->packed != NULL && aoticache_shim_matmul_kept(&problem, w->packed, NULL));
+    if (widens && !aoticache_shim_onednn_multiply(&problem, true)) {
+        *ret_tensor = NULL;
+        return SHIM_SUCCESS;
+    }
+    bool is_done = widens || out->tensor->numel == 0 ||
+                   (w->packed != NULL && aoticache_shim_matmul_kept(&problem, w->packed, NULL));
     if (!is_done && !aoticache_shim_matmul(&problem))
         return aoticache_shim_fail_memory(function, (size_t)out->tensor->numel * sizeof(float));
     *ret_tensor = shim_steal(&out);
     return SHIM_SUCCESS;
+}
+
+/* The result in float32: of bfloat16 by oneDNN where the processor multiplies it, else of operands that are widened. */
+static AOTITorchError multiply_in_float(const char *function, AtenTensorHandle x, AtenTensorHandle weight,
+                                        const AtenTensorHandle *bias, AtenTensorHandle *ret_tensor)
+{
+    cleanup_wide struct wide wide = {0};
+    *ret_tensor = NULL;
+    if (aoticache_shim_is_half(x) && aoticache_shim_onednn_has_bfloat16())
+        SHIM_TRY(multiply(function, x, weight, bias, true, ret_tensor));
+    if (*ret_tensor != NULL)
+        return SHIM_SUCCESS;
+    SHIM_TRY(widen(function, x, weight, bias, NULL, &wide));
+    return multiply(function, wide.x, wide.weight, &wide.bias, true, ret_tensor);
 }
 
 AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHandle W, AtenTensorHandle *B,
@@ -436,13 +481,11 @@ AOTITorchError aoti_torch_cpu__linear_pointwise(AtenTensorHandle X, AtenTensorHa
 {
     struct shim_unary unary;
     cleanup_tensor AtenTensorHandle output = NULL;
-    cleanup_wide struct wide wide = {0};
     SHIM_CHECK_RESULT(ret0);
     SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
     if (unary.kind == SHIM_UNARY_NONE) /* half the bits need no copy of the weight */
-        return multiply(__func__, X, W, B, ret0);
-    SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
-    SHIM_TRY(multiply(__func__, wide.x, wide.weight, &wide.bias, &output));
+        return multiply(__func__, X, W, B, false, ret0);
+    SHIM_TRY(multiply_in_float(__func__, X, W, B, &output));
     SHIM_TRY(apply(__func__, output, NULL, BINARY_ADD, 1, &unary));
     return narrow(__func__, X, &output, ret0);
 }
@@ -452,15 +495,14 @@ AOTITorchError aoti_torch_cpu__linear_pointwise_binary(AtenTensorHandle X, AtenT
 {
     const struct shim_unary none = {SHIM_UNARY_NONE, {0, 0}};
     enum binary binary;
-    cleanup_tensor AtenTensorHandle output = NULL;
-    cleanup_wide struct wide wide = {0};
+    cleanup_tensor AtenTensorHandle output = NULL, wide_other = NULL;
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(widen(__func__, X, W, B, other, &wide));
-    SHIM_TRY(check_float32(__func__, &wide.other, 1));
+    SHIM_TRY(aoticache_shim_widen_half(__func__, other, &wide_other));
+    SHIM_TRY(check_float32(__func__, &wide_other, 1));
     SHIM_TRY(read_binary(__func__, attr, &binary));
-    SHIM_TRY(multiply(__func__, wide.x, wide.weight, &wide.bias, &output));
+    SHIM_TRY(multiply_in_float(__func__, X, W, B, &output));
     if (!aoticache_shim_same_sizes(output->tensor, other->tensor))
         return aoticache_shim_fail("%s: the other tensor does not have the result's sizes", __func__);
-    SHIM_TRY(apply(__func__, output, wide.other, binary, 1, &none));
+    SHIM_TRY(apply(__func__, output, wide_other, binary, 1, &none));
     return narrow(__func__, X, &output, ret0);
 }

@@ -146,6 +146,8 @@ struct matmul_problem {
 /* Bytes that aoticache_shim_matmul_run needs to work in, aligned to 64. */
 size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *problem);
 void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *workspace);
+/* Puts the addend into the result, for libraries that add to what is there. Often it is there already. */
+void aoticache_shim_matmul_place_addend(const struct matmul_problem *problem);
 /* The same with a workspace of its own, only where one is needed. False: out of memory. */
 bool aoticache_shim_matmul(const struct matmul_problem *problem);
 /* The same for up to three rows or columns (matmul_vector.c). False: nothing was written, and the blocks do it. */

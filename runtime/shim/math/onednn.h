@@ -1,6 +1,7 @@
 /*
  * shim/math: oneDNN, where the machine has it. onednn_library.c finds the library and hides what its versions 2 and 3
- * call differently; onednn_convolution.c has the convolutions, blas.c the products.
+ * call differently; onednn_primitives.c keeps what was made, onednn_convolution.c has the convolutions, onednn_matmul.c
+ * the products of bfloat16, blas.c those of float.
  *
  * Private to runtime/shim/math/. oneDNN's headers are not needed to build: the few functions and numbers that are used
  * of its C interface are declared here.
@@ -10,13 +11,14 @@
 
 #include "runtime/shim/math/internal.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 /* Dimensions of a memory descriptor; of a convolution's weight: groups, outputs, inputs, three of the kernel. */
 enum { ONEDNN_MAX_NDIM = 12 };
 
 /* dnnl_data_type_t, dnnl_format_tag_t, dnnl_prop_kind_t, dnnl_alg_kind_t: the same numbers in versions 2 and 3. */
-enum { ONEDNN_FLOAT32 = 3, ONEDNN_TAG_ANY = 1, ONEDNN_INFERENCE = 96 };
+enum { ONEDNN_BFLOAT16 = 2, ONEDNN_FLOAT32 = 3, ONEDNN_TAG_ANY = 1, ONEDNN_INFERENCE = 96 };
 enum { ONEDNN_CONVOLUTION_DIRECT = 0x1, ONEDNN_DECONVOLUTION_DIRECT = 0xa };
 
 /* dnnl_query_t. */
@@ -76,8 +78,8 @@ const struct onednn_library *aoticache_shim_onednn(void);
 
 /* ---- what the versions do differently; each returns false on failure, and descriptors are freed by the caller ---- */
 
-/* A memory descriptor of float32 elements; strides in elements, NULL: the library chooses the format. NULL on failure. */
-void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, const int64_t *strides);
+/* A memory descriptor; strides in elements, NULL: the library chooses the format. NULL on failure. */
+void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, int type, const int64_t *strides);
 void *aoticache_shim_onednn_describe_same(const void *descriptor);
 void aoticache_shim_onednn_describe_free(void *descriptor);
 
@@ -89,10 +91,71 @@ struct onednn_convolution {
     const void *attributes;
 };
 bool aoticache_shim_onednn_describe_convolution(const struct onednn_convolution *c, void **ret_primitive_desc);
+/* out = a b + bias; descriptors, bias may be NULL. */
+bool aoticache_shim_onednn_describe_matmul(const void *a, const void *b, const void *bias, const void *out,
+                                           const void *attributes, void **ret_primitive_desc);
 
 /* dnnl_post_ops_append_eltwise(), for the functions of enum shim_unary that both versions have; false for others. */
 bool aoticache_shim_onednn_append_unary(void *post_ops, const struct shim_unary *unary);
 /* The destination's former elements are added. */
 bool aoticache_shim_onednn_append_sum(void *post_ops);
+
+/* ---- primitives that are kept (onednn_primitives.c) ---- */
+
+/* Sizes, strides, options: whatever a primitive depends on. The first number tells kinds of operations apart. */
+enum { ONEDNN_KEY_NUMBERS = 64 };
+enum { ONEDNN_KEY_CONVOLUTION = 1, ONEDNN_KEY_MATMUL = 2 };
+
+struct onednn_key {
+    int64_t numbers[ONEDNN_KEY_NUMBERS];
+};
+
+/* A primitive and the memory that it works in. */
+struct onednn_step {
+    void *primitive; /* NULL: nothing to do */
+    void *scratch;   /* descriptor */
+};
+
+/* What each kind's own struct begins with. Never changes once it is kept. */
+struct onednn_prepared {
+    _Atomic uint32_t refs; /* 1 at first */
+    struct onednn_key key;
+    uint64_t used;        /* for the table: when it was found last */
+    bool usable;          /* false: oneDNN has no fast code for it */
+    size_t scratch_bytes; /* the most that a step needs */
+    void (*free)(const struct onednn_library *onednn, struct onednn_prepared *p);
+};
+
+/* Adds a reference. NULL: it was not made, or has been given up since. */
+struct onednn_prepared *aoticache_shim_onednn_find(const struct onednn_key *key);
+/* Keeps it, with a reference of its own. Another thread may have made the same: then both are used, and the later one is kept. */
+void aoticache_shim_onednn_keep(const struct onednn_library *onednn, struct onednn_prepared *p);
+/* p may be NULL. */
+void aoticache_shim_onednn_unref(const struct onednn_library *onednn, struct onednn_prepared *p);
+
+/* Makes a step of a primitive's descriptor, which is freed. Its memory is the caller's, so that threads may share it. */
+bool aoticache_shim_onednn_make_step(const struct onednn_library *onednn, void *primitive_desc,
+                                     struct onednn_prepared *p, struct onednn_step *step);
+void aoticache_shim_onednn_free_step(const struct onednn_library *onednn, struct onednn_step *step);
+/* Whether oneDNN has more than a plain loop for it. */
+bool aoticache_shim_onednn_is_fast(const struct onednn_library *onednn, const void *primitive_desc);
+/* Attributes of primitives that work in the caller's memory, with what is done to the result. NULL on failure. */
+void *aoticache_shim_onednn_make_attributes(const struct onednn_library *onednn, bool adds_output,
+                                            const struct shim_unary *unary);
+
+enum { ONEDNN_MOST_ARGUMENTS = 5 };
+/* Runs one primitive. `scratch`: of the prepared one's scratch_bytes; NULL if these are 0. */
+bool aoticache_shim_onednn_run_step(const struct onednn_library *onednn, const struct onednn_step *step, void *stream,
+                                    char *scratch, int count, const int names[], const void *const descriptors[],
+                                    void *const data[]);
+
+/* Whether there is a oneDNN, and it multiplies bfloat16 on this processor, as in PyTorch: it needs AVX-512. */
+bool aoticache_shim_onednn_has_bfloat16(void);
+
+/*
+ * The product by oneDNN, if it is one of bfloat16. to_float: the result is of float32, and so not rounded; the addend must be
+ * a row for all rows then, or none. False: nothing was written, and another does it.
+ */
+bool aoticache_shim_onednn_multiply(const struct matmul_problem *problem, bool to_float);
 
 #endif

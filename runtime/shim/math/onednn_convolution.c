@@ -1,102 +1,61 @@
 /*
- * shim/math/onednn_convolution: float32 convolutions by oneDNN.
+ * shim/math/onednn_convolution: convolutions of float32 and bfloat16 by oneDNN.
  *
- * oneDNN makes code for one convolution of one shape, which takes 0.1 to 1 milliseconds; what was made is kept for the
- * next call, so many convolutions at most. It is fastest on formats of its own, in blocks of channels, so that operands
- * are reordered before and the result after it, where that costs less than it gains (choose_plan).
+ * It is fastest on formats of its own, in blocks of channels, so that operands are reordered before and the result after
+ * it, where that costs less than it gains (choose_plan).
  */
 #include "runtime/shim/math/onednn.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Fewer multiplications than these take a few microseconds either way. */
 #define MIN_PRODUCTS 32768.0
 
-/* Sizes, strides, options: whatever a prepared convolution depends on. */
-enum { KEY_NUMBERS = 64 };
-
-struct key {
-    int64_t numbers[KEY_NUMBERS];
-};
-
-/* A primitive and the memory that it works in. */
-struct step {
-    void *primitive; /* NULL: nothing to do */
-    void *scratch;   /* descriptor */
-};
-
 struct operand {
     void *given, *wanted; /* descriptors: of the tensor, and in the primitive's format */
     size_t copy_bytes;    /* of the memory in that format; 0: the tensor's own is used */
-    struct step reorder;
+    struct onednn_step reorder;
 };
 
 /* A convolution that has been made once. Never changes afterwards. */
 struct prepared {
-    _Atomic uint32_t refs;
-    struct key key;
-    uint64_t used; /* for the table: when it was found last */
-    bool usable;   /* false: oneDNN has no fast code for it */
-    struct step convolution;
+    struct onednn_prepared common;
+    struct onednn_step convolution;
     struct operand source, weights, destination;
-    struct step addend; /* reads the destination's former elements, which the sums are added to, into its copy */
+    struct onednn_step addend; /* reads the destination's former elements, which the sums are added to, into its copy */
     void *bias;
-    size_t scratch_bytes; /* the most that a step needs */
 };
 
 /* ---- making ---- */
-
-static void free_step(const struct onednn_library *onednn, struct step *step)
-{
-    if (step->primitive != NULL)
-        onednn->primitive_destroy(step->primitive);
-    aoticache_shim_onednn_describe_free(step->scratch);
-}
 
 static void free_operand(const struct onednn_library *onednn, struct operand *operand)
 {
     aoticache_shim_onednn_describe_free(operand->given);
     aoticache_shim_onednn_describe_free(operand->wanted);
-    free_step(onednn, &operand->reorder);
+    aoticache_shim_onednn_free_step(onednn, &operand->reorder);
 }
 
-/* Frees what was made, and leaves the key. */
+/* Frees what was made, and leaves what is common. */
 static void clear(const struct onednn_library *onednn, struct prepared *p)
 {
-    struct step none = {0};
-    free_step(onednn, &p->convolution);
+    aoticache_shim_onednn_free_step(onednn, &p->convolution);
     free_operand(onednn, &p->source);
     free_operand(onednn, &p->weights);
     free_operand(onednn, &p->destination);
-    free_step(onednn, &p->addend);
+    aoticache_shim_onednn_free_step(onednn, &p->addend);
     aoticache_shim_onednn_describe_free(p->bias);
-    p->convolution = p->addend = none;
     p->source = p->weights = p->destination = (struct operand){0};
     p->bias = NULL;
-    p->scratch_bytes = 0;
+    p->common.scratch_bytes = 0;
 }
 
-static void unref(const struct onednn_library *onednn, struct prepared *p)
+static void free_prepared(const struct onednn_library *onednn, struct onednn_prepared *common)
 {
-    if (p == NULL || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
-        return;
+    struct prepared *p = (struct prepared *)common;
     clear(onednn, p);
     free(p);
-}
-
-/* Makes a step of a primitive's descriptor, which is freed. Its memory is the caller's, so that threads may share it. */
-static bool make_step(const struct onednn_library *onednn, void *primitive_desc, struct prepared *p, struct step *step)
-{
-    const void *scratch = onednn->primitive_desc_query_md(primitive_desc, ONEDNN_QUERY_SCRATCHPAD, 0);
-    bool made = scratch != NULL && (step->scratch = aoticache_shim_onednn_describe_same(scratch)) != NULL &&
-                onednn->primitive_create(&step->primitive, primitive_desc) == 0;
-    onednn->primitive_desc_destroy(primitive_desc);
-    size_t bytes = made ? onednn->memory_desc_get_size(step->scratch) : 0;
-    if (bytes > p->scratch_bytes)
-        p->scratch_bytes = bytes;
-    return made;
 }
 
 /* Has a format of the primitive's own read from, or written to, the tensor. */
@@ -112,7 +71,7 @@ static bool make_operand(const struct onednn_library *onednn, const void *wanted
     const void *to = operand == &p->destination ? operand->given : operand->wanted;
     operand->copy_bytes = (onednn->memory_desc_get_size(operand->wanted) + 63) & ~(size_t)63;
     return onednn->reorder_primitive_desc_create(&reorder, from, onednn->engine, to, onednn->engine, attributes) == 0 &&
-           make_step(onednn, reorder, p, &operand->reorder);
+           aoticache_shim_onednn_make_step(onednn, reorder, &p->common, &operand->reorder);
 }
 
 /* Has sums that are added to the tensor added to a copy of it, where the destination is one. */
@@ -122,15 +81,7 @@ static bool make_addend(const struct onednn_library *onednn, const void *attribu
     void *reorder = NULL;
     return to->copy_bytes == 0 || (onednn->reorder_primitive_desc_create(&reorder, to->given, onednn->engine,
                                                                          to->wanted, onednn->engine, attributes) == 0 &&
-                                   make_step(onednn, reorder, p, &p->addend));
-}
-
-/* Whether oneDNN has more than a plain loop for it. */
-static bool is_fast(const struct onednn_library *onednn, const void *primitive_desc)
-{
-    const char *name = NULL;
-    return onednn->primitive_desc_query(primitive_desc, ONEDNN_QUERY_IMPLEMENTATION, 0, &name) == 0 && name != NULL &&
-           strstr(name, "ref") == NULL;
+                                   aoticache_shim_onednn_make_step(onednn, reorder, &p->common, &p->addend));
 }
 
 /* Which operands the library chooses the format of. */
@@ -170,13 +121,18 @@ static void read_strides(const struct image *image, int axes, ptrdiff_t item_byt
         ret_strides[2 + axis] = found[5 - axes + axis];
 }
 
+static int onednn_type(const struct convolution *c)
+{
+    return c->dtype == AOTICACHE_DTYPE_BFLOAT16 ? ONEDNN_BFLOAT16 : ONEDNN_FLOAT32;
+}
+
 static void *describe_image(const struct convolution *c, const struct image *image, bool any)
 {
     int64_t sizes[2 + IMAGE_AXES] = {image->batch, image->channels}, strides[2 + IMAGE_AXES];
     for (int axis = 0; axis < c->axes; axis++)
         sizes[2 + axis] = image->sizes[IMAGE_AXES - c->axes + axis];
     read_strides(image, c->axes, c->item_bytes, strides);
-    return aoticache_shim_onednn_describe(2 + c->axes, sizes, any ? NULL : strides);
+    return aoticache_shim_onednn_describe(2 + c->axes, sizes, onednn_type(c), any ? NULL : strides);
 }
 
 /* Groups, if there are any, outputs, inputs, the kernel. PyTorch's transposed weight has the inputs first. */
@@ -197,29 +153,7 @@ static void *describe_weight(const struct convolution *c, const struct image *we
         sizes[n] = weight->sizes[IMAGE_AXES - c->axes + axis];
         strides[n++] = flat[2 + axis];
     }
-    return aoticache_shim_onednn_describe(n, sizes, any ? NULL : strides);
-}
-
-/* Attributes of primitives that work in the caller's memory, with what is done to the result. NULL on failure. */
-static void *make_attributes(const struct onednn_library *onednn, const struct convolution *c)
-{
-    enum { SCRATCHPAD_OF_CALLER = 1 };
-    void *attributes = NULL, *post_ops = NULL;
-    if (onednn->primitive_attr_create(&attributes) != 0)
-        return NULL;
-    bool made = onednn->primitive_attr_set_scratchpad_mode(attributes, SCRATCHPAD_OF_CALLER) == 0;
-    if (made && c != NULL && (c->adds_output || c->unary.kind != SHIM_UNARY_NONE)) {
-        made = onednn->post_ops_create(&post_ops) == 0 &&
-               (!c->adds_output || aoticache_shim_onednn_append_sum(post_ops)) &&
-               (c->unary.kind == SHIM_UNARY_NONE || aoticache_shim_onednn_append_unary(post_ops, &c->unary)) &&
-               onednn->primitive_attr_set_post_ops(attributes, post_ops) == 0;
-        if (post_ops != NULL)
-            onednn->post_ops_destroy(post_ops);
-    }
-    if (made)
-        return attributes;
-    onednn->primitive_attr_destroy(attributes);
-    return NULL;
+    return aoticache_shim_onednn_describe(n, sizes, onednn_type(c), any ? NULL : strides);
 }
 
 /* Makes the convolution with attributes of its own, the reorders with those for them. */
@@ -242,7 +176,7 @@ static bool make_with(const struct onednn_library *onednn, const struct convolut
     p->source.given = describe_image(c, &c->input, false);
     p->weights.given = describe_weight(c, weight, false);
     p->destination.given = describe_image(c, &c->output, false);
-    p->bias = c->bias != NULL ? aoticache_shim_onednn_describe(1, &channels, &adjacent) : NULL;
+    p->bias = c->bias != NULL ? aoticache_shim_onednn_describe(1, &channels, onednn_type(c), &adjacent) : NULL;
     bool described = source != NULL && weights != NULL && destination != NULL && p->source.given != NULL &&
                      p->weights.given != NULL && p->destination.given != NULL && (c->bias == NULL || p->bias != NULL);
     const struct onednn_convolution described_as = {.transposed = c->transposed,
@@ -257,7 +191,7 @@ static bool make_with(const struct onednn_library *onednn, const struct convolut
                                                     .attributes = attributes};
     bool made = described && aoticache_shim_onednn_describe_convolution(&described_as, &operation);
     if (made) {
-        made = is_fast(onednn, operation);
+        made = aoticache_shim_onednn_is_fast(onednn, operation);
         made = made &&
                make_operand(onednn, onednn->primitive_desc_query_md(operation, ONEDNN_QUERY_SOURCE, 0),
                             plain_attributes, p, &p->source) &&
@@ -267,7 +201,7 @@ static bool make_with(const struct onednn_library *onednn, const struct convolut
                             plain_attributes, p, &p->destination) &&
                (!c->adds_output || make_addend(onednn, plain_attributes, p));
         if (made)
-            made = make_step(onednn, operation, p, &p->convolution);
+            made = aoticache_shim_onednn_make_step(onednn, operation, &p->common, &p->convolution);
         else
             onednn->primitive_desc_destroy(operation);
     }
@@ -280,7 +214,8 @@ static bool make_with(const struct onednn_library *onednn, const struct convolut
 static bool make(const struct onednn_library *onednn, const struct convolution *c, const struct image *weight,
                  enum plan plan, struct prepared *p)
 {
-    void *attributes = make_attributes(onednn, c), *plain_attributes = make_attributes(onednn, NULL);
+    void *attributes = aoticache_shim_onednn_make_attributes(onednn, c->adds_output, &c->unary);
+    void *plain_attributes = aoticache_shim_onednn_make_attributes(onednn, false, NULL);
     bool made = attributes != NULL && plain_attributes != NULL &&
                 make_with(onednn, c, weight, plan, attributes, plain_attributes, p);
     if (attributes != NULL)
@@ -330,90 +265,22 @@ static enum plan choose_plan(const struct convolution *c)
 }
 
 static struct prepared *prepare(const struct onednn_library *onednn, const struct convolution *c,
-                                const struct image *weight, const struct key *key)
+                                const struct image *weight, const struct onednn_key *key)
 {
     struct prepared *p = calloc(1, sizeof *p);
     if (p == NULL)
         return NULL;
-    atomic_init(&p->refs, 1);
-    p->key = *key;
+    p->common.key = *key;
+    p->common.free = free_prepared;
+    atomic_init(&p->common.refs, 1);
     enum plan plan = choose_plan(c);
-    p->usable = make(onednn, c, weight, plan, p);
-    if (!p->usable && plan != PLAN_ALL)
-        p->usable = make(onednn, c, weight, PLAN_ALL, p);
+    p->common.usable = make(onednn, c, weight, plan, p);
+    if (!p->common.usable && plan != PLAN_ALL)
+        p->common.usable = make(onednn, c, weight, PLAN_ALL, p);
     return p;
 }
 
-/* ---- what was made: a table of a few places for each hash, the one not used for longest is given up ---- */
-
-enum { SETS = 64, WAYS = 4 };
-
-static struct prepared *table[SETS][WAYS];
-static uint64_t table_clock;
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void lock_table(void)
-{
-    pthread_mutex_lock(&table_lock);
-}
-
-static void unlock_table(void)
-{
-    pthread_mutex_unlock(&table_lock);
-}
-
-/* A fork waits until nobody is inside of the table, which nobody is for longer than a look takes. */
-static void guard_forks(void)
-{
-    pthread_atfork(lock_table, unlock_table, unlock_table);
-}
-
-static int set_of(const struct key *key)
-{
-    uint64_t hash = 0;
-    for (int i = 0; i < KEY_NUMBERS; i++)
-        hash = (hash ^ (uint64_t)key->numbers[i]) * UINT64_C(0x9e3779b97f4a7c15) + (hash >> 29);
-    return (int)(hash >> 40) & (SETS - 1);
-}
-
-static struct prepared *find(const struct key *key)
-{
-    struct prepared **set = table[set_of(key)], *found = NULL;
-    lock_table();
-    for (int i = 0; i < WAYS && found == NULL; i++)
-        if (set[i] != NULL && memcmp(&set[i]->key, key, sizeof *key) == 0)
-            found = set[i];
-    if (found != NULL) {
-        found->used = ++table_clock;
-        atomic_fetch_add_explicit(&found->refs, 1, memory_order_relaxed);
-    }
-    unlock_table();
-    return found;
-}
-
-/* Another thread may have made the same: then both are used, and the later one is kept. */
-static void keep(const struct onednn_library *onednn, struct prepared *p)
-{
-    struct prepared **set = table[set_of(&p->key)], *dropped;
-    int place = 0;
-    lock_table();
-    for (int i = 0; i < WAYS; i++) {
-        if (set[i] != NULL && memcmp(&set[i]->key, &p->key, sizeof p->key) == 0) {
-            place = i;
-            break;
-        }
-        if (set[place] != NULL && (set[i] == NULL || set[i]->used < set[place]->used))
-            place = i;
-    }
-    dropped = set[place];
-    p->used = ++table_clock;
-    atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
-    set[place] = p;
-    unlock_table();
-    unref(onednn, dropped);
-}
-
-static int add_image(struct key *key, int n, const struct image *image)
+static int add_image(struct onednn_key *key, int n, const struct image *image)
 {
     const int64_t numbers[] = {image->batch,          image->channels,    image->sizes[0],   image->sizes[1],
                                image->sizes[2],       image->strides[0],  image->strides[1], image->strides[2],
@@ -422,12 +289,13 @@ static int add_image(struct key *key, int n, const struct image *image)
     return n + (int)(sizeof numbers / sizeof numbers[0]);
 }
 
-static struct key key_of(const struct convolution *c, const struct image *weight, int threads)
+static struct onednn_key key_of(const struct convolution *c, const struct image *weight, int threads)
 {
-    struct key key = {0};
+    struct onednn_key key = {0};
     int64_t scalar = 0;
     memcpy(&scalar, &c->unary.scalars[0], sizeof scalar);
-    int n = add_image(&key, 0, &c->input);
+    key.numbers[0] = ONEDNN_KEY_CONVOLUTION;
+    int n = add_image(&key, 1, &c->input);
     n = add_image(&key, n, weight);
     n = add_image(&key, n, &c->output);
     for (int axis = 0; axis < IMAGE_AXES; axis++) {
@@ -436,39 +304,15 @@ static struct key key_of(const struct convolution *c, const struct image *weight
         key.numbers[n++] = c->dilation[axis];
         key.numbers[n++] = c->output_padding[axis];
     }
-    const int64_t rest[] = {c->axes,        c->transposed, c->groups,
-                            c->adds_output, c->unary.kind, c->frozen_weight != NULL,
-                            threads,        scalar,        c->bias != NULL};
+    const int64_t rest[] = {c->axes, c->transposed, c->groups, c->adds_output, c->unary.kind, c->frozen_weight != NULL,
+                            threads, scalar,        c->dtype,  c->bias != NULL};
     memcpy(key.numbers + n, rest, sizeof rest);
-    _Static_assert(3 * 10 + 4 * IMAGE_AXES + sizeof rest / sizeof rest[0] <= KEY_NUMBERS, "the key has room");
+    _Static_assert(1 + 3 * 10 + 4 * IMAGE_AXES + sizeof rest / sizeof rest[0] <= ONEDNN_KEY_NUMBERS,
+                   "the key has room");
     return key;
 }
 
 /* ---- running ---- */
-
-enum { MOST_ARGUMENTS = 5 };
-
-/* Runs one primitive. The arguments' memories are descriptors at first. */
-static bool run_step(const struct onednn_library *onednn, const struct step *step, void *stream, char *scratch,
-                     int count, const int names[], const void *const descriptors[], void *const data[])
-{
-    struct onednn_argument arguments[MOST_ARGUMENTS + 1];
-    int made = 0, status = 0;
-    for (; made < count && status == 0; made += status == 0) {
-        arguments[made].name = names[made];
-        status = onednn->memory_create(&arguments[made].memory, descriptors[made], onednn->engine, data[made]);
-    }
-    if (status == 0 && scratch != NULL && onednn->memory_desc_get_size(step->scratch) > 0) {
-        arguments[made].name = ONEDNN_SCRATCHPAD;
-        status = onednn->memory_create(&arguments[made].memory, step->scratch, onednn->engine, scratch);
-        made += status == 0;
-    }
-    if (status == 0)
-        status = onednn->primitive_execute(step->primitive, stream, made, arguments);
-    while (made > 0)
-        onednn->memory_destroy(arguments[--made].memory);
-    return status == 0;
-}
 
 static bool reorder(const struct onednn_library *onednn, const struct operand *operand, bool back, void *stream,
                     char *scratch, void *tensor, void *copy)
@@ -478,7 +322,7 @@ static bool reorder(const struct onednn_library *onednn, const struct operand *o
                                        back ? operand->given : operand->wanted};
     void *const data[] = {back ? copy : tensor, back ? tensor : copy};
     return operand->copy_bytes == 0 ||
-           run_step(onednn, &operand->reorder, stream, scratch, 2, names, descriptors, data);
+           aoticache_shim_onednn_run_step(onednn, &operand->reorder, stream, scratch, 2, names, descriptors, data);
 }
 
 /* A weight that never changes, in the format of a primitive. */
@@ -534,7 +378,7 @@ static bool run_steps(const struct onednn_library *onednn, const struct prepared
 {
     static const int names[] = {ONEDNN_SOURCE, ONEDNN_WEIGHTS, ONEDNN_DESTINATION, ONEDNN_BIAS};
     char *weights = memory + p->source.copy_bytes, *destination = weights + p->weights.copy_bytes;
-    char *scratch = p->scratch_bytes > 0 ? destination + p->destination.copy_bytes : NULL;
+    char *scratch = p->common.scratch_bytes > 0 ? destination + p->destination.copy_bytes : NULL;
     char *kept = NULL;
     if (c->frozen_weight != NULL && p->weights.copy_bytes > 0)
         kept = find_kept(onednn, p, c, weight, stream, scratch);
@@ -549,9 +393,11 @@ static bool run_steps(const struct onednn_library *onednn, const struct prepared
     void *const addend_data[] = {c->output.data, destination};
     return reorder(onednn, &p->source, false, stream, scratch, c->input.data, memory) &&
            (p->addend.primitive == NULL ||
-            run_step(onednn, &p->addend, stream, scratch, 2, addend_names, addend_descriptors, addend_data)) &&
+            aoticache_shim_onednn_run_step(onednn, &p->addend, stream, scratch, 2, addend_names, addend_descriptors,
+                                           addend_data)) &&
            (kept != NULL || reorder(onednn, &p->weights, false, stream, scratch, weight->data, weights)) &&
-           run_step(onednn, &p->convolution, stream, scratch, c->bias != NULL ? 4 : 3, names, descriptors, data) &&
+           aoticache_shim_onednn_run_step(onednn, &p->convolution, stream, scratch, c->bias != NULL ? 4 : 3, names,
+                                          descriptors, data) &&
            reorder(onednn, &p->destination, true, stream, scratch, c->output.data, destination) &&
            onednn->stream_wait(stream) == 0;
 }
@@ -560,7 +406,7 @@ static bool run(const struct onednn_library *onednn, const struct prepared *p, c
                 const struct image *weight)
 {
     void *stream = NULL;
-    size_t bytes = p->source.copy_bytes + p->weights.copy_bytes + p->destination.copy_bytes + p->scratch_bytes;
+    size_t bytes = p->source.copy_bytes + p->weights.copy_bytes + p->destination.copy_bytes + p->common.scratch_bytes;
     char *memory = aoticache_shim_large_take(bytes, &bytes);
     bool done = memory != NULL && onednn->stream_create(&stream, onednn->engine, 1) == 0 &&
                 run_steps(onednn, p, c, weight, stream, memory);
@@ -598,14 +444,15 @@ static bool sees_padding_alone(const struct convolution *c)
 /* Whether the operands are what oneDNN takes. It does not look at a bias's stride. */
 static bool is_taken(const struct convolution *c, const struct image *weight)
 {
-    return !sees_padding_alone(c) && c->dtype == AOTICACHE_DTYPE_FLOAT32 &&
+    return !sees_padding_alone(c) &&
+           (c->dtype == AOTICACHE_DTYPE_FLOAT32 ||
+            (c->dtype == AOTICACHE_DTYPE_BFLOAT16 && aoticache_shim_onednn_has_bfloat16())) &&
            (c->bias == NULL || c->bias->sizes[0] == 1 || c->bias->strides[0] == 1) && is_small_enough(&c->input) &&
            is_small_enough(&c->output) && is_small_enough(weight);
 }
 
 bool aoticache_shim_onednn_convolve(const struct convolution *c, const struct image *weight)
 {
-    static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
     double work = (double)c->output.batch * (double)(c->groups * c->group_outputs) * (double)c->output.sizes[0] *
                   (double)c->output.sizes[1] * (double)c->output.sizes[2] * (double)c->group_inputs *
                   (double)c->kernel_positions;
@@ -614,14 +461,13 @@ bool aoticache_shim_onednn_convolve(const struct convolution *c, const struct im
     const struct onednn_library *onednn = aoticache_shim_onednn();
     if (onednn == NULL)
         return false;
-    pthread_once(&forks_once, guard_forks);
     int threads = aoticache_shim_parts(work, INT32_MAX), former = aoticache_shim_set_threads(threads);
-    struct key key = key_of(c, weight, threads);
-    struct prepared *p = find(&key);
+    struct onednn_key key = key_of(c, weight, threads);
+    struct prepared *p = (struct prepared *)aoticache_shim_onednn_find(&key);
     if (p == NULL && (p = prepare(onednn, c, weight, &key)) != NULL)
-        keep(onednn, p);
-    bool done = p != NULL && p->usable && run(onednn, p, c, weight);
+        aoticache_shim_onednn_keep(onednn, &p->common);
+    bool done = p != NULL && p->common.usable && run(onednn, p, c, weight);
     aoticache_shim_set_threads(former);
-    unref(onednn, p);
+    aoticache_shim_onednn_unref(onednn, p != NULL ? &p->common : NULL);
     return done;
 }

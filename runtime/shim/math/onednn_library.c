@@ -51,6 +51,7 @@ static struct {
     int (*deconvolution_init)(void *operation, int propagation, int algorithm, const void *source, const void *weights,
                               const void *bias, const void *destination, const int64_t *stride, const int64_t *dilation,
                               const int64_t *padding, const int64_t *padding_end);
+    int (*matmul_init)(void *operation, const void *a, const void *b, const void *bias, const void *out);
     int (*primitive_desc_create)(void **ret, const void *operation, const void *attributes, void *engine,
                                  const void *hint);
     int (*post_ops_append_eltwise)(void *post_ops, float scale, int algorithm, float alpha, float beta);
@@ -71,6 +72,8 @@ static struct {
                                 const void *weights, const void *bias, const void *destination, const int64_t *stride,
                                 const int64_t *dilation, const int64_t *padding, const int64_t *padding_end,
                                 const void *attributes);
+    int (*matmul_create)(void **ret, void *engine, const void *a, const void *b, const void *bias, const void *out,
+                         const void *attributes);
     int (*post_ops_append_eltwise)(void *post_ops, int algorithm, float alpha, float beta);
     int (*post_ops_append_sum)(void *post_ops, float scale, int32_t zero_point, int dtype);
 } v3;
@@ -111,6 +114,7 @@ static const struct function v2_functions[] = {
     {"dnnl_memory_desc_init_by_tag", &v2.memory_desc_init_by_tag},
     {"dnnl_dilated_convolution_forward_desc_init", &v2.convolution_init},
     {"dnnl_dilated_deconvolution_forward_desc_init", &v2.deconvolution_init},
+    {"dnnl_matmul_desc_init", &v2.matmul_init},
     {"dnnl_primitive_desc_create", &v2.primitive_desc_create},
     {"dnnl_post_ops_append_eltwise", &v2.post_ops_append_eltwise},
     {"dnnl_post_ops_append_sum", &v2.post_ops_append_sum},
@@ -123,6 +127,7 @@ static const struct function v3_functions[] = {
     {"dnnl_memory_desc_destroy", &v3.memory_desc_destroy},
     {"dnnl_convolution_forward_primitive_desc_create", &v3.convolution_create},
     {"dnnl_deconvolution_forward_primitive_desc_create", &v3.deconvolution_create},
+    {"dnnl_matmul_primitive_desc_create", &v3.matmul_create},
     {"dnnl_post_ops_append_eltwise", &v3.post_ops_append_eltwise},
     {"dnnl_post_ops_append_sum", &v3.post_ops_append_sum},
 };
@@ -188,7 +193,7 @@ const struct onednn_library *aoticache_shim_onednn(void)
 
 /* ---- memory descriptors ---- */
 
-void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, const int64_t *strides)
+void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, int type, const int64_t *strides)
 {
     void *descriptor = NULL;
     int status;
@@ -196,12 +201,11 @@ void *aoticache_shim_onednn_describe(int ndim, const int64_t *sizes, const int64
         descriptor = calloc(1, MEMORY_DESC_ROOM);
         if (descriptor == NULL)
             return NULL;
-        status = strides != NULL ? v2.memory_desc_init_by_strides(descriptor, ndim, sizes, ONEDNN_FLOAT32, strides)
-                                 : v2.memory_desc_init_by_tag(descriptor, ndim, sizes, ONEDNN_FLOAT32, ONEDNN_TAG_ANY);
+        status = strides != NULL ? v2.memory_desc_init_by_strides(descriptor, ndim, sizes, type, strides)
+                                 : v2.memory_desc_init_by_tag(descriptor, ndim, sizes, type, ONEDNN_TAG_ANY);
     } else {
-        status = strides != NULL
-                     ? v3.memory_desc_create_with_strides(&descriptor, ndim, sizes, ONEDNN_FLOAT32, strides)
-                     : v3.memory_desc_create_with_tag(&descriptor, ndim, sizes, ONEDNN_FLOAT32, ONEDNN_TAG_ANY);
+        status = strides != NULL ? v3.memory_desc_create_with_strides(&descriptor, ndim, sizes, type, strides)
+                                 : v3.memory_desc_create_with_tag(&descriptor, ndim, sizes, type, ONEDNN_TAG_ANY);
     }
     if (status == 0)
         return descriptor;
@@ -231,6 +235,15 @@ void aoticache_shim_onednn_describe_free(void *descriptor)
 
 /* ---- operations ---- */
 
+/* Version 2 has operations as structs, too; `operation` is freed. */
+static bool describe_v2(void *operation, int status, const void *attributes, void **ret_primitive_desc)
+{
+    if (status == 0)
+        status = v2.primitive_desc_create(ret_primitive_desc, operation, attributes, onednn.engine, NULL);
+    free(operation);
+    return status == 0;
+}
+
 static bool describe_convolution_v2(const struct onednn_convolution *c, void **ret_primitive_desc)
 {
     void *operation = calloc(1, OPERATION_DESC_ROOM);
@@ -239,10 +252,17 @@ static bool describe_convolution_v2(const struct onednn_convolution *c, void **r
     int status = (c->transposed ? v2.deconvolution_init : v2.convolution_init)(
         operation, ONEDNN_INFERENCE, c->transposed ? ONEDNN_DECONVOLUTION_DIRECT : ONEDNN_CONVOLUTION_DIRECT, c->source,
         c->weights, c->bias, c->destination, c->stride, c->dilation, c->padding, c->padding_end);
-    if (status == 0)
-        status = v2.primitive_desc_create(ret_primitive_desc, operation, c->attributes, onednn.engine, NULL);
-    free(operation);
-    return status == 0;
+    return describe_v2(operation, status, c->attributes, ret_primitive_desc);
+}
+
+bool aoticache_shim_onednn_describe_matmul(const void *a, const void *b, const void *bias, const void *out,
+                                           const void *attributes, void **ret_primitive_desc)
+{
+    if (onednn.version != 2)
+        return v3.matmul_create(ret_primitive_desc, onednn.engine, a, b, bias, out, attributes) == 0;
+    void *operation = calloc(1, OPERATION_DESC_ROOM);
+    return operation != NULL &&
+           describe_v2(operation, v2.matmul_init(operation, a, b, bias, out), attributes, ret_primitive_desc);
 }
 
 bool aoticache_shim_onednn_describe_convolution(const struct onednn_convolution *c, void **ret_primitive_desc)
