@@ -254,19 +254,6 @@ static void transpose_product(struct blas_product *product)
     product->columns = rows;
 }
 
-void aoticache_shim_matmul_place_addend(const struct matmul_problem *problem)
-{
-    const uint32_t item_bytes = problem->item_bytes;
-    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
-    const struct shim_conversion same = {.item_bytes = item_bytes};
-    if (addend->data == NULL || (addend->data == out->data && addend->row_stride == out->row_stride &&
-                                 addend->column_stride == out->column_stride))
-        return;
-    for (int64_t i = 0; i < problem->rows; i++)
-        aoticache_shim_convert_row(&same, (size_t)problem->columns, out->data + i * out->row_stride, out->column_stride,
-                                   addend->data + i * addend->row_stride, addend->column_stride);
-}
-
 static bool describe_product(const struct matmul_problem *problem, struct blas_product *product)
 {
     ptrdiff_t item_bytes = (ptrdiff_t)problem->arithmetic->value_bytes;

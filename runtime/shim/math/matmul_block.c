@@ -102,6 +102,19 @@ void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *til
     }
 }
 
+void aoticache_shim_matmul_place_addend(const struct matmul_problem *problem)
+{
+    const uint32_t item_bytes = problem->item_bytes;
+    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
+    const struct shim_conversion same = {.item_bytes = item_bytes};
+    if (addend->data == NULL || (addend->data == out->data && addend->row_stride == out->row_stride &&
+                                 addend->column_stride == out->column_stride))
+        return;
+    for (int64_t i = 0; i < problem->rows; i++)
+        aoticache_shim_convert_row(&same, (size_t)problem->columns, out->data + i * out->row_stride, out->column_stride,
+                                   addend->data + i * addend->row_stride, addend->column_stride);
+}
+
 static void run_block(const struct matmul_problem *problem, const struct matmul_workspace *workspace, int64_t row,
                       int64_t rows, int64_t column, int64_t columns)
 {
