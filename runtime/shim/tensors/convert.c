@@ -10,6 +10,10 @@
 #include <complex.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 /* ---- readers and writers ---- */
 
 /* Elements may lie at any address: blobs come from outside. */
@@ -50,10 +54,10 @@ DEFINE_ACCESS(int64, int64_t, int64_t, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(uint16, uint16_t, int64_t, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(uint32, uint32_t, int64_t, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(uint64, uint64_t, uint64_t, AS_IT_IS, AS_IT_IS)
-DEFINE_ACCESS(float32, float, float, AS_IT_IS, AS_IT_IS)
-DEFINE_ACCESS(float64, double, double, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(float32_each, float, float, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(float64_each, double, double, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(float16, uint16_t, float, float_of_float16, float16_of_float)
-DEFINE_ACCESS(bfloat16, uint16_t, float, float_of_bfloat16, bfloat16_of_float)
+DEFINE_ACCESS(bfloat16_each, uint16_t, float, float_of_bfloat16, bfloat16_of_float)
 DEFINE_ACCESS(float8_e5m2, uint8_t, float, DECODE_E5M2, ENCODE_E5M2)
 DEFINE_ACCESS(float8_e4m3fn, uint8_t, float, DECODE_E4M3FN, ENCODE_E4M3FN)
 DEFINE_ACCESS(float8_e5m2fnuz, uint8_t, float, DECODE_E5M2FNUZ, ENCODE_E5M2FNUZ)
@@ -61,6 +65,95 @@ DEFINE_ACCESS(float8_e4m3fnuz, uint8_t, float, DECODE_E4M3FNUZ, ENCODE_E4M3FNUZ)
 DEFINE_ACCESS(float8_e8m0fnu, uint8_t, float, float_of_e8m0, e8m0_of_float)
 DEFINE_ACCESS(complex64, float _Complex, float _Complex, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(complex128, double _Complex, double _Complex, AS_IT_IS, AS_IT_IS)
+
+/* ---- numbers that lie close together and are of their class already ---- */
+
+#define DEFINE_COPY(name, type)                                                                     \
+    static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)       \
+    {                                                                                               \
+        if (stride == sizeof(type) && count > 0)                                                    \
+            memmove(values, source, count * sizeof(type));                                          \
+        else                                                                                        \
+            load_##name##_each(count, values, source, stride);                                      \
+    }                                                                                               \
+    static void store_##name(size_t count, char *destination, ptrdiff_t stride, const void *values) \
+    {                                                                                               \
+        if (stride == sizeof(type) && count > 0)                                                    \
+            memmove(destination, values, count * sizeof(type));                                     \
+        else                                                                                        \
+            store_##name##_each(count, destination, stride, values);                                \
+    }
+
+DEFINE_COPY(float32, float)
+DEFINE_COPY(float64, double)
+
+/* ---- bfloat16 numbers that lie close together, as those of weights and activations do: sixteen at a time ---- */
+
+#if defined(__x86_64__)
+
+#define WITH_AVX2 __attribute__((target("avx2")))
+
+enum { SIXTEEN = 16 };
+
+/* Returns how many were converted. */
+static WITH_AVX2 size_t load_sixteens(size_t count, float *to, const char *source)
+{
+    size_t done = 0;
+    for (; done + SIXTEEN <= count; done += SIXTEEN, source += sizeof(__m256i)) {
+        for (int half = 0; half < 2; half++) {
+            const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)source + half);
+            const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16);
+            _mm256_storeu_si256((__m256i *)(void *)(to + done + 8 * half), bits);
+        }
+    }
+    return done;
+}
+
+/* As bfloat16_of_float(): the code is in the lower half of each number. */
+static WITH_AVX2 __m256i round_eight(const float *from)
+{
+    const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)from);
+    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    const __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), _mm256_set1_epi32(0x7fc0), is_nan);
+}
+
+static WITH_AVX2 size_t store_sixteens(size_t count, char *destination, const float *from)
+{
+    size_t done = 0;
+    for (; done + SIXTEEN <= count; done += SIXTEEN, destination += sizeof(__m256i)) {
+        /* Packing takes turns between the halves of both. */
+        const __m256i packed = _mm256_packus_epi32(round_eight(from + done), round_eight(from + done + 8));
+        _mm256_storeu_si256((__m256i *)(void *)destination, _mm256_permute4x64_epi64(packed, 0xd8));
+    }
+    return done;
+}
+
+#endif
+
+static void load_bfloat16(size_t count, void *values, const char *source, ptrdiff_t stride)
+{
+    size_t done = 0;
+    float *to = values;
+#if defined(__x86_64__)
+    if (stride == sizeof(uint16_t) && __builtin_cpu_supports("avx2"))
+        done = load_sixteens(count, to, source);
+#endif
+    load_bfloat16_each(count - done, to + done, source + (ptrdiff_t)done * stride, stride);
+}
+
+static void store_bfloat16(size_t count, char *destination, ptrdiff_t stride, const void *values)
+{
+    size_t done = 0;
+    const float *from = values;
+#if defined(__x86_64__)
+    if (stride == sizeof(uint16_t) && __builtin_cpu_supports("avx2"))
+        done = store_sixteens(count, destination, from);
+#endif
+    store_bfloat16_each(count - done, destination + (ptrdiff_t)done * stride, stride, from + done);
+}
 
 /* Loads bools: every byte but zero is true, whatever wrote it. */
 static void load_bool(size_t count, void *values, const char *source, ptrdiff_t stride)
