@@ -18,7 +18,8 @@
 enum { ONEDNN_MAX_NDIM = 12 };
 
 /* dnnl_data_type_t, dnnl_format_tag_t, dnnl_prop_kind_t, dnnl_alg_kind_t: the same numbers in versions 2 and 3. */
-enum { ONEDNN_BFLOAT16 = 2, ONEDNN_FLOAT32 = 3, ONEDNN_TAG_ANY = 1, ONEDNN_INFERENCE = 96 };
+enum { ONEDNN_BFLOAT16 = 2, ONEDNN_FLOAT32 = 3, ONEDNN_INT32 = 4, ONEDNN_INT8 = 5, ONEDNN_UINT8 = 6 };
+enum { ONEDNN_TAG_ANY = 1, ONEDNN_INFERENCE = 96 };
 enum { ONEDNN_CONVOLUTION_DIRECT = 0x1, ONEDNN_DECONVOLUTION_DIRECT = 0xa };
 
 /* dnnl_query_t. */
@@ -151,11 +152,19 @@ bool aoticache_shim_onednn_run_step(const struct onednn_library *onednn, const s
 
 /* Whether there is a oneDNN, and it multiplies bfloat16 on this processor, as in PyTorch: it needs AVX-512. */
 bool aoticache_shim_onednn_has_bfloat16(void);
+/* Whether it sums up products of bytes without saturating between them: with VNNI. */
+bool aoticache_shim_onednn_has_bytes(void);
 
 /*
  * The product by oneDNN, if it is one of bfloat16. to_float: the result is of float32, and so not rounded; the addend must be
  * a row for all rows then, or none. False: nothing was written, and another does it.
  */
 bool aoticache_shim_onednn_multiply(const struct matmul_problem *problem, bool to_float);
+/*
+ * Sums of products of bytes: a rows x depth, b columns x depth, sums rows x columns; all contiguous. False as above, and without
+ * aoticache_shim_onednn_has_bytes().
+ */
+bool aoticache_shim_onednn_multiply_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned, const void *a,
+                                          const int8_t *b, int32_t *sums);
 
 #endif

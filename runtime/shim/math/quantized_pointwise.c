@@ -5,14 +5,15 @@
  * Whole numbers are summed exactly. A sum becomes a float by the scales of both operands; bias, other tensor and function
  * are computed in float; the result is rounded to the nearest, ties to even, and saturated.
  *
- * oneDNN is not called here: its kernels for processors without VNNI saturate between two products, and its version 2 has
- * other rules for scales. PyTorch's own oneDNN differs from these results where it saturates so.
+ * oneDNN only sums up the products of linear layers, on processors with VNNI: its kernels for others saturate between two
+ * products, and its version 2 has other rules for scales. PyTorch's own oneDNN differs from these results where it saturates so.
  *
  * Source: onednn::qlinear_pointwise, onednn::qconv_pointwise and their kin (aten/src/ATen/native/quantized/cpu/qlinear.cpp and
  * aten/src/ATen/native/quantized/cpu/qconv.cpp); what oneDNN documents of quantization.
  */
 #include "runtime/shim/math/quantized.h"
 
+#include "runtime/shim/math/onednn.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
@@ -31,6 +32,7 @@ struct finish {
     int64_t channels;
     const float *scales, *bias; /* one for each channel; bias: NULL: none */
     const float *added;         /* the other tensor, position by position; NULL: none */
+    const uint32_t *excess;     /* of each channel's sums, which are too large by the zero point; NULL: none */
 };
 
 /* A call's arguments that linear layers and convolutions share. */
@@ -67,9 +69,9 @@ static void finish_row(const struct finish *f, const void *sums, int64_t positio
 {
     const float *scales = f->scales + first;
     for (int64_t i = 0; i < count; i++) {
-        int32_t sum;
+        uint32_t sum;
         memcpy(&sum, (const char *)sums + (size_t)i * sizeof sum, sizeof sum);
-        row[i] = (float)sum * scales[i];
+        row[i] = (float)(int32_t)(f->excess != NULL ? sum - f->excess[first + i] : sum) * scales[i];
     }
     for (int64_t i = 0; f->bias != NULL && i < count; i++)
         row[i] += f->bias[first + i];
@@ -258,6 +260,32 @@ static void finish_part(void *user, int part)
     finish_rows(f, job->sums + first * f->channels, f->channels, first, end - first, 0, f->channels, job->result);
 }
 
+/*
+ * Sums of bytes by oneDNN; x: rows x depth, contiguous. A row of ones below the others gives what each element of a zero point
+ * is too much. *ret_sums: rows + 1 x channels; NULL: oneDNN does not do it.
+ */
+static AOTITorchError sum_bytes(const char *function, const struct shim_tensor *x, int64_t rows, int64_t channels,
+                                const int8_t *weight, int32_t zero_point, AtenTensorHandle *ret_sums)
+{
+    cleanup_tensor AtenTensorHandle bytes = NULL, sums = NULL;
+    const int64_t depth = rows > 0 ? x->numel / rows : 0;
+    *ret_sums = NULL;
+    if (x->numel == 0 || !aoticache_shim_onednn_has_bytes())
+        return SHIM_SUCCESS;
+    SHIM_TRY(aoticache_shim_make(function, 2, (const int64_t[]){rows + 1, depth}, x->dtype, &bytes));
+    SHIM_TRY(aoticache_shim_make(function, 2, (const int64_t[]){rows + 1, channels}, AOTICACHE_DTYPE_INT32, &sums));
+    memcpy(bytes->tensor->data, x->data, (size_t)x->numel);
+    memset((char *)bytes->tensor->data + x->numel, 1, (size_t)depth);
+    if (!aoticache_shim_onednn_multiply_bytes(rows + 1, channels, depth, x->dtype == AOTICACHE_DTYPE_UINT8,
+                                              bytes->tensor->data, weight, sums->tensor->data))
+        return SHIM_SUCCESS;
+    uint32_t *excess = (uint32_t *)sums->tensor->data + rows * channels;
+    for (int64_t i = 0; i < channels; i++)
+        excess[i] *= (uint32_t)zero_point; /* wraps, as sums do */
+    *ret_sums = shim_steal(&sums);
+    return SHIM_SUCCESS;
+}
+
 static AOTITorchError linear(const char *function, const struct operands *o, AtenTensorHandle *ret_tensor)
 {
     cleanup_tensor AtenTensorHandle x = NULL, wide = NULL, weight = NULL, scales = NULL, bias = NULL, sums = NULL;
@@ -280,9 +308,7 @@ static AOTITorchError linear(const char *function, const struct operands *o, Ate
     SHIM_TRY(read_scales(function, o, channels, x_scale, &scales));
     SHIM_TRY(read_bias(function, o, channels, &bias));
     SHIM_TRY(aoticache_shim_read(function, o->x, in->dtype, &x));
-    SHIM_TRY(aoticache_shim_make(function, in->ndim, in->sizes, AOTICACHE_DTYPE_INT16, &wide));
     SHIM_TRY(aoticache_shim_quantized_rows(function, o->weight, true, &weight));
-    SHIM_TRY(aoticache_shim_make(function, in->ndim, sizes, AOTICACHE_DTYPE_INT32, &sums));
     SHIM_TRY(aoticache_shim_make(function, in->ndim, sizes, room_dtype(&f), &result));
     f.scales = scales->tensor->data;
     f.bias = bias != NULL ? bias->tensor->data : NULL;
@@ -292,10 +318,17 @@ static AOTITorchError linear(const char *function, const struct operands *o, Ate
         SHIM_TRY(aoticache_shim_read(function, o->other, F32, &other));
         f.added = other->tensor->data;
     }
-    aoticache_shim_quantized_widen(x->tensor, (int)x_zero_point, wide->tensor->data);
-    const struct quantized_product product = {
-        rows, channels, depth, false, wide->tensor->data, weight->tensor->data, sums->tensor->data, channels};
-    aoticache_shim_quantized_multiply(&product);
+    SHIM_TRY(sum_bytes(function, x->tensor, rows, channels, weight->tensor->data, (int32_t)x_zero_point, &sums));
+    if (sums != NULL) {
+        f.excess = (const uint32_t *)sums->tensor->data + rows * channels;
+    } else {
+        SHIM_TRY(aoticache_shim_make(function, in->ndim, in->sizes, AOTICACHE_DTYPE_INT16, &wide));
+        SHIM_TRY(aoticache_shim_make(function, in->ndim, sizes, AOTICACHE_DTYPE_INT32, &sums));
+        aoticache_shim_quantized_widen(x->tensor, (int)x_zero_point, wide->tensor->data);
+        const struct quantized_product product = {
+            rows, channels, depth, false, wide->tensor->data, weight->tensor->data, sums->tensor->data, channels};
+        aoticache_shim_quantized_multiply(&product);
+    }
     struct linear_job job = {&f, sums->tensor->data, result->tensor->data, rows, 1};
     job.parts = aoticache_shim_parts((double)rows * (double)channels * 8, rows);
     if (result->tensor->numel > 0)

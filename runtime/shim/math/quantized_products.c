@@ -7,6 +7,7 @@
  */
 #include "runtime/shim/math/quantized.h"
 
+#include "runtime/shim/math/onednn.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
@@ -55,9 +56,12 @@ AOTITorchError aoti_torch_cpu__int_mm_out(AtenTensorHandle out, AtenTensorHandle
         return aoticache_shim_fail("%s: the result must be int32, %lld x %lld", __func__, (long long)sizes[0],
                                    (long long)sizes[1]);
     SHIM_TRY(aoticache_shim_read(__func__, self, a->dtype, &left));
-    SHIM_TRY(aoticache_shim_make(__func__, 2, a->sizes, AOTICACHE_DTYPE_INT16, &wide));
     SHIM_TRY(aoticache_shim_quantized_rows(__func__, mat2, true, &right));
     SHIM_TRY(aoticache_shim_make(__func__, 2, sizes, AOTICACHE_DTYPE_INT32, &result));
+    if (aoticache_shim_onednn_multiply_bytes(sizes[0], sizes[1], a->sizes[1], a->dtype == AOTICACHE_DTYPE_UINT8,
+                                             left->tensor->data, right->tensor->data, result->tensor->data))
+        return aoti_torch_copy_(out, result, 0);
+    SHIM_TRY(aoticache_shim_make(__func__, 2, a->sizes, AOTICACHE_DTYPE_INT16, &wide));
     aoticache_shim_quantized_widen(left->tensor, 0, wide->tensor->data);
     const struct quantized_product product = {
         sizes[0], sizes[1], a->sizes[1], false, wide->tensor->data, right->tensor->data, result->tensor->data,
