@@ -192,20 +192,23 @@ static struct convolution describe(AtenTensorHandle weight, const AtenTensorHand
     return c;
 }
 
-/* Of bfloat16, with what follows. The result is NULL where oneDNN does not do all of it. */
-static AOTITorchError convolve_bfloat16(const char *function, AtenTensorHandle x, AtenTensorHandle weight,
-                                        const AtenTensorHandle *bias, int64_t groups, const struct shim_unary *unary,
-                                        const struct convolution_windows *windows, AtenTensorHandle *ret_tensor)
+/*
+ * Of bfloat16, with what follows; addend: to which the result is added, NULL: none. The result is NULL where oneDNN does not
+ * do all of it.
+ */
+static AOTITorchError convolve_bfloat16(const char *function, const struct convolution *given,
+                                        const struct convolution_windows *windows, AtenTensorHandle x,
+                                        AtenTensorHandle weight, AtenTensorHandle addend, AtenTensorHandle *ret_tensor)
 {
     bool fused;
+    struct convolution c = *given;
     cleanup_tensor AtenTensorHandle output = NULL;
     *ret_tensor = NULL;
-    if (!shim_is_defined(x) || !shim_is_defined(weight) || x->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 ||
-        weight->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 || !aoticache_shim_onednn_has_bfloat16())
+    if (x->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 || weight->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 ||
+        !aoticache_shim_onednn_has_bfloat16())
         return SHIM_SUCCESS;
-    struct convolution c = describe(weight, bias, groups, unary);
-    SHIM_TRY(aoticache_shim_convolve(function, &c, windows, x, weight, NULL, &fused, &output));
-    if (fused || unary->kind == SHIM_UNARY_NONE)
+    SHIM_TRY(aoticache_shim_convolve(function, &c, windows, x, weight, addend, &fused, &output));
+    if (fused || (addend == NULL && given->unary.kind == SHIM_UNARY_NONE))
         *ret_tensor = shim_steal(&output);
     return SHIM_SUCCESS;
 }
@@ -223,9 +226,12 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     const struct convolution_windows windows = {stride,   stride_len_,   padding, padding_len_,
                                                 dilation, dilation_len_, NULL,    0};
     SHIM_TRY(aoticache_shim_unary_read(__func__, attr, scalars, scalars_len_, algorithm, &unary));
-    SHIM_TRY(convolve_bfloat16(__func__, X, W, B, groups, &unary, &windows, ret0));
-    if (*ret0 != NULL)
-        return SHIM_SUCCESS;
+    if (aoticache_shim_is_half(X) && aoticache_shim_is_half(W)) {
+        const struct convolution of_halves = describe(W, B, groups, &unary);
+        SHIM_TRY(convolve_bfloat16(__func__, &of_halves, &windows, X, W, NULL, ret0));
+        if (*ret0 != NULL)
+            return SHIM_SUCCESS;
+    }
     SHIM_TRY(widen(__func__, X, W, B, NULL, &wide));
     SHIM_TRY(check_float32(__func__, (const AtenTensorHandle[]){wide.x, wide.weight}, 2));
     struct convolution c = describe(wide.weight, &wide.bias, groups, &unary);
@@ -278,11 +284,33 @@ static AOTITorchError convolve_floats(const char *function, const struct binary_
     return SHIM_SUCCESS;
 }
 
+/* The same of bfloat16, in place, for a sum. The result is NULL where oneDNN does not do all of it. */
+static AOTITorchError add_to_bfloat16(const char *function, const struct binary_call *call,
+                                      AtenTensorHandle *ret_tensor)
+{
+    enum binary binary;
+    struct shim_unary unary;
+    *ret_tensor = NULL;
+    SHIM_TRY(aoticache_shim_unary_read(function, call->unary != NULL ? *call->unary : NULL, call->unary_scalars,
+                                       call->unary_scalars_len, call->unary_algorithm, &unary));
+    SHIM_TRY(read_binary(function, call->binary, &binary));
+    if (binary != BINARY_ADD || (call->alpha != NULL && *call->alpha != 1) || !aoticache_shim_is_half(call->weight) ||
+        !aoticache_shim_is_half(call->other))
+        return SHIM_SUCCESS;
+    const struct convolution c = describe(call->weight, call->bias, call->groups, &unary);
+    return convolve_bfloat16(function, &c, call->windows, call->input, call->weight, call->other, ret_tensor);
+}
+
 static AOTITorchError convolve_binary(const char *function, const struct binary_call *call, bool in_place,
                                       AtenTensorHandle *ret_tensor)
 {
     if (!aoticache_shim_is_half(call->input))
         return convolve_floats(function, call, in_place, ret_tensor);
+    if (in_place) {
+        SHIM_TRY(add_to_bfloat16(function, call, ret_tensor));
+        if (*ret_tensor != NULL)
+            return SHIM_SUCCESS;
+    }
     cleanup_wide struct wide wide = {0};
     cleanup_tensor AtenTensorHandle output = NULL;
     struct binary_call floats = *call;
