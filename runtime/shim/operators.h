@@ -309,7 +309,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__scaled_mm_out(AtenTensorHandle out, A
                                                          AtenTensorHandle *scale_result, int32_t *out_dtype,
                                                          int32_t use_fast_accum);
 
-/* ---- math/quantized_pointwise.c ---- */
+/* ---- math/quantized_linear.c, math/quantized_convolution.c ---- */
 /* onednn::qlinear_pointwise.tensor: act_scale and act_zero_point have one element, weight_scales one or one per result. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__qlinear_pointwise_tensor(
     AtenTensorHandle X, AtenTensorHandle act_scale, AtenTensorHandle act_zero_point, AtenTensorHandle onednn_weight,
