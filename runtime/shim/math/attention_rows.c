@@ -147,7 +147,7 @@ DEFINE_SOFTEN(soften_floats_avx512, float, floats_16, ints_16, Sleef_expf16_u10,
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind)
 {
 #ifdef SHIM_WIDE_VECTORS
-    if (kind == SHIM_CLASS_FLOAT && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+    if (kind == SHIM_CLASS_FLOAT && shim_has_avx512())
         return (struct attention_arithmetic){soften_floats_avx512, score_floats_avx512, add_floats_avx512};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return kind == SHIM_CLASS_DOUBLE

@@ -146,13 +146,7 @@ struct multiplier {
  */
 static const struct onednn_library *find_onednn(enum shim_class kind)
 {
-#if defined(__x86_64__)
-    if (kind == SHIM_CLASS_FLOAT && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return aoticache_shim_onednn();
-#endif
-    (void)kind;
-    return NULL;
+    return kind == SHIM_CLASS_FLOAT && shim_has_avx512() ? aoticache_shim_onednn() : NULL;
 }
 
 /* False: there is no library for these numbers. */

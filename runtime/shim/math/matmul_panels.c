@@ -111,7 +111,7 @@ static const struct kernel *find_kernel(void)
 {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return NULL;
-    return __builtin_cpu_supports("avx512f") ? &kernel_avx512 : &kernel_avx2;
+    return shim_has_avx512() ? &kernel_avx512 : &kernel_avx2;
 }
 
 /* The weight: panels of the kernel's columns, each step by step of the inner dimension; the last is filled up with zeros. */

@@ -237,7 +237,7 @@ static bool gains_by_blocks(const struct convolution *c)
 #ifdef __x86_64__
     enum { MANY_CHANNELS = 64 };
     return c->groups == 1 && !c->transposed && c->kernel_positions > 1 && c->group_inputs >= MANY_CHANNELS &&
-           c->group_outputs >= MANY_CHANNELS && !__builtin_cpu_supports("avx512f");
+           c->group_outputs >= MANY_CHANNELS && !shim_has_avx512();
 #else
     (void)c;
     return false;

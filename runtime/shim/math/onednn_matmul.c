@@ -44,21 +44,11 @@ static void free_prepared(const struct onednn_library *onednn, struct onednn_pre
 
 /* ---- which products ---- */
 
-static bool has_avx512(void)
-{
-#ifdef __x86_64__
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    return false;
-#endif
-}
-
 /* Without it two products of bytes are summed up in 16 bits, and saturate. */
 static bool has_vnni(void)
 {
 #ifdef __x86_64__
-    return has_avx512() && __builtin_cpu_supports("avx512vnni");
+    return shim_has_avx512() && __builtin_cpu_supports("avx512vnni");
 #else
     return false;
 #endif
@@ -66,7 +56,7 @@ static bool has_vnni(void)
 
 bool aoticache_shim_onednn_has_bfloat16(void)
 {
-    return has_avx512() && aoticache_shim_onednn() != NULL;
+    return shim_has_avx512() && aoticache_shim_onednn() != NULL;
 }
 
 bool aoticache_shim_onednn_has_bytes(void)
@@ -223,7 +213,7 @@ bool aoticache_shim_onednn_multiply(const struct matmul_problem *problem, bool t
                                     .bias = is_bias ? problem->addend.data : NULL};
     return problem->access == aoticache_shim_dtype_access(AOTICACHE_DTYPE_BFLOAT16) &&
            products * (problem->batches > 1 ? (double)problem->batches : 1) >= MIN_PRODUCTS && problem->alpha == 1 &&
-           (problem->addend.data == NULL || problem->beta == 1) && is_taken(&product) && has_avx512() &&
+           (problem->addend.data == NULL || problem->beta == 1) && is_taken(&product) && shim_has_avx512() &&
            multiply(&product, has_addend ? problem : NULL);
 }
 

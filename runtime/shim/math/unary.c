@@ -106,7 +106,7 @@ void aoticache_shim_unary_apply(const struct shim_unary *unary, float *values, i
     if (unary->kind == SHIM_UNARY_NONE)
         return;
 #ifdef SHIM_WIDE_VECTORS
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+    if (shim_has_avx512()) {
         apply_floats_avx512(unary, values, count);
         return;
     }
