@@ -373,10 +373,10 @@ static size_t count_waiting(aoticache_cache *cache)
     return count;
 }
 
-/* Of collections that were killed: what they took out of the index, and whose files they did not come to. */
-Test(collect_options, backlog_is_worked_off_however_short_the_time)
+/* Of collections that were killed: what they took out of the index, and whose files they did not come to. Returns how many
+ * collections of a millisecond it takes. */
+static size_t work_off_a_backlog(void)
 {
-    SKIP_UNDER_EMULATOR(EMULATOR_IS_SLOW);
     aoticache_cache *cache = cache_of(1);
     aoticache_index *index = aoticache_cache_index(cache);
     put_rows(index);
@@ -399,10 +399,21 @@ Test(collect_options, backlog_is_worked_off_however_short_the_time)
         cr_assert(left == 0 || report.is_partial);
         runs++;
     }
-    cr_assert_gt(runs, 1, "one was enough: this shows nothing");
     cr_assert(has(cache, 1));
     check_index(cache);
     aoticache_cache_close(cache);
+    return runs;
+}
+
+/* Where other programs keep the processor from the thread that looks at the clock, one collection can do it all. */
+Test(collect_options, backlog_is_worked_off_however_short_the_time)
+{
+    enum { TRIES = 8 };
+    size_t runs = 0;
+    SKIP_UNDER_EMULATOR(EMULATOR_IS_SLOW);
+    for (int i = 0; i < TRIES && runs <= 1; i++)
+        runs = work_off_a_backlog();
+    cr_assert_gt(runs, 1, "one was enough each time: this shows nothing");
 }
 
 /* ---- what has nothing to do with entries ---- */
