@@ -205,7 +205,7 @@ static AOTITorchError convolve_bfloat16(const char *function, const struct convo
     cleanup_tensor AtenTensorHandle output = NULL;
     *ret_tensor = NULL;
     if (x->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 || weight->tensor->dtype != AOTICACHE_DTYPE_BFLOAT16 ||
-        !aoticache_shim_onednn_has_bfloat16())
+        !aoticache_shim_onednn_has_bfloat16() || !aoticache_shim_onednn_has_unary(&given->unary))
         return SHIM_SUCCESS;
     SHIM_TRY(aoticache_shim_convolve(function, &c, windows, x, weight, addend, &fused, &output));
     if (fused || (addend == NULL && given->unary.kind == SHIM_UNARY_NONE))

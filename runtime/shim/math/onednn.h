@@ -96,7 +96,9 @@ bool aoticache_shim_onednn_describe_convolution(const struct onednn_convolution 
 bool aoticache_shim_onednn_describe_matmul(const void *a, const void *b, const void *bias, const void *out,
                                            const void *attributes, void **ret_primitive_desc);
 
-/* dnnl_post_ops_append_eltwise(), for the functions of enum shim_unary that both versions have; false for others. */
+/* Whether both versions have the function, or it is none. */
+bool aoticache_shim_onednn_has_unary(const struct shim_unary *unary);
+/* dnnl_post_ops_append_eltwise(); false for functions that the versions do not have. */
 bool aoticache_shim_onednn_append_unary(void *post_ops, const struct shim_unary *unary);
 /* The destination's former elements are added. */
 bool aoticache_shim_onednn_append_sum(void *post_ops);
@@ -127,6 +129,10 @@ struct onednn_prepared {
     void (*free)(const struct onednn_library *onednn, struct onednn_prepared *p);
 };
 
+/* Begins one, in `bytes` bytes of zeros, with a reference; `free` frees all of it. NULL: out of memory. */
+struct onednn_prepared *aoticache_shim_onednn_begin(size_t bytes, const struct onednn_key *key,
+                                                    void (*free)(const struct onednn_library *onednn,
+                                                                 struct onednn_prepared *p));
 /* Adds a reference. NULL: it was not made, or has been given up since. */
 struct onednn_prepared *aoticache_shim_onednn_find(const struct onednn_key *key);
 /* Keeps it, with a reference of its own. Another thread may have made the same: then both are used, and the later one is kept. */
@@ -166,5 +172,7 @@ bool aoticache_shim_onednn_multiply(const struct matmul_problem *problem, bool t
  */
 bool aoticache_shim_onednn_multiply_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned, const void *a,
                                           const int8_t *b, int32_t *sums);
+/* Whether that is done for these sizes; makes what threads of a parallel region will use. */
+bool aoticache_shim_onednn_prepare_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned);
 
 #endif

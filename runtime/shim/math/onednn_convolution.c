@@ -267,12 +267,9 @@ static enum plan choose_plan(const struct convolution *c)
 static struct prepared *prepare(const struct onednn_library *onednn, const struct convolution *c,
                                 const struct image *weight, const struct onednn_key *key)
 {
-    struct prepared *p = calloc(1, sizeof *p);
+    struct prepared *p = (struct prepared *)aoticache_shim_onednn_begin(sizeof *p, key, free_prepared);
     if (p == NULL)
         return NULL;
-    p->common.key = *key;
-    p->common.free = free_prepared;
-    atomic_init(&p->common.refs, 1);
     enum plan plan = choose_plan(c);
     p->common.usable = make(onednn, c, weight, plan, p);
     if (!p->common.usable && plan != PLAN_ALL)

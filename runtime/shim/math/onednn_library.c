@@ -302,6 +302,13 @@ static bool find_unary(const struct shim_unary *unary, int *ret_algorithm, float
     }
 }
 
+bool aoticache_shim_onednn_has_unary(const struct shim_unary *unary)
+{
+    int algorithm;
+    float alpha, beta;
+    return unary->kind == SHIM_UNARY_NONE || find_unary(unary, &algorithm, &alpha, &beta);
+}
+
 bool aoticache_shim_onednn_append_unary(void *post_ops, const struct shim_unary *unary)
 {
     int algorithm;

@@ -131,12 +131,9 @@ static bool make(const struct onednn_library *onednn, const struct product *prod
 static struct prepared *prepare(const struct onednn_library *onednn, const struct product *product,
                                 const struct onednn_key *key)
 {
-    struct prepared *p = calloc(1, sizeof *p);
+    struct prepared *p = (struct prepared *)aoticache_shim_onednn_begin(sizeof *p, key, free_prepared);
     if (p == NULL)
         return NULL;
-    p->common.key = *key;
-    p->common.free = free_prepared;
-    atomic_init(&p->common.refs, 1);
     p->common.usable = make(onednn, product, p);
     return p;
 }
@@ -172,6 +169,19 @@ static bool run(const struct onednn_library *onednn, const struct prepared *p, c
     return done;
 }
 
+/* With a reference. NULL: oneDNN does not do it, or there is no memory. */
+static struct prepared *find_or_prepare(const struct onednn_library *onednn, const struct product *product, int threads)
+{
+    struct onednn_key key = key_of(product, threads);
+    struct prepared *p = (struct prepared *)aoticache_shim_onednn_find(&key);
+    if (p == NULL && (p = prepare(onednn, product, &key)) != NULL)
+        aoticache_shim_onednn_keep(onednn, &p->common);
+    if (p == NULL || p->common.usable)
+        return p;
+    aoticache_shim_onednn_unref(onednn, &p->common);
+    return NULL;
+}
+
 /* problem: whose addend is put into the result before; NULL: there is none. */
 static bool multiply(const struct product *product, const struct matmul_problem *problem)
 {
@@ -180,11 +190,8 @@ static bool multiply(const struct product *product, const struct matmul_problem 
         return false;
     const double products = (double)product->rows * (double)product->columns * (double)product->depth;
     int threads = aoticache_shim_parts(products, INT_MAX), former = aoticache_shim_set_threads(threads);
-    struct onednn_key key = key_of(product, threads);
-    struct prepared *p = (struct prepared *)aoticache_shim_onednn_find(&key);
-    if (p == NULL && (p = prepare(onednn, product, &key)) != NULL)
-        aoticache_shim_onednn_keep(onednn, &p->common);
-    bool done = p != NULL && p->common.usable;
+    struct prepared *p = find_or_prepare(onednn, product, threads);
+    bool done = p != NULL;
     if (done && problem != NULL)
         aoticache_shim_matmul_place_addend(problem);
     done = done && run(onednn, p, product);
@@ -217,18 +224,41 @@ bool aoticache_shim_onednn_multiply(const struct matmul_problem *problem, bool t
            multiply(&product, has_addend ? problem : NULL);
 }
 
+static struct product product_of_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned, const void *a,
+                                       const int8_t *b, int32_t *sums)
+{
+    return (struct product){.rows = rows,
+                            .columns = columns,
+                            .depth = depth,
+                            .a_type = is_unsigned ? ONEDNN_UINT8 : ONEDNN_INT8,
+                            .b_type = ONEDNN_INT8,
+                            .out_type = ONEDNN_INT32,
+                            .a = {(char *)(uintptr_t)a, depth, 1},
+                            .b = {(char *)(uintptr_t)b, 1, depth},
+                            .out = {(char *)sums, columns * (ptrdiff_t)sizeof *sums, sizeof *sums}};
+}
+
+static bool is_taken_of_bytes(const struct product *p)
+{
+    return (double)p->rows * (double)p->columns * (double)p->depth >= MIN_PRODUCTS && is_taken(p) && has_vnni();
+}
+
 bool aoticache_shim_onednn_multiply_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned, const void *a,
                                           const int8_t *b, int32_t *sums)
 {
-    const struct product product = {.rows = rows,
-                                    .columns = columns,
-                                    .depth = depth,
-                                    .a_type = is_unsigned ? ONEDNN_UINT8 : ONEDNN_INT8,
-                                    .b_type = ONEDNN_INT8,
-                                    .out_type = ONEDNN_INT32,
-                                    .a = {(char *)(uintptr_t)a, depth, 1},
-                                    .b = {(char *)(uintptr_t)b, 1, depth},
-                                    .out = {(char *)sums, columns * (ptrdiff_t)sizeof *sums, sizeof *sums}};
-    return (double)rows * (double)columns * (double)depth >= MIN_PRODUCTS && is_taken(&product) && has_vnni() &&
-           multiply(&product, NULL);
+    const struct product product = product_of_bytes(rows, columns, depth, is_unsigned, a, b, sums);
+    return is_taken_of_bytes(&product) && multiply(&product, NULL);
+}
+
+bool aoticache_shim_onednn_prepare_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned)
+{
+    const struct product product = product_of_bytes(rows, columns, depth, is_unsigned, NULL, NULL, NULL);
+    const struct onednn_library *onednn = is_taken_of_bytes(&product) ? aoticache_shim_onednn() : NULL;
+    if (onednn == NULL)
+        return false;
+    int former = aoticache_shim_set_threads(1);
+    struct prepared *p = find_or_prepare(onednn, &product, 1);
+    aoticache_shim_set_threads(former);
+    aoticache_shim_onednn_unref(onednn, p != NULL ? &p->common : NULL);
+    return p != NULL;
 }

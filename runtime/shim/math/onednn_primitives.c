@@ -62,6 +62,19 @@ void *aoticache_shim_onednn_make_attributes(const struct onednn_library *onednn,
     return NULL;
 }
 
+struct onednn_prepared *aoticache_shim_onednn_begin(size_t bytes, const struct onednn_key *key,
+                                                    void (*free)(const struct onednn_library *onednn,
+                                                                 struct onednn_prepared *p))
+{
+    struct onednn_prepared *p = calloc(1, bytes);
+    if (p == NULL)
+        return NULL;
+    p->key = *key;
+    p->free = free;
+    atomic_init(&p->refs, 1);
+    return p;
+}
+
 void aoticache_shim_onednn_unref(const struct onednn_library *onednn, struct onednn_prepared *p)
 {
     if (p != NULL && atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) == 1)

@@ -138,6 +138,7 @@ static void convolve_group(struct convolution_job *job, int64_t first, int64_t c
     gather(job, first, count, group, gathered);
     if (job->is_of_bytes) {
         uint32_t *excess = (uint32_t *)sums + job->chunk * width;
+        memset(gathered + count * depth, 0, (size_t)((job->chunk - count) * depth));
         if (!sum_gathered_bytes(job, weight, gathered, sums))
             atomic_store(&job->is_out_of_memory, true);
         for (int64_t i = 0; i < width; i++)
@@ -240,7 +241,7 @@ static AOTITorchError describe(const char *function, const struct quantized_oper
     return measure(function, windows, axes, job, ret_sizes);
 }
 
-/* Memory for what a part gathers and sums. Bytes are 0 at first, but for the rows of ones. */
+/* Memory for what a part gathers and sums; of bytes with the rows of ones. */
 static AOTITorchError make_room(const char *function, struct convolution_job *job, AtenTensorHandle *ret_gathered,
                                 AtenTensorHandle *ret_sums)
 {
@@ -255,18 +256,9 @@ static AOTITorchError make_room(const char *function, struct convolution_job *jo
     SHIM_TRY(aoticache_shim_make(function, 2, (const int64_t[]){rows, width}, AOTICACHE_DTYPE_INT32, ret_sums));
     job->gathered = (*ret_gathered)->tensor->data;
     job->sums = (*ret_sums)->tensor->data;
-    for (int64_t row = 0; job->is_of_bytes && row < rows; row++)
-        memset(job->gathered + row * depth, (row + 1) % (job->chunk + 1) == 0, (size_t)depth);
+    for (int64_t row = job->chunk; job->is_of_bytes && row < rows; row += job->chunk + 1)
+        memset(job->gathered + row * depth, 1, (size_t)depth);
     return SHIM_SUCCESS;
-}
-
-/* Whether oneDNN sums up bytes of these sizes: it is asked, which makes what the parts use. */
-static bool can_sum_bytes(struct convolution_job *job)
-{
-    int former = aoticache_shim_set_threads(1);
-    bool can = sum_gathered_bytes(job, job->weight, job->gathered, job->sums);
-    aoticache_shim_set_threads(former);
-    return can;
 }
 
 /* The elements with the channels innermost, in `dtype`. */
@@ -316,15 +308,10 @@ static AOTITorchError convolve(const char *function, const struct quantized_oper
     job.x = x->tensor->data;
     job.is_unsigned = x->tensor->dtype == AOTICACHE_DTYPE_UINT8;
     job.zero_point = (int32_t)x_zero_point;
-    job.is_of_bytes =
-        result->tensor->numel > 0 && !is_depthwise(&job) && is_byte(&job) && aoticache_shim_onednn_has_bytes();
+    job.is_of_bytes = result->tensor->numel > 0 && !is_depthwise(&job) && is_byte(&job) &&
+                      aoticache_shim_onednn_prepare_bytes(CHUNK_OF_BYTES + 1, job.group_outputs,
+                                                          job.kernel_positions * job.group_inputs, job.is_unsigned);
     SHIM_TRY(make_room(function, &job, &gathered, &sums));
-    if (job.is_of_bytes && !can_sum_bytes(&job)) {
-        job.is_of_bytes = false;
-        aoticache_shim_handle_cleanup(&gathered);
-        aoticache_shim_handle_cleanup(&sums);
-        SHIM_TRY(make_room(function, &job, &gathered, &sums));
-    }
     if (!job.is_of_bytes) {
         SHIM_TRY(aoticache_shim_make(function, 1, &x->tensor->numel, AOTICACHE_DTYPE_INT16, &wide));
         aoticache_shim_quantized_widen(x->tensor, job.zero_point, wide->tensor->data);
