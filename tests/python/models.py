@@ -29,6 +29,7 @@ from real_models import MODELS, PLAIN, THIRTY, build  # noqa: F401 - tests take 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "models.md")
+NOT_TRIED = "not tried"
 # What sums in another order differ by over some layers, where the largest element of an output is 1.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
@@ -232,7 +233,7 @@ def result(torch, name, column):
         with tempfile.TemporaryDirectory() as folder:
             return find_result(torch, name, column, folder)
     except ImportError as error:
-        return "not tried: %s" % error
+        return "%s: %s" % (NOT_TRIED, error)
     except Refused as error:
         return " ".join(str(error).split())[:300].replace("|", "/")
 
@@ -258,14 +259,16 @@ def parsed_cells(text):
 
 
 def write_results(found):
-    """Puts these cells into the last table. Locked, so that runs of two columns can end at the same time."""
+    """Puts these cells into the last table, but for models that were not tried. Locked, so that runs of two columns can end
+    at the same time."""
     with open(TABLE, "r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         first, _, second = file.read().partition(RESULTS_TITLE)
-        cells = {**parsed_cells(second), **found}
+        tried = {where: cell for where, cell in found.items() if not cell.startswith(NOT_TRIED)}
+        cells = {**parsed_cells(second), **tried}
         columns = [column for column in COLUMNS if any(where[1] == column for where in cells)]
         rows = [["model", *columns], ["---"] * (len(columns) + 1)]
-        rows += [[name, *[cells.get((name, column)) or "not tried" for column in columns]] for name in THIRTY]
+        rows += [[name, *[cells.get((name, column)) or NOT_TRIED for column in columns]] for name in THIRTY]
         file.seek(0)
         file.write(first.rstrip("\n") + "\n\n" + RESULTS_HEAD + "".join("| %s |\n" % " | ".join(row) for row in rows))
         file.truncate()
