@@ -17,13 +17,15 @@ import subprocess
 INTERFACE = os.path.join("_inductor", "codegen", "aoti_runtime", "interface.cpp")
 # Headers that declare what a wrapper calls, below torch/include/torch/csrc.
 SHIM_FOLDERS = ("inductor/aoti_torch/c", "inductor/aoti_torch/generated", "stable/c")
+OF_THE_SHIM = re.compile(r"^#include <torch/csrc/(?:%s)/\w+\.h>$" % "|".join(SHIM_FOLDERS), re.M)
 CALLED = re.compile(r"\b((?:aoti_torch|aoti_record|torch)_\w+)\s*\(")
 DECLARED = re.compile(r"^\s*(?:AOTI_TORCH_EXPORT|extern|TORCH_API)?\s*([\w*\s]+?[\s*])((?:aoti_|torch_)\w+)\s*\(([^;{]*?)\)\s*;", re.M | re.S)
 UNDEFINED = re.compile(r"undefined reference to [`'\"]([^'\"]+)'")
 FROM_TORCH = re.compile(r"^(?:(?:aoti_(?:torch|record)|torch|Sleef)_\w+)$")
 # A check that fails in a kernel that owns memory has to free it: then it throws, and the library needs the C++ runtime.
 CHECKS = re.compile(r"\bAOTI_TORCH_CHECK\b")
-OWNS_MEMORY = re.compile(r"\b(?:std::make_unique|std::make_shared|std::unique_ptr|std::vector|std::string)\b")
+OWNS_MEMORY = re.compile(r"\b(?:std::make_unique|std::make_shared|std::unique_ptr|std::vector|std::string|WelfordHelper|"
+                         r"CascadeSumHelper)\b")
 # Fast on the way of a call, without what -O2 adds for loops that a wrapper has not: the library stays below 40 KB.
 SMALL = ("-falign-functions=1", "-falign-jumps=1", "-falign-loops=1", "-fno-tree-vectorize", "-fno-reorder-blocks",
          "-fno-reorder-blocks-and-partition", "-fno-partial-inlining", "-fno-ipa-cp")
@@ -34,10 +36,20 @@ WITH_CXX = ("-fexceptions", "-DAOTICACHE_WRAPPER_CATCHES")
 LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--build-id=none",
         "-Wl,--hash-style=gnu", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code",
         "-Wl,--warn-unresolved-symbols", "-Wl,--unresolved-symbols=report-all")
-# What every kernel's object refers to and only those use that throw or print: wrapper.h has something in their place.
-CXX_OF_ALL = ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev")
-INSTEAD_OF_CXX = (*(f"-Wl,--defsym={name}=aoticache_kernel_without_cxx" for name in CXX_OF_ALL),
-                  "-Wl,--defsym=_Znam=aoticache_kernel_new", "-Wl,--defsym=_ZdaPv=aoticache_kernel_delete")
+# What kernels refer to of the C++ runtime, and what wrapper.h has in its place. The first four are in every kernel's object,
+# and only those use them that throw or print.
+INSTEAD_OF_CXX = {
+    "without_cxx": ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev"),
+    "new": ("_Znam", "_Znwm"),
+    "new_aligned": ("_ZnwmSt11align_val_t",),
+    "delete": ("_ZdaPv", "_ZdlPv", "_ZdlPvm", "_ZdlPvmSt11align_val_t"),
+    "out_of_memory": ("_ZSt17__throw_bad_allocv",),
+    "too_long": ("_ZSt20__throw_length_errorPKc",),
+    "terminate": ("_ZSt9terminatev",),
+    "guard_acquire": ("__cxa_guard_acquire",),
+    "guard_release": ("__cxa_guard_release",),
+}
+LINK_WITHOUT_CXX = [f"-Wl,--defsym={name}=aoticache_kernel_{ours}" for ours, names in INSTEAD_OF_CXX.items() for name in names]
 EXPORTED = "{{ global: AOTInductor*; aoticache_plain_kernel_v3; {names} local: *; }};\n"
 KERNEL_FUNCTION = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.M)
 CXX_NAME = re.compile(r"^(?:_Z|__cxa_|__gxx_|_Unwind_|operator |std::|vtable |typeinfo |VTT )")
@@ -116,6 +128,7 @@ def own_half(torch, wrapper):
     before = wrapper[:begin]
     if re.sub(r"#include <torch/csrc/inductor/aoti_include/(cpu|common)\.h>", "", before).strip():
         raise NotOurs("the wrapper begins with something unknown")
+    own = OF_THE_SHIM.sub("", own)
     if "#include" in own:
         raise NotOurs("the wrapper includes headers of its own")
     return own
@@ -166,7 +179,7 @@ OPTIONAL_PARTS = (
 def kernel_text(text):
     """The kernels, with the one check of each that throws in PyTorch's header said by a function."""
     places = [match.end() for match in re.finditer(re.escape(KERNELS_HEADER), text)]
-    return text[: places[-1]] + KERNELS_CHECK + text[places[-1] :] if places else text
+    return text[: places[0]] + KERNELS_CHECK + text[places[0] :] if places else text
 
 
 def name_functions(kernels, wrapper, label):
@@ -275,7 +288,7 @@ class Builder:
         self.own_half = own_half(self.torch, wrapper)
         self.plain = not graph.constants and may_be_plain(self.own_half)
         self.has_constants = len(graph.constants) > 0
-        self.with_cxx = bool(CHECKS.search(kernels) and OWNS_MEMORY.search(kernels))
+        self.with_cxx = any(CHECKS.search(one) and OWNS_MEMORY.search(one) for one in kernels.split(KERNELS_HEADER))
         self.wrapper = None
         with self.commands_replaced():
             result = build(kernel_text(kernels), list(files))
@@ -366,7 +379,7 @@ class Builder:
         command = [words[0], *LINK, f"-Wl,--version-script={exported}", "-o", target, *objects, self.places.runtime,
                    "-Wl,--no-as-needed", self.places.torch_stub, "-Wl,--as-needed", "-lgomp"]
         self.finish_wrapper()
-        unknown = set() if self.with_cxx else unknown_symbols([*command, *INSTEAD_OF_CXX, "-lm", "-lc"])
+        unknown = set() if self.with_cxx else unknown_symbols([*command, *LINK_WITHOUT_CXX, "-lm", "-lc"])
         if any(map(CXX_NAME.match, unknown)) and not self.with_cxx:
             self.with_cxx = True
             self.start_wrapper(words[0], next(name for name in objects if name.endswith(".wrapper.o")))

@@ -138,6 +138,19 @@ class owned {
     friend struct run_frame;
 };
 
+/*
+ * Variables that kernels keep from run to run, which the first thread that comes makes (factors of sums of squares). The
+ * first byte of a guard says that they are there (Itanium C++ ABI, 3.3.3).
+ */
+static pthread_mutex_t guards_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static __thread int guards_held;
+
+inline void release_guards(int count)
+{
+    for (; count > 0; count--, guards_held--)
+        pthread_mutex_unlock(&guards_mutex);
+}
+
 struct run_frame {
     owned *first = nullptr;
     bool of_call = false; /* an aoti_torch_* function failed, and the message is its name */
@@ -181,6 +194,7 @@ inline owned::owned()
     run->of_call = of_call;
     const size_t length = of_call ? strcspn(message, "(") : sizeof run->message; /* the function's name alone */
     snprintf(run->message, sizeof run->message, "%.*s", (int)length, message);
+    release_guards(guards_held);
     run->drop_all(); /* before the jump: what is owned lies on the stack that it leaves */
     __builtin_longjmp(run->target, 1);
 }
@@ -234,17 +248,51 @@ extern "C" __attribute__((visibility("hidden"), used)) int aoticache_kernel_with
     return 8; /* _URC_CONTINUE_UNWIND */
 }
 
-/* The arrays that kernels make for themselves, new[] and delete[], in the same way. */
+/* The arrays and vectors that kernels make for themselves (sums of sums, in reductions), in the same way. */
+extern "C" [[noreturn]] __attribute__((visibility("hidden"), used)) AOTICACHE_COLD void aoticache_kernel_out_of_memory(void)
+{
+    torch::aot_inductor::leave_run("out of memory");
+}
+extern "C" [[noreturn]] __attribute__((visibility("hidden"), used)) AOTICACHE_COLD void aoticache_kernel_too_long(
+    const char *message)
+{
+    torch::aot_inductor::leave_run(message);
+}
+extern "C" [[noreturn]] __attribute__((visibility("hidden"), used)) AOTICACHE_COLD void aoticache_kernel_terminate(void)
+{
+    abort();
+}
 extern "C" __attribute__((visibility("hidden"), used)) void *aoticache_kernel_new(size_t bytes)
 {
     void *memory = malloc(bytes > 0 ? bytes : 1);
     if (memory == nullptr)
-        torch::aot_inductor::leave_run("out of memory");
+        aoticache_kernel_out_of_memory();
+    return memory;
+}
+extern "C" __attribute__((visibility("hidden"), used)) void *aoticache_kernel_new_aligned(size_t bytes, size_t alignment)
+{
+    void *memory;
+    if (posix_memalign(&memory, alignment, bytes > 0 ? bytes : 1) != 0)
+        aoticache_kernel_out_of_memory();
     return memory;
 }
 extern "C" __attribute__((visibility("hidden"), used)) void aoticache_kernel_delete(void *memory)
 {
     free(memory);
+}
+extern "C" __attribute__((visibility("hidden"), used)) int aoticache_kernel_guard_acquire(uint8_t *guard)
+{
+    pthread_mutex_lock(&torch::aot_inductor::guards_mutex);
+    torch::aot_inductor::guards_held++;
+    if (*guard == 0)
+        return 1;
+    torch::aot_inductor::release_guards(1);
+    return 0;
+}
+extern "C" __attribute__((visibility("hidden"), used)) void aoticache_kernel_guard_release(uint8_t *guard)
+{
+    __atomic_store_n(guard, 1, __ATOMIC_RELEASE);
+    torch::aot_inductor::release_guards(1);
 }
 #endif
 

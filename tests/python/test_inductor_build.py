@@ -44,13 +44,24 @@ def make_calls(torch):
         "complex": (lambda z: z * z.conj(), (torch.complex(x, x + 1),), []),
         "views": (lambda x: (x[:, 1:] + 1, x.t() * 2), (x,), []),
         "no elements": (lambda x: x.sum(1), (torch.empty(4, 0),), []),
-        # The next ones refuse some inputs: by a check in the kernel, one that owns memory, one after it.
+        # The next ones refuse some inputs: by a check in the kernel, one that owns memory, one after it, the first of several.
         "embedding": (functional.embedding, (index, x), [(torch.tensor([3, 8, 7]), x), (torch.tensor([-1, 0, 1]), x)]),
         "embedding and softmax": (lambda i, x: torch.softmax(functional.embedding(i, x), 1), (index, x),
                                   [(torch.tensor([99, 0, 7]), x)]),
         "integer division": (lambda a, b: a // b, (torch.arange(9), torch.arange(9) + 1),
                              [(torch.arange(9), torch.arange(9) - 4)]),
+        "several kernels": (several_kernels, (torch.arange(8), x), [(torch.arange(8) + 1, x)]),
     }
+
+
+def several_kernels(index, x):
+    """
+    A kernel that may refuse its input, a product that no kernel does, and then kernels with sums of sums and of squares,
+    which own memory in Inductor's way.
+    """
+    functional = __import__("torch").nn.functional
+    y = functional.embedding(index, x) @ x.t()
+    return functional.layer_norm(y, (8,)), y.repeat(64, 64).exp().sum(), functional.group_norm(y.repeat(9, 64)[None], 9)
 
 
 # Each library takes PyTorch nearly as long as one with all of them, so that these are in one, unless CASES=all.
@@ -140,14 +151,42 @@ def check_calls(torch, builder):
         report(f"{name}: PyTorch's results and refusals, {len(others) + 2} runs", wrong)
 
 
+def libraries_needed(path):
+    dynamic = subprocess.run(["readelf", "-dW", path], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"Shared library: \[([^]]+)\]", dynamic)
+
+
+def check_several_kernels(torch, builder):
+    """The C++ runtime is not loaded for them: that would take a process longer than to load and run a small model."""
+    _, inputs, _ = make_calls(torch)["several kernels"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = build(torch, make_module(torch, several_kernels), inputs, folder, builder)
+        wrong = [name for name in libraries_needed(path) if "stdc++" in name or "gcc_s" in name]
+        report("several kernels need no C++ runtime", wrong)
+        # What they keep from run to run is made by whichever thread comes first.
+        runner, start, made = open_runner(torch, path), threading.Barrier(2), []
+
+        def play():
+            start.wait()
+            made.append(runner.run([tensor.clone() for tensor in inputs]))
+
+        threads = [threading.Thread(target=play) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        want = several_kernels(*inputs)
+        right = [torch.allclose(got, one, rtol=1e-4, atol=1e-5) for results in made for got, one in zip(results, want)]
+        report("two threads run them for the first time", [] if right == [True] * 6 else [str(right)])
+
+
 def check_library(torch, builder):
     """A kernel without C++: no C++ runtime, nothing exported but the interface, nothing that keeps it mapped."""
     with tempfile.TemporaryDirectory() as folder:
         path = build(torch, make_module(torch, torch.abs), (torch.randn(8, 33),), folder, builder)
-        dynamic = subprocess.run(["readelf", "-dW", path], capture_output=True, text=True, check=True).stdout
         symbols = subprocess.run(["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True).stdout
         segments = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
-        needed = re.findall(r"Shared library: \[([^]]+)\]", dynamic)
+        needed = libraries_needed(path)
         wrong = [name for name in needed if "stdc++" in name or "gcc_s" in name]
         if os.path.getsize(path) > 40 * 1024:
             wrong.append(f"{os.path.getsize(path)} bytes are more than 40 KB: a page more is begun by few bytes")
@@ -331,6 +370,7 @@ def main():
     builder = own_build.make_builder(torch)
     check_calls(torch, builder)
     check_library(torch, builder)
+    check_several_kernels(torch, builder)
     check_dynamic(torch, builder)
     check_input_checks(torch, builder)
     check_threads(torch, builder)
