@@ -249,7 +249,8 @@ extern "C" __attribute__((visibility("hidden"), used)) int aoticache_kernel_with
 }
 
 /* The arrays and vectors that kernels make for themselves (sums of sums, in reductions), in the same way. */
-extern "C" [[noreturn]] __attribute__((visibility("hidden"), used)) AOTICACHE_COLD void aoticache_kernel_out_of_memory(void)
+extern "C" [[noreturn]] __attribute__((visibility("hidden"), used)) AOTICACHE_COLD void aoticache_kernel_out_of_memory(
+    void)
 {
     torch::aot_inductor::leave_run("out of memory");
 }
@@ -269,7 +270,8 @@ extern "C" __attribute__((visibility("hidden"), used)) void *aoticache_kernel_ne
         aoticache_kernel_out_of_memory();
     return memory;
 }
-extern "C" __attribute__((visibility("hidden"), used)) void *aoticache_kernel_new_aligned(size_t bytes, size_t alignment)
+extern "C" __attribute__((visibility("hidden"), used)) void *aoticache_kernel_new_aligned(size_t bytes,
+                                                                                          size_t alignment)
 {
     void *memory;
     if (posix_memalign(&memory, alignment, bytes > 0 ? bytes : 1) != 0)

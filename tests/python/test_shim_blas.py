@@ -5,6 +5,7 @@ they cannot be loaded. The shim is called on memory of PyTorch's tensors; result
 Environment: BUILD, the build folder.
 """
 import ctypes
+import math
 import os
 import random
 import subprocess
@@ -335,6 +336,31 @@ def check_pooling(shim):
             compare(one, other)
 
 
+def check_wide_pooling(shim):
+    """Rows and channels of several vectors, windows that a kernel of Inductor's does not take; equal elements, NaN, -inf."""
+    for i in range(60):
+        axes, dtype = (3, torch.float32) if i % 6 == 0 else (2, [torch.float32, torch.float64, torch.bfloat16][i % 3])
+        sizes = [random.choice([9, 17, 40]) for _ in range(2)] + [random.choice([3, 5])] * (axes - 2)
+        x = torch.randint(-2, 3, [2, random.choice([1, 3, 20, 37]), *sizes]).to(dtype)
+        # Where all is -inf PyTorch's kernel for channels_last_3d gives some channels another index than the others.
+        for value in (math.nan, -math.inf)[:4 - axes]:
+            x[torch.rand(x.shape) < random.choice([0, 0.02, 0.9])] = value
+        if i % 2 == 0:
+            x = x.to(memory_format=torch.channels_last if axes == 2 else torch.channels_last_3d)
+        kernel, stride = [random.choice([5, 9])] * 2 + [3] * (axes - 2), [random.choice([1, 1, 2])] * axes
+        padding = [k // 2 for k in kernel]
+        wanted = getattr(aten, "max_pool%dd_with_indices" % axes)(x, kernel, stride, padding)
+        seen = shim.run("aoti_torch_cpu_max_pool%dd_with_indices" % axes, [x], *numbers(kernel), *numbers(stride),
+                        *numbers(padding), *numbers([1] * axes), ctypes.c_int32(0), results=2)
+        for one, other in zip(seen, wanted):
+            compare(one, other)
+        x = torch.randn(x.shape).to(dtype).to(memory_format=torch.channels_last) if axes == 2 and i % 2 else torch.randn(x.shape)
+        wanted = getattr(aten, "avg_pool%dd" % axes)(x, kernel, stride, padding)
+        seen = shim.run("aoti_torch_cpu_avg_pool%dd" % axes, [x], *numbers(kernel), *numbers(stride), *numbers(padding),
+                        ctypes.c_int32(0), ctypes.c_int32(1), None)
+        compare(seen[0], wanted)
+
+
 def check_adaptive_pooling(shim):
     for i in range(120):
         axes = random.choice([2, 3])
@@ -368,7 +394,8 @@ def check_fractional_pooling(shim):
 
 
 CHECKS = [check_products, check_bfloat16, check_vectors_and_sums, check_in_place, check_large, check_convolutions,
-          check_convolutions_for_onednn, check_large_convolution, check_pooling, check_adaptive_pooling, check_fractional_pooling]
+          check_convolutions_for_onednn, check_large_convolution, check_pooling,
+          check_wide_pooling, check_adaptive_pooling, check_fractional_pooling]
 
 
 def run_checks(label):

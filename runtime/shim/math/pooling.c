@@ -8,10 +8,11 @@
  * Source: aten/src/ATen/native/{DilatedMaxPool2d,DilatedMaxPool3d,AveragePool2d,AveragePool3d,AdaptiveMaxPooling2d,
  * AdaptiveMaxPooling3d,AdaptiveAveragePooling,AdaptiveAveragePooling3d,FractionalMaxPool2d,FractionalMaxPool3d}.cpp.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/pooling_rows.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/convert.h"
+#include "runtime/shim/tensors/free_lists.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,7 +31,12 @@ struct pooling {
     int64_t divisor; /* of the mean; 0: the number of elements */
     bool count_padding;
     struct range *ranges[IMAGE_AXES];
-    double *plane;
+    const struct shim_dtype_access *access;
+    const struct pooling_rows *steps;
+    int64_t lanes; /* channels that are walked over together: all where they lie side by side, else one */
+    int parts;
+    char *memory; /* `step` bytes for each part */
+    size_t step;
 };
 
 struct window {
@@ -104,104 +110,199 @@ static AOTITorchError fractional_ranges(const struct pooling *p, const struct wi
 }
 
 /*
- * ---- the largest element or the mean of each window of one plane ----
+ * ---- one row of the result ----
  *
- * The plane is read as double, which has all floating point numbers exactly, and the result written in its own dtype:
- * sums are rounded once.
+ * A row of the input is `lanes` channels at each of its columns, side by side. What its windows have in each column is made
+ * first, over all their rows, then what the windows have of that.
  */
 
-static void load_plane(const struct pooling *p, const char *data)
-{
-    const struct shim_dtype_access *access = aoticache_shim_dtype_access(p->dtype);
-    shim_change change = aoticache_shim_class_change(SHIM_CLASS_DOUBLE, (enum shim_class)access->load_class);
-    const struct image *input = &p->input;
-    double *row = p->plane;
-    for (int64_t depth = 0; depth < input->sizes[0]; depth++) {
-        for (int64_t line = 0; line < input->sizes[1]; line++, row += input->sizes[2]) {
-            const char *source = data + depth * input->strides[0] + line * input->strides[1];
-            for (int64_t at = 0; at < input->sizes[2]; at += 64) {
-                double values[64];
-                size_t count = (size_t)(input->sizes[2] - at < 64 ? input->sizes[2] - at : 64);
-                access->load(count, values, source + at * input->strides[2], input->strides[2]);
-                if (change != NULL)
-                    change(count, row + at, values);
-                else
-                    memcpy(row + at, values, count * sizeof values[0]);
-            }
-        }
-    }
-}
-
-struct pooled {
-    double value;
-    int64_t index;
+/* A part's memory. Rows of the input, and of the result. */
+struct row_memory {
+    char *values, *columns, *rows;
+    char *results, *result_rows, *result_columns;
 };
 
-/* Finds the largest element of a window. Of several NaNs the last one counts, as in PyTorch. */
-static struct pooled largest(const struct pooling *p, const struct range *depths, const struct range *rows,
-                             const struct range *columns)
+/* Divides a part's memory; returns how many bytes it takes, 0 where no size_t has them. `memory` may be NULL. */
+static size_t lay_out(const struct pooling *p, char *memory, struct row_memory *ret_memory)
 {
-    const int64_t *sizes = p->input.sizes;
-    struct pooled result = {-INFINITY, (depths->start * sizes[1] + rows->start) * sizes[2] + columns->start};
+    /* Sums are double. */
+    char **const places[] = {&ret_memory->values,  &ret_memory->columns,     &ret_memory->rows,
+                             &ret_memory->results, &ret_memory->result_rows, &ret_memory->result_columns};
+    size_t bytes = 0;
+    for (int i = 0; i < 6; i++) {
+        const int64_t columns = i < 3 ? p->input.sizes[2] : p->output.sizes[2];
+        size_t part;
+        *places[i] = memory != NULL ? memory + bytes : NULL;
+        if (__builtin_mul_overflow((size_t)columns, (size_t)p->lanes * sizeof(double), &part) ||
+            __builtin_add_overflow(bytes, (part + 63) & ~(size_t)63, &bytes))
+            return 0;
+    }
+    return bytes;
+}
+
+/* The elements of a row of the input: in the tensor itself, or read into `memory`. */
+static const void *read_row(const struct pooling *p, const char *row, char *memory)
+{
+    const int64_t columns = p->input.sizes[2], value_bytes = (int64_t)p->steps->value_bytes;
+    const ptrdiff_t stride = p->input.strides[2];
+    const bool is_dense = stride == (ptrdiff_t)shim_item_bytes(p->dtype) * p->lanes;
+    if (is_dense && (p->dtype == AOTICACHE_DTYPE_FLOAT32 || p->dtype == AOTICACHE_DTYPE_FLOAT64))
+        return row;
+    if (is_dense || p->lanes == 1) {
+        p->access->load((size_t)(columns * p->lanes), memory, row, stride / p->lanes);
+        return memory;
+    }
+    for (int64_t w = 0; w < columns; w++)
+        p->access->load((size_t)p->lanes, memory + w * p->lanes * value_bytes, row + w * stride,
+                        p->input.channel_stride);
+    return memory;
+}
+
+static int64_t columns_of(const struct range *range)
+{
+    return range->end > range->start ? (range->end - range->start + range->step - 1) / range->step : 0;
+}
+
+/*
+ * How many windows from `first` on have as many columns and begin each a column behind the one before. One, where more would
+ * make places of several columns.
+ */
+static int64_t windows_in_step(const struct pooling *p, int64_t first)
+{
+    const struct range *ranges = p->ranges[2];
+    int64_t count = 1;
+    if (p->indices != NULL && p->lanes > 1)
+        return 1;
+    while (first + count < p->output.sizes[2] && ranges[first + count].start == ranges[first].start + count &&
+           columns_of(&ranges[first + count]) == columns_of(&ranges[first]) &&
+           ranges[first + count].full == ranges[first].full)
+        count++;
+    return count;
+}
+
+static void set_columns(const struct pooling *p, const struct row_memory *memory, int64_t row)
+{
+    const int64_t count = p->input.sizes[2] * p->lanes;
+    for (int64_t i = 0; i < count; i++) {
+        if (p->steps->value_bytes == sizeof(float)) {
+            ((float *)(void *)memory->columns)[i] = -INFINITY;
+            ((int32_t *)(void *)memory->rows)[i] = (int32_t)row;
+        } else {
+            ((double *)(void *)memory->columns)[i] = -INFINITY;
+            ((int64_t *)(void *)memory->rows)[i] = row;
+        }
+    }
+}
+
+/* Goes over the rows of the windows: the largest element of each column, or the sum. */
+static void make_columns(const struct pooling *p, const struct row_memory *memory, const char *data,
+                         const struct range *depths, const struct range *rows)
+{
+    const struct image *input = &p->input;
+    const size_t count = (size_t)(input->sizes[2] * p->lanes);
+    if (p->indices != NULL)
+        set_columns(p, memory, depths->start * input->sizes[1] + rows->start);
+    else
+        memset(memory->columns, 0, count * sizeof(double));
     for (int64_t d = depths->start; d < depths->end; d += depths->step) {
         for (int64_t h = rows->start; h < rows->end; h += rows->step) {
-            int64_t line = (d * sizes[1] + h) * sizes[2];
-            for (int64_t w = columns->start; w < columns->end; w += columns->step)
-                if (p->plane[line + w] > result.value || isnan(p->plane[line + w]))
-                    result = (struct pooled){p->plane[line + w], line + w};
+            const void *values = read_row(p, data + d * input->strides[0] + h * input->strides[1], memory->values);
+            if (p->indices != NULL)
+                p->steps->max_row(count, values, d * input->sizes[1] + h, memory->columns, memory->rows);
+            else
+                p->steps->add_row(count, values, (double *)(void *)memory->columns);
         }
     }
-    return result;
 }
 
-static struct pooled mean(const struct pooling *p, const struct range *depths, const struct range *rows,
-                          const struct range *columns)
+/* A window that has no column: padding alone. */
+static void fill_empty(const struct pooling *p, const struct row_memory *memory, int64_t window)
 {
-    const int64_t *sizes = p->input.sizes;
-    struct pooled result = {0};
-    int64_t count = (depths->end - depths->start) * (rows->end - rows->start) * (columns->end - columns->start);
-    if (depths->end <= depths->start || rows->end <= rows->start || columns->end <= columns->start)
-        return result; /* all of it is padding */
-    for (int64_t d = depths->start; d < depths->end; d++)
-        for (int64_t h = rows->start; h < rows->end; h++)
-            for (int64_t w = columns->start; w < columns->end; w++)
-                result.value += p->plane[(d * sizes[1] + h) * sizes[2] + w];
-    if (p->divisor != 0)
-        count = p->divisor;
-    else if (p->count_padding)
-        count = depths->full * rows->full * columns->full;
-    result.value /= (double)count;
-    return result;
+    const ptrdiff_t value_bytes = (ptrdiff_t)p->steps->value_bytes;
+    const int64_t start = p->ranges[2][window].start;
+    for (int64_t i = window * p->lanes; i < (window + 1) * p->lanes; i++) {
+        memcpy(memory->results + i * value_bytes,
+               value_bytes == sizeof(float) ? (const void *)&(float){p->indices != NULL ? -INFINITY : 0}
+                                            : &(double){p->indices != NULL ? -INFINITY : 0},
+               p->steps->value_bytes);
+        memcpy(memory->result_rows + i * value_bytes, memory->rows, p->steps->value_bytes);
+        memcpy(memory->result_columns + i * value_bytes,
+               value_bytes == sizeof(float) ? (const void *)&(int32_t){(int32_t)start} : &start, p->steps->value_bytes);
+    }
 }
 
-static void store_value(const struct pooling *p, char *to, double value)
+/* Makes windows of their columns. */
+static void make_windows(const struct pooling *p, const struct row_memory *memory, const struct range *depths,
+                         const struct range *rows)
 {
-    const struct shim_dtype_access *access = aoticache_shim_dtype_access(p->dtype);
-    float narrow = (float)value;
-    access->store(1, to, 0, access->store_class == SHIM_CLASS_DOUBLE ? (const void *)&value : &narrow);
-}
-
-/* Pools one channel of one image. */
-static void pool_plane(const struct pooling *p, int64_t batch, int64_t channel)
-{
-    const struct image *output = &p->output;
-    ptrdiff_t item_bytes = (ptrdiff_t)shim_item_bytes(p->dtype);
-    load_plane(p, p->input.data + batch * p->input.batch_stride + channel * p->input.channel_stride);
-    for (int64_t d = 0; d < output->sizes[0]; d++) {
-        for (int64_t h = 0; h < output->sizes[1]; h++) {
-            for (int64_t w = 0; w < output->sizes[2]; w++) {
-                ptrdiff_t at = batch * output->batch_stride + channel * output->channel_stride +
-                               d * output->strides[0] + h * output->strides[1] + w * output->strides[2];
-                const struct range *depths = &p->ranges[0][d], *rows = &p->ranges[1][h], *columns = &p->ranges[2][w];
-                struct pooled pooled =
-                    p->indices != NULL ? largest(p, depths, rows, columns) : mean(p, depths, rows, columns);
-                store_value(p, output->data + at, pooled.value);
-                if (p->indices != NULL)
-                    memcpy(p->indices + at / item_bytes * (ptrdiff_t)sizeof pooled.index, &pooled.index,
-                           sizeof pooled.index);
-            }
+    const ptrdiff_t value_bytes = (ptrdiff_t)p->steps->value_bytes;
+    for (int64_t w = 0, count; w < p->output.sizes[2]; w += count) {
+        const struct range *range = &p->ranges[2][w];
+        const int64_t columns = columns_of(range), from = range->start * p->lanes, to = w * p->lanes;
+        const ptrdiff_t step = range->step * p->lanes;
+        count = windows_in_step(p, w);
+        const size_t lanes = (size_t)(count * p->lanes);
+        if (columns == 0 || (p->indices == NULL && (columns_of(depths) == 0 || columns_of(rows) == 0))) {
+            count = 1;
+            fill_empty(p, memory, w);
+        } else if (p->indices != NULL) {
+            const struct pooling_windows windows = {columns, step, range->start, p->lanes == 1, range->step};
+            p->steps->max_columns(lanes, &windows, memory->columns + from * value_bytes,
+                                  memory->rows + from * value_bytes, memory->results + to * value_bytes,
+                                  memory->result_rows + to * value_bytes, memory->result_columns + to * value_bytes);
+        } else {
+            int64_t elements = columns_of(depths) * columns_of(rows) * columns;
+            if (p->divisor != 0)
+                elements = p->divisor;
+            else if (p->count_padding)
+                elements = depths->full * rows->full * range->full;
+            p->steps->mean_columns(lanes, columns, step, (double)elements,
+                                   (const double *)(const void *)memory->columns + from,
+                                   memory->results + to * value_bytes);
         }
     }
+}
+
+/* Stores `count` elements of the row from `from` on, which lie `stride` bytes apart from `at` on. */
+static void store_part(const struct pooling *p, const struct row_memory *memory, int64_t from, int64_t count,
+                       ptrdiff_t at, ptrdiff_t stride)
+{
+    const ptrdiff_t item_bytes = (ptrdiff_t)shim_item_bytes(p->dtype), offset = from * (ptrdiff_t)p->steps->value_bytes;
+    p->access->store((size_t)count, p->output.data + at, stride, memory->results + offset);
+    if (p->indices == NULL)
+        return;
+    int64_t *to = (int64_t *)(void *)p->indices + at / item_bytes;
+    const int64_t at_once = stride == item_bytes ? count : 1;
+    for (int64_t i = 0; i < count; i += at_once) {
+        const ptrdiff_t place = offset + i * (ptrdiff_t)p->steps->value_bytes;
+        p->steps->number_places((size_t)at_once, memory->result_rows + place, memory->result_columns + place,
+                                p->input.sizes[2], to + i * (stride / item_bytes));
+    }
+}
+
+/* at: of the row's first element, in bytes. */
+static void store_row(const struct pooling *p, const struct row_memory *memory, ptrdiff_t at)
+{
+    const ptrdiff_t stride = p->output.strides[2], lane_stride = p->output.channel_stride;
+    const int64_t columns = p->output.sizes[2];
+    if (p->lanes == 1 || stride == lane_stride * p->lanes)
+        store_part(p, memory, 0, columns * p->lanes, at, p->lanes == 1 ? stride : lane_stride);
+    else
+        for (int64_t w = 0; w < columns; w++)
+            store_part(p, memory, w * p->lanes, p->lanes, at + w * stride, lane_stride);
+}
+
+/* channel: the first of `lanes`. d, h: the row of the result. */
+static void pool_row(const struct pooling *p, const struct row_memory *memory, int64_t batch, int64_t channel,
+                     int64_t d, int64_t h)
+{
+    const struct image *input = &p->input, *output = &p->output;
+    const struct range *depths = &p->ranges[0][d], *rows = &p->ranges[1][h];
+    make_columns(p, memory, input->data + batch * input->batch_stride + channel * input->channel_stride, depths, rows);
+    const ptrdiff_t at = batch * output->batch_stride + channel * output->channel_stride + d * output->strides[0] +
+                         h * output->strides[1];
+    make_windows(p, memory, depths, rows);
+    store_row(p, memory, at);
 }
 
 /* ---- windows ---- */
@@ -265,23 +366,28 @@ static AOTITorchError start_pooling(struct pooling *p, const char *function, con
     return SHIM_SUCCESS;
 }
 
-/* Allocates the memory that the walk needs, ranges and a plane, in one block at ranges[0]. */
-static AOTITorchError allocate_ranges(struct pooling *p)
+/*
+ * Allocates the ranges, and the memory of the parts that the result is made in, one of rows at least. may_share: whether
+ * channels that lie side by side have the same windows, and threads may share the rows.
+ */
+static AOTITorchError start_walk(struct pooling *p, bool may_share)
 {
-    size_t ranges = 0, plane = sizeof(double), bytes;
-    bool overflow = false;
-    for (int axis = 0; axis < IMAGE_AXES; axis++) {
-        overflow |= __builtin_add_overflow(ranges, (size_t)p->output.sizes[axis], &ranges);
-        overflow |= __builtin_mul_overflow(plane, (size_t)p->input.sizes[axis], &plane);
-    }
-    overflow |= __builtin_mul_overflow(ranges, sizeof(struct range), &bytes);
-    overflow |= __builtin_add_overflow(bytes, plane, &bytes);
-    p->ranges[0] = overflow ? NULL : malloc(bytes);
+    struct row_memory memory;
+    size_t ranges = 0;
+    const bool is_side_by_side = p->input.channel_stride == (ptrdiff_t)shim_item_bytes(p->dtype);
+    p->access = aoticache_shim_dtype_access(p->dtype);
+    p->steps = aoticache_shim_pooling_rows((enum shim_class)p->access->load_class);
+    p->lanes = may_share && is_side_by_side ? p->input.channels : 1;
+    if (p->input.sizes[0] * p->input.sizes[1] > INT32_MAX)
+        return aoticache_shim_fail("%s: more than 2^31 rows", p->function);
+    for (int axis = 0; axis < IMAGE_AXES; axis++)
+        ranges += (size_t)p->output.sizes[axis];
+    p->ranges[0] = malloc(ranges * sizeof(struct range));
     if (p->ranges[0] == NULL)
-        return aoticache_shim_fail_memory(p->function, bytes);
+        return aoticache_shim_fail_memory(p->function, ranges * sizeof(struct range));
     p->ranges[1] = p->ranges[0] + p->output.sizes[0];
     p->ranges[2] = p->ranges[1] + p->output.sizes[1];
-    p->plane = (double *)(p->ranges[2] + p->output.sizes[2]);
+    p->step = lay_out(p, NULL, &memory);
     return SHIM_SUCCESS;
 }
 
@@ -312,11 +418,42 @@ static AOTITorchError create_results(struct pooling *p, const struct shim_tensor
     return SHIM_SUCCESS;
 }
 
-static void pool_planes(const struct pooling *p)
+/* Makes the rows of one part. */
+static void run_part(void *user, int part)
 {
-    for (int64_t batch = 0; batch < p->output.batch; batch++)
-        for (int64_t channel = 0; channel < p->output.channels; channel++)
-            pool_plane(p, batch, channel);
+    const struct pooling *p = user;
+    const struct image *output = &p->output;
+    const int64_t *sizes = output->sizes, groups = output->channels / p->lanes;
+    const int64_t rows = output->batch * groups * sizes[0] * sizes[1];
+    const int64_t share = rows / p->parts, more = rows % p->parts; /* the first ones have one more */
+    const int64_t first = part * share + (part < more ? part : more), end = first + share + (part < more);
+    struct row_memory memory;
+    lay_out(p, p->memory + (size_t)part * p->step, &memory);
+    for (int64_t i = first; i < end; i++) {
+        const int64_t group = i / (sizes[0] * sizes[1]);
+        pool_row(p, &memory, group / groups, group % groups * p->lanes, i / sizes[1] % sizes[0], i % sizes[1]);
+    }
+}
+
+static AOTITorchError run(struct pooling *p)
+{
+    size_t bytes;
+    const struct image *output = &p->output;
+    double work = (double)output->batch * (double)output->channels;
+    for (int axis = 0; axis < IMAGE_AXES; axis++)
+        work *= (double)output->sizes[axis];
+    work *= (double)(p->ranges[0][0].full * p->ranges[1][0].full + p->ranges[2][0].full);
+    work *= p->lanes > 1 ? 4 : 16; /* a step takes as long as that many multiplications */
+    p->parts =
+        aoticache_shim_parts(work, output->batch * (output->channels / p->lanes) * output->sizes[0] * output->sizes[1]);
+    if (p->step == 0 || __builtin_mul_overflow(p->step, (size_t)p->parts, &bytes))
+        return aoticache_shim_fail_memory(p->function, SIZE_MAX);
+    p->memory = aoticache_shim_large_take(bytes, &bytes);
+    if (p->memory == NULL)
+        return aoticache_shim_fail_memory(p->function, p->step * (size_t)p->parts);
+    aoticache_shim_parallel(p->parts, run_part, p);
+    aoticache_shim_large_give(p->memory, bytes);
+    return SHIM_SUCCESS;
 }
 
 /* Pools a whole tensor. window NULL: adaptive. */
@@ -329,18 +466,20 @@ static AOTITorchError pool_tensor(struct pooling *p, const struct shim_tensor *i
         SHIM_SUCCESS)
         return SHIM_FAILURE;
     if (output->tensor->numel > 0) {
-        if (allocate_ranges(p) != SHIM_SUCCESS) {
+        AOTITorchError status = start_walk(p, true);
+        if (status == SHIM_SUCCESS && window != NULL)
+            window_ranges(p, window);
+        else if (status == SHIM_SUCCESS)
+            adaptive_ranges(p);
+        if (status == SHIM_SUCCESS)
+            status = run(p);
+        free(p->ranges[0]);
+        if (status != SHIM_SUCCESS) {
             aoti_torch_delete_tensor_object(output);
             if (ret_indices != NULL)
                 aoti_torch_delete_tensor_object(indices);
             return SHIM_FAILURE;
         }
-        if (window != NULL)
-            window_ranges(p, window);
-        else
-            adaptive_ranges(p);
-        pool_planes(p);
-        free(p->ranges[0]);
     }
     *ret_output = output;
     if (ret_indices != NULL)
@@ -432,19 +571,27 @@ static void read_samples(const struct pooling *p, const struct shim_tensor *samp
     }
 }
 
+/* One channel after the other, with the whole of the memory as one part's. */
 static AOTITorchError fractional_all(struct pooling *p, const struct window *window, const struct shim_tensor *samples)
 {
     double plane_samples[IMAGE_AXES] = {0};
+    struct row_memory memory;
+    size_t bytes;
+    AOTITorchError status = SHIM_SUCCESS;
+    p->memory = p->step > 0 ? aoticache_shim_large_take(p->step, &bytes) : NULL;
+    if (p->memory == NULL)
+        return aoticache_shim_fail_memory(p->function, p->step);
+    lay_out(p, p->memory, &memory);
     p->ranges[0][0] = (struct range){0, 1, 1, 1}; /* of two dimensions the first of three is one element */
-    for (int64_t batch = 0; batch < p->output.batch; batch++) {
-        for (int64_t channel = 0; channel < p->output.channels; channel++) {
-            read_samples(p, samples, batch, channel, plane_samples);
-            if (fractional_ranges(p, window, plane_samples) != SHIM_SUCCESS)
-                return SHIM_FAILURE;
-            pool_plane(p, batch, channel);
-        }
+    for (int64_t i = 0; i < p->output.batch * p->output.channels && status == SHIM_SUCCESS; i++) {
+        const int64_t batch = i / p->output.channels, channel = i % p->output.channels;
+        read_samples(p, samples, batch, channel, plane_samples);
+        status = fractional_ranges(p, window, plane_samples);
+        for (int64_t row = 0; status == SHIM_SUCCESS && row < p->output.sizes[0] * p->output.sizes[1]; row++)
+            pool_row(p, &memory, batch, channel, row / p->output.sizes[1], row % p->output.sizes[1]);
     }
-    return SHIM_SUCCESS;
+    aoticache_shim_large_give(p->memory, bytes);
+    return status;
 }
 
 static AOTITorchError check_fractional(const struct pooling *p, const struct window *window,
@@ -487,7 +634,7 @@ static AOTITorchError fractional_pool(const char *function, int axes, AtenTensor
         create_results(&p, self->tensor, spatial, false, &output, &indices) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     AOTITorchError status = SHIM_SUCCESS;
-    if (output->tensor->numel > 0 && (status = allocate_ranges(&p)) == SHIM_SUCCESS)
+    if (output->tensor->numel > 0 && (status = start_walk(&p, false)) == SHIM_SUCCESS)
         status = fractional_all(&p, &window, random_samples->tensor);
     free(p.ranges[0]);
     if (status != SHIM_SUCCESS) {
