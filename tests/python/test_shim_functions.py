@@ -521,6 +521,22 @@ def test_embedding_bag():
             torch.tensor([9]), torch.tensor([0]), 0, int64(0), 0, None, 0, int64(-1), results=4)
 
 
+def test_large_embedding_bag():
+    """Rows of several vectors, so many that threads share the bags; with weights and a row that does not count."""
+    indices = torch.randint(0, 300, (6000,))
+    offsets = torch.cat([torch.tensor([0, 0]), torch.sort(torch.randint(0, 6000, (200,)))[0]])
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        for width in (1, 20, 64, 70, 130):
+            table, weights = torch.randn(300, width).to(dtype), torch.rand(6000).to(dtype)
+            for mode, factors, padding in ((0, None, -1), (0, weights, 5), (1, None, 5), (2, None, -1)):
+                handle = Handle(factors) if factors is not None else None
+                seen = call(wrap("_embedding_bag"), table, indices, offsets, 0, int64(mode), 0,
+                            handle.pointer if handle is not None else None, 0, int64(padding), results=4)
+                wanted = aten._embedding_bag(table, indices, offsets, False, mode, False, factors, False, padding)
+                for i in range(4):
+                    same(seen[i], wanted[i], (dtype, width, mode, i))
+
+
 # ---- random numbers ----
 
 def seed(number):

@@ -4,8 +4,9 @@
  * Source: aten/src/ATen/native/EmbeddingBag.cpp. The first result is what the operator gives; the other three serve its
  * gradient, which is not here: the bag of each index, the number of indices in each bag, where the largest came from.
  */
+#include "runtime/shim/math/internal.h"
+
 #include "runtime/shim/operators.h"
-#include "runtime/shim/tensors/convert.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
@@ -19,25 +20,18 @@ enum { BAG_SUM, BAG_MEAN, BAG_MAX };
 struct bags {
     int64_t mode, padding, width, count;
     const struct shim_tensor *table;
-    struct shim_conversion to_double;
-    double *row;           /* one of the table, of width elements */
+    struct shim_conversion to_values; /* float or double */
+    bool is_direct;                   /* rows of floats, used where they are */
+    int parts;
+    char *rows;            /* one of the table for each part, of width floats or doubles */
     const double *weights; /* one for each index, or NULL */
-    const int64_t *indices;
-    double *out;
-    float *floats; /* the result itself in place of `out`: the table is of floats, close together; else NULL */
+    const int64_t *indices, *offsets;
+    int64_t num_indices;
+    double *out;              /* of a table of doubles, else NULL */
+    float *floats;            /* of any other, else NULL */
+    int64_t *bag_of;          /* of each index */
     int64_t *sizes, *largest; /* of each bag; where each element of it came from */
 };
-
-/* A row of the table as doubles, which stay until the next call. */
-static const double *read_row(const struct bags *bags, int64_t index)
-{
-    const struct shim_tensor *table = bags->table;
-    const int64_t size = aoticache_dtype_size(table->dtype);
-    const char *row = (const char *)table->data + index * table->strides[0] * size;
-    aoticache_shim_convert_row(&bags->to_double, (size_t)bags->width, (char *)bags->row, sizeof *bags->row, row,
-                               table->strides[1] * size);
-    return bags->row;
-}
 
 /* ---- a table of floats ---- */
 
@@ -46,18 +40,83 @@ static const float *float_row(const struct bags *bags, int64_t index)
     return (const float *)bags->table->data + index * bags->table->strides[0];
 }
 
+/*
+ * Sums the rows of indices begin to end - 1. So many columns at once that a cache line of each row is read whole, with the
+ * sums in registers. The processor does not guess where the next rows lie: they are asked for.
+ */
+#define DEFINE_SUM(name, lanes, attribute)                                                                     \
+    typedef float floats_##name __attribute__((vector_size(4 * lanes)));                                       \
+    static attribute void sum_rows_##name(const struct bags *bags, int64_t begin, int64_t end, float *out)     \
+    {                                                                                                          \
+        const int64_t *indices = bags->indices, ahead = bags->num_indices - ROWS_AHEAD;                        \
+        int64_t k = 0;                                                                                         \
+        for (; k + 4 * lanes <= bags->width; k += 4 * lanes) {                                                 \
+            floats_##name sum_0 = {0}, sum_1 = {0}, sum_2 = {0}, sum_3 = {0}, x_0, x_1, x_2, x_3;              \
+            for (int64_t i = begin; i < end; i++) {                                                            \
+                if (i < ahead)                                                                                 \
+                    for (size_t at = 0; at < 4 * lanes * sizeof(float); at += CACHE_LINE)                      \
+                        __builtin_prefetch((const char *)(float_row(bags, indices[i + ROWS_AHEAD]) + k) + at); \
+                if (indices[i] == bags->padding)                                                               \
+                    continue;                                                                                  \
+                const float *row = float_row(bags, indices[i]) + k, weight = weight_of(bags, i);               \
+                memcpy(&x_0, row, sizeof x_0);                                                                 \
+                memcpy(&x_1, row + lanes, sizeof x_1);                                                         \
+                memcpy(&x_2, row + 2 * lanes, sizeof x_2);                                                     \
+                memcpy(&x_3, row + 3 * lanes, sizeof x_3);                                                     \
+                sum_0 += weight * x_0;                                                                         \
+                sum_1 += weight * x_1;                                                                         \
+                sum_2 += weight * x_2;                                                                         \
+                sum_3 += weight * x_3;                                                                         \
+            }                                                                                                  \
+            memcpy(out + k, &sum_0, sizeof sum_0);                                                             \
+            memcpy(out + k + lanes, &sum_1, sizeof sum_1);                                                     \
+            memcpy(out + k + 2 * lanes, &sum_2, sizeof sum_2);                                                 \
+            memcpy(out + k + 3 * lanes, &sum_3, sizeof sum_3);                                                 \
+        }                                                                                                      \
+        for (; k + lanes <= bags->width; k += lanes) {                                                         \
+            floats_##name sum = {0}, x;                                                                        \
+            for (int64_t i = begin; i < end; i++) {                                                            \
+                if (indices[i] == bags->padding)                                                               \
+                    continue;                                                                                  \
+                memcpy(&x, float_row(bags, indices[i]) + k, sizeof x);                                         \
+                sum += weight_of(bags, i) * x;                                                                 \
+            }                                                                                                  \
+            memcpy(out + k, &sum, sizeof sum);                                                                 \
+        }                                                                                                      \
+        for (; k < bags->width; k++) {                                                                         \
+            out[k] = 0;                                                                                        \
+            for (int64_t i = begin; i < end; i++)                                                              \
+                if (indices[i] != bags->padding)                                                               \
+                    out[k] += weight_of(bags, i) * float_row(bags, indices[i])[k];                             \
+        }                                                                                                      \
+    }
+
+static float weight_of(const struct bags *bags, int64_t i)
+{
+    return bags->weights != NULL ? (float)bags->weights[i] : 1;
+}
+
+DEFINE_SUM(any, 4, )
+#ifdef __x86_64__
+DEFINE_SUM(avx2, 8, __attribute__((target("avx2,fma"))))
+DEFINE_SUM(avx512, 16, __attribute__((target("avx512f,avx2,fma"))))
+#endif
+
+static void sum_rows(const struct bags *bags, int64_t begin, int64_t end, float *out)
+{
+#ifdef __x86_64__
+    if (shim_has_avx512())
+        sum_rows_avx512(bags, begin, end, out);
+    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        sum_rows_avx2(bags, begin, end, out);
+    else
+#endif
+        sum_rows_any(bags, begin, end, out);
+}
+
 typedef float floats __attribute__((vector_size(4 * FLOATS)));
 typedef int32_t ints __attribute__((vector_size(4 * FLOATS)));
 typedef int64_t longs __attribute__((vector_size(8 * FLOATS)));
-
-static void add_floats(float *out, const float *row, float weight)
-{
-    floats sum, x;
-    memcpy(&sum, out, sizeof sum);
-    memcpy(&x, row, sizeof x);
-    sum += weight * x;
-    memcpy(out, &sum, sizeof sum);
-}
 
 /* `first`: all bits are set for the first row of a bag, else none. */
 static void take_larger(float *out, int64_t *largest, const float *row, int64_t index, int32_t first)
@@ -75,41 +134,53 @@ static void take_larger(float *out, int64_t *largest, const float *row, int64_t 
     memcpy(largest, &from, sizeof from);
 }
 
-static void add_float_row(const struct bags *bags, int64_t bag, int64_t i)
+static void take_larger_row(const struct bags *bags, int64_t bag, int64_t index, const float *row)
 {
-    const float *row = float_row(bags, bags->indices[i]), weight = bags->weights != NULL ? (float)bags->weights[i] : 1;
     float *out = bags->floats + bag * bags->width;
     int64_t *largest = bags->largest + bag * bags->width, k = 0;
-    const bool first = bags->sizes[bag]++ == 0;
-    for (; k + FLOATS <= bags->width && bags->mode != BAG_MAX; k += FLOATS)
-        add_floats(out + k, row + k, weight);
+    const bool first = bags->sizes[bag] == 0;
     for (; k + FLOATS <= bags->width; k += FLOATS)
-        take_larger(out + k, largest + k, row + k, bags->indices[i], first ? -1 : 0);
+        take_larger(out + k, largest + k, row + k, index, first ? -1 : 0);
     for (; k < bags->width; k++) {
-        if (bags->mode != BAG_MAX) {
-            out[k] += weight * row[k];
-        } else if (first || row[k] > out[k]) {
+        if (first || row[k] > out[k]) {
             out[k] = row[k];
-            largest[k] = bags->indices[i];
+            largest[k] = index;
         }
     }
 }
 
-/* The processor does not guess where the next rows lie. */
-static void ask_for_row(const struct bags *bags, int64_t index)
+static void add_float_row(const struct bags *bags, int64_t bag, float weight, const float *row)
 {
-    const char *row = (const char *)float_row(bags, index);
-    for (size_t at = 0; at < (size_t)bags->width * sizeof(float); at += CACHE_LINE)
-        __builtin_prefetch(row + at);
+    float *out = bags->floats + bag * bags->width;
+    int64_t k = 0;
+    floats sum, x;
+    for (; k + FLOATS <= bags->width; k += FLOATS) {
+        memcpy(&sum, out + k, sizeof sum);
+        memcpy(&x, row + k, sizeof x);
+        sum += weight * x;
+        memcpy(out + k, &sum, sizeof sum);
+    }
+    for (; k < bags->width; k++)
+        out[k] += weight * row[k];
 }
 
-/* ---- any table ---- */
+/* ---- any table: its rows become floats or doubles one by one ---- */
 
-static void add_row(const struct bags *bags, int64_t bag, int64_t i)
+static const void *read_row(const struct bags *bags, int part, int64_t index)
 {
-    const double *row = read_row(bags, bags->indices[i]);
-    double *out = bags->out + bag * bags->width, weight = bags->weights != NULL ? bags->weights[i] : 1;
-    bool first = bags->sizes[bag] == 0;
+    const struct shim_tensor *table = bags->table;
+    const int64_t size = aoticache_dtype_size(table->dtype), value_bytes = bags->floats != NULL ? 4 : 8;
+    char *row = bags->rows + part * bags->width * value_bytes;
+    aoticache_shim_convert_row(&bags->to_values, (size_t)bags->width, row, value_bytes,
+                               (const char *)table->data + index * table->strides[0] * size, table->strides[1] * size);
+    return row;
+}
+
+static void add_double_row(const struct bags *bags, int64_t bag, int64_t i, const double *row)
+{
+    double *out = bags->out + bag * bags->width;
+    const double weight = bags->weights != NULL ? bags->weights[i] : 1;
+    const bool first = bags->sizes[bag] == 0;
     for (int64_t k = 0; k < bags->width; k++) {
         if (bags->mode != BAG_MAX) {
             out[k] += weight * row[k];
@@ -118,7 +189,18 @@ static void add_row(const struct bags *bags, int64_t bag, int64_t i)
             bags->largest[bag * bags->width + k] = bags->indices[i];
         }
     }
-    bags->sizes[bag]++;
+}
+
+static void add_row(const struct bags *bags, int part, int64_t bag, int64_t i)
+{
+    const int64_t index = bags->indices[i];
+    const void *row = bags->is_direct ? float_row(bags, index) : read_row(bags, part, index);
+    if (bags->floats == NULL)
+        add_double_row(bags, bag, i, row);
+    else if (bags->mode == BAG_MAX)
+        take_larger_row(bags, bag, index, row);
+    else
+        add_float_row(bags, bag, weight_of(bags, i), row);
 }
 
 static void divide_bag(const struct bags *bags, int64_t bag)
@@ -131,25 +213,35 @@ static void divide_bag(const struct bags *bags, int64_t bag)
     }
 }
 
-static void fill_bags(const struct bags *bags, const int64_t *offsets, int64_t num_indices, int64_t *bag_of)
+static void fill_bag(const struct bags *bags, int part, int64_t bag)
 {
-    for (int64_t bag = 0; bag < bags->count; bag++) {
-        int64_t end = bag + 1 < bags->count ? offsets[bag + 1] : num_indices;
-        for (int64_t i = offsets[bag]; i < end; i++) {
-            bag_of[i] = bag;
-            if (bags->floats != NULL && i + ROWS_AHEAD < num_indices)
-                ask_for_row(bags, bags->indices[i + ROWS_AHEAD]);
-            if (bags->indices[i] != bags->padding)
-                (bags->floats != NULL ? add_float_row : add_row)(bags, bag, i);
-        }
-        if (bags->mode == BAG_MEAN && bags->sizes[bag] > 0)
-            divide_bag(bags, bag);
+    const int64_t begin = bags->offsets[bag], end = bag + 1 < bags->count ? bags->offsets[bag + 1] : bags->num_indices;
+    const bool is_sum_of_floats = bags->is_direct && bags->mode != BAG_MAX;
+    for (int64_t i = begin; i < end; i++) {
+        bags->bag_of[i] = bag;
+        if (bags->indices[i] == bags->padding)
+            continue;
+        if (!is_sum_of_floats)
+            add_row(bags, part, bag, i);
+        bags->sizes[bag]++;
     }
+    if (is_sum_of_floats)
+        sum_rows(bags, begin, end, bags->floats + bag * bags->width);
+    if (bags->mode == BAG_MEAN && bags->sizes[bag] > 0)
+        divide_bag(bags, bag);
 }
 
-static AOTITorchError check_bags(const char *function, const struct bags *bags, const int64_t *offsets,
-                                 int64_t num_offsets, int64_t num_indices)
+static void fill_part(void *user, int part)
 {
+    const struct bags *bags = user;
+    const int64_t end = bags->count * (part + 1) / bags->parts;
+    for (int64_t bag = bags->count * part / bags->parts; bag < end; bag++)
+        fill_bag(bags, part, bag);
+}
+
+static AOTITorchError check_bags(const char *function, const struct bags *bags, int64_t num_offsets)
+{
+    const int64_t *offsets = bags->offsets, num_indices = bags->num_indices;
     if (bags->mode < BAG_SUM || bags->mode > BAG_MAX)
         return aoticache_shim_fail("%s: mode %lld is not one of 0 to 2", function, (long long)bags->mode);
     if (bags->weights != NULL && bags->mode != BAG_SUM)
@@ -217,7 +309,7 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
                             AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
                             int64_t padding, AtenTensorHandle ret_results[4])
 {
-    cleanup_tensor AtenTensorHandle row = NULL, places = NULL, starts = NULL, factors = NULL, sums = NULL;
+    cleanup_tensor AtenTensorHandle row_of_parts = NULL, places = NULL, starts = NULL, factors = NULL, sums = NULL;
     cleanup_tensor AtenTensorHandle result = NULL, bag_of = NULL, sizes = NULL, largest = NULL;
     if (!shim_is_defined(weight) || !shim_is_defined(indices) || !shim_is_defined(offsets))
         return aoticache_shim_fail_undefined(function, NULL);
@@ -226,7 +318,6 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
         !aoticache_shim_is_floating(rows->dtype))
         return aoticache_shim_fail("%s: a matrix of numbers, and indices and offsets of one dimension are needed",
                                    function);
-    SHIM_TRY(aoticache_shim_make(function, 1, &rows->sizes[1], AOTICACHE_DTYPE_FLOAT64, &row));
     SHIM_TRY(aoticache_shim_read(function, indices, AOTICACHE_DTYPE_INT64, &places));
     SHIM_TRY(aoticache_shim_read(function, offsets, AOTICACHE_DTYPE_INT64, &starts));
     if (weights != NULL)
@@ -234,32 +325,41 @@ static AOTITorchError embed(const char *function, bool forward_only, AtenTensorH
     int64_t num_indices = places->tensor->numel, num_offsets = starts->tensor->numel;
     int64_t count = num_offsets - (last_offset && num_offsets > 0);
     const int64_t shape[2] = {count, rows->sizes[1]};
+    const int64_t shape_of_largest[2] = {mode == BAG_MAX ? count : 0, rows->sizes[1]}; /* others have none */
     if (factors != NULL && factors->tensor->numel != num_indices)
         return aoticache_shim_fail("%s: %lld weights for %lld indices", function, (long long)factors->tensor->numel,
                                    (long long)num_indices);
-    const bool of_floats = rows->dtype == AOTICACHE_DTYPE_FLOAT32 && rows->strides[1] == 1;
-    SHIM_TRY(make_zeros(function, 2, shape, of_floats ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64, &sums));
+    const bool of_floats = rows->dtype != AOTICACHE_DTYPE_FLOAT64;
+    const int32_t work = of_floats ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64;
+    SHIM_TRY(make_zeros(function, 2, shape, work, &sums));
     SHIM_TRY(make_zeros(function, 1, &num_indices, AOTICACHE_DTYPE_INT64, &bag_of));
     SHIM_TRY(make_zeros(function, 1, &count, AOTICACHE_DTYPE_INT64, &sizes));
-    SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_INT64, &largest));
+    SHIM_TRY(make_zeros(function, 2, shape_of_largest, AOTICACHE_DTYPE_INT64, &largest));
     struct bags bags = {
         .mode = mode,
         .padding = padding,
         .width = shape[1],
         .count = count,
         .table = rows,
-        .row = row->tensor->data,
+        .is_direct = rows->dtype == AOTICACHE_DTYPE_FLOAT32 && rows->strides[1] == 1,
         .weights = factors != NULL ? factors->tensor->data : NULL,
         .indices = places->tensor->data,
+        .offsets = starts->tensor->data,
+        .num_indices = num_indices,
         .out = of_floats ? NULL : sums->tensor->data,
         .floats = of_floats ? sums->tensor->data : NULL,
+        .bag_of = bag_of->tensor->data,
         .sizes = sizes->tensor->data,
         .largest = largest->tensor->data,
     };
-    if (!aoticache_shim_conversion_select(AOTICACHE_DTYPE_FLOAT64, rows->dtype, &bags.to_double))
+    if (!aoticache_shim_conversion_select(work, rows->dtype, &bags.to_values))
         return aoticache_shim_fail_dtype(function, rows->dtype);
-    SHIM_TRY(check_bags(function, &bags, starts->tensor->data, num_offsets, num_indices));
-    fill_bags(&bags, starts->tensor->data, num_indices, bag_of->tensor->data);
+    SHIM_TRY(check_bags(function, &bags, num_offsets));
+    bags.parts = aoticache_shim_parts((double)num_indices * (double)bags.width, count);
+    const int64_t row_sizes[2] = {bags.is_direct ? 0 : bags.parts, bags.width};
+    SHIM_TRY(aoticache_shim_make(function, 2, row_sizes, work, &row_of_parts));
+    bags.rows = row_of_parts->tensor->data;
+    aoticache_shim_parallel(bags.parts, fill_part, &bags);
     SHIM_TRY(aoticache_shim_read(function, sums, rows->dtype, &result));
     SHIM_TRY(replace_side_results(function, mode, is_quick(rows, padding, weights), forward_only ? num_offsets : count,
                                   &bag_of, &sizes, &largest));
