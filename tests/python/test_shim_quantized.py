@@ -65,10 +65,11 @@ def check_weights_of_8_bits(shim):
 
 
 def check_weights_of_4_bits(shim):
-    for i in range(30):
+    for i in range(90):
         dtype = [torch.bfloat16, torch.float32, torch.float16][i % 3]
         group = random.choice([32, 64])
-        rows, depth, results = random.choice([1, 3, 9]), group * random.choice([1, 2, 4]), random.choice([16, 32, 48, 64, 80, 128])
+        rows, depth = random.choice([1, 3, 4, 6, 9, 40]), group * random.choice([1, 2, 4, 19])
+        results = random.choice([16, 32, 48, 64, 80, 128, 528])
         x, scales = torch.randn(rows, depth).to(dtype), (torch.rand(depth // group, results, 2) / 8).to(dtype)
         w = torch.ops.aten._convert_weight_to_int4pack_for_cpu(torch.randint(0, 16, (results, depth), dtype=torch.int32), 1)
         seen, = shim.run("aoti_torch_cpu__weight_int4pack_mm_cpu_tensor", [x, w, torch.tensor(group), scales])

@@ -1,7 +1,7 @@
 /*
  * shim/math/quantized: products in which one operand has 8 bits.
  *
- * quantized_kernel.c multiplies, quantized_products.c has the operators that are products, quantized_linear.c and
+ * quantized_kernel.c multiplies, quantized_products.c and quantized_int4.c have the operators that are products, quantized_linear.c and
  * quantized_convolution.c those of oneDNN, of which quantized_finish.c has the arguments and the end. Private to
  * runtime/shim/math/.
  */
@@ -31,6 +31,16 @@ void aoticache_shim_quantized_multiply(const struct quantized_product *product);
  */
 AOTITorchError aoticache_shim_quantized_rows(const char *function, AtenTensorHandle tensor, bool transposed,
                                              AtenTensorHandle *ret_rows);
+
+/* Fails where one of them is not there. */
+AOTITorchError aoticache_shim_check_defined(const char *function, const AtenTensorHandle *tensors, int count);
+
+/*
+ * Fails unless x has what the products with weights of 8 and 4 bits take and give, float32 or the same rounded to half the
+ * bits, and the scales have it, too.
+ */
+AOTITorchError aoticache_shim_check_activations(const char *function, const struct shim_tensor *x,
+                                                const struct shim_tensor *scales);
 
 /* A tensor of rows x depth (contiguous, int8 or uint8) as int16 without its zero point, which lies between -256 and 256. */
 void aoticache_shim_quantized_widen(const struct shim_tensor *tensor, int zero_point, int16_t *to);

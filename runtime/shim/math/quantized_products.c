@@ -1,9 +1,8 @@
 /*
  * shim/math/quantized_products: products of matrices of which one or both have elements of 8 or 4 bits.
  *
- * Sources: at::native::_int_mm_out_cpu, _weight_int8pack_mm_cpu, _weight_int4pack_mm_cpu
- * (aten/src/ATen/native/LinearAlgebra.cpp), the layout of 4 bits (aten/src/ATen/native/cpu/int4mm_kernel.cpp),
- * _scaled_mm_out_cpu_emulated (aten/src/ATen/native/Blas.cpp).
+ * Sources: at::native::_int_mm_out_cpu, _weight_int8pack_mm_cpu
+ * (aten/src/ATen/native/LinearAlgebra.cpp), _scaled_mm_out_cpu_emulated (aten/src/ATen/native/Blas.cpp).
  */
 #include "runtime/shim/math/quantized.h"
 
@@ -13,7 +12,7 @@
 
 enum { F32 = AOTICACHE_DTYPE_FLOAT32 };
 
-static AOTITorchError check_defined(const char *function, const AtenTensorHandle *tensors, int count)
+AOTITorchError aoticache_shim_check_defined(const char *function, const AtenTensorHandle *tensors, int count)
 {
     for (int i = 0; i < count; i++)
         if (!shim_is_defined(tensors[i]))
@@ -45,7 +44,7 @@ static AOTITorchError fail_pair(const char *function, const char *wanted, const 
 AOTITorchError aoti_torch_cpu__int_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2)
 {
     cleanup_tensor AtenTensorHandle left = NULL, wide = NULL, right = NULL, result = NULL;
-    SHIM_TRY(check_defined(__func__, (const AtenTensorHandle[]){out, self, mat2}, 3));
+    SHIM_TRY(aoticache_shim_check_defined(__func__, (const AtenTensorHandle[]){out, self, mat2}, 3));
     const struct shim_tensor *a = self->tensor, *b = mat2->tensor;
     SHIM_TRY(check_matrices(__func__, a, b, 0));
     if ((a->dtype != AOTICACHE_DTYPE_INT8 && a->dtype != AOTICACHE_DTYPE_UINT8) || b->dtype != AOTICACHE_DTYPE_INT8)
@@ -70,11 +69,10 @@ AOTITorchError aoti_torch_cpu__int_mm_out(AtenTensorHandle out, AtenTensorHandle
     return aoti_torch_copy_(out, result, 0);
 }
 
-/* ---- weights of 8 and 4 bits ---- */
+/* ---- weights of 8 bits ---- */
 
-/* What the weight-only products take and give: float32, or the same rounded to half the bits. */
-static AOTITorchError check_activations(const char *function, const struct shim_tensor *x,
-                                        const struct shim_tensor *scales)
+AOTITorchError aoticache_shim_check_activations(const char *function, const struct shim_tensor *x,
+                                                const struct shim_tensor *scales)
 {
     const bool known = x->dtype == F32 || x->dtype == AOTICACHE_DTYPE_BFLOAT16 || x->dtype == AOTICACHE_DTYPE_FLOAT16;
     if (!known || scales->dtype != x->dtype)
@@ -87,10 +85,10 @@ AOTITorchError aoti_torch_cpu__weight_int8pack_mm(AtenTensorHandle self, AtenTen
 {
     cleanup_tensor AtenTensorHandle left = NULL, right = NULL, factors = NULL, sums = NULL;
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(check_defined(__func__, (const AtenTensorHandle[]){self, mat2, scales}, 3));
+    SHIM_TRY(aoticache_shim_check_defined(__func__, (const AtenTensorHandle[]){self, mat2, scales}, 3));
     const struct shim_tensor *x = self->tensor, *w = mat2->tensor, *s = scales->tensor;
     SHIM_TRY(check_matrices(__func__, x, w, 1));
-    SHIM_TRY(check_activations(__func__, x, s));
+    SHIM_TRY(aoticache_shim_check_activations(__func__, x, s));
     if (w->dtype != AOTICACHE_DTYPE_INT8)
         return fail_pair(__func__, "a weight of int8 is needed", x, w);
     if (s->ndim != 1 || s->numel != w->sizes[0])
@@ -110,115 +108,6 @@ AOTITorchError aoti_torch_cpu__weight_int8pack_mm(AtenTensorHandle self, AtenTen
         for (int64_t i = 0; i < columns; i++)
             sum[row * columns + i] *= factor[i];
     return aoticache_shim_read(__func__, sums, x->dtype, ret0);
-}
-
-/*
- * Results whose weights of 4 bits are interleaved: a block of PyTorch's kernels, which depends on the processor, there
- * as here. A block that is not full has pairs of neighbours.
- */
-static int packed_block(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma"))
-        return 64;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return 32;
-#endif
-    return 0;
-}
-
-struct packed_weight {
-    const uint8_t *bytes; /* results / 2 x depth, in blocks of results */
-    int64_t depth, results;
-    int block, interleaved; /* results of a block; those of a block whose halves are interleaved, or 0 */
-};
-
-/* The weight at one place: -8 to 7. */
-static int packed_at(const struct packed_weight *w, int64_t result, int64_t step)
-{
-    const int64_t first = result / w->block * w->block, n = result - first;
-    const int64_t width = w->results - first < w->block ? w->results - first : w->block;
-    const uint8_t *row = w->bytes + first * w->depth / 2 + step * (width / 2);
-    bool high = n % 2 != 0;
-    int64_t at = n / 2;
-    if (width == w->interleaved && width == 64) {
-        high = n >= 32;
-        at = n % 32;
-    } else if (width == w->interleaved) {
-        high = n >= 16;
-        at = n % 16;
-    }
-    return (high ? row[at] >> 4 : row[at] & 15) - 8;
-}
-
-struct packed_job {
-    const struct packed_weight *weight;
-    const float *x, *scales; /* rows x depth; depth / group x results x (scale, zero) */
-    float *out, *unpacked;   /* rows x results; a row of the weight for each part */
-    int64_t rows, group;
-    int parts;
-};
-
-static void multiply_packed(void *user, int part)
-{
-    const struct packed_job *job = user;
-    const struct packed_weight *w = job->weight;
-    float *weight = job->unpacked + part * w->depth;
-    for (int64_t result = w->results * part / job->parts; result < w->results * (part + 1) / job->parts; result++) {
-        for (int64_t i = 0; i < w->depth; i++) {
-            const float *scale = job->scales + (i / job->group * w->results + result) * 2;
-            weight[i] = (float)packed_at(w, result, i) * scale[0] + scale[1];
-        }
-        for (int64_t row = 0; row < job->rows; row++) {
-            const float *x = job->x + row * w->depth;
-            float sums[8] = {0};
-            int64_t i = 0;
-            for (; i + 8 <= w->depth; i += 8)
-                for (int k = 0; k < 8; k++)
-                    sums[k] += x[i + k] * weight[i + k];
-            for (; i < w->depth; i++)
-                sums[0] += x[i] * weight[i];
-            job->out[row * w->results + result] =
-                (sums[0] + sums[4]) + (sums[1] + sums[5]) + (sums[2] + sums[6]) + (sums[3] + sums[7]);
-        }
-    }
-}
-
-AOTITorchError aoti_torch_cpu__weight_int4pack_mm_cpu_tensor(AtenTensorHandle X, AtenTensorHandle w,
-                                                             AtenTensorHandle qGroupSize,
-                                                             AtenTensorHandle qScaleAndZeros, AtenTensorHandle *ret0)
-{
-    cleanup_tensor AtenTensorHandle left = NULL, bytes = NULL, factors = NULL, out = NULL, room = NULL;
-    int64_t group = 0;
-    SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(check_defined(__func__, (const AtenTensorHandle[]){X, w, qGroupSize, qScaleAndZeros}, 4));
-    SHIM_TRY(aoti_torch_item_int64(qGroupSize, &group));
-    const struct shim_tensor *x = X->tensor, *packed = w->tensor, *s = qScaleAndZeros->tensor;
-    SHIM_TRY(check_activations(__func__, x, s));
-    if (packed->dtype != AOTICACHE_DTYPE_UINT8 || x->ndim != 2 || packed->ndim != 2 ||
-        packed->sizes[1] * 2 != x->sizes[1] || packed->sizes[0] % 16 != 0)
-        return aoticache_shim_fail("%s: a packed weight of uint8 is needed, a multiple of 16 x half the inputs",
-                                   __func__);
-    const int64_t rows = x->sizes[0], results = packed->sizes[0], depth = x->sizes[1], sizes[] = {rows, results};
-    if (group < 1 || depth % group != 0 || s->ndim != 3 || s->sizes[0] != depth / group || s->sizes[1] != results ||
-        s->sizes[2] != 2)
-        return aoticache_shim_fail("%s: scales of %lld / %lld x %lld x 2 are needed", __func__, (long long)depth,
-                                   (long long)group, (long long)results);
-    SHIM_TRY(aoticache_shim_read(__func__, X, F32, &left));
-    SHIM_TRY(aoticache_shim_read(__func__, w, AOTICACHE_DTYPE_UINT8, &bytes));
-    SHIM_TRY(aoticache_shim_read(__func__, qScaleAndZeros, F32, &factors));
-    SHIM_TRY(aoticache_shim_make(__func__, 2, sizes, F32, &out));
-    const int interleaved = packed_block();
-    const struct packed_weight weight = {bytes->tensor->data, depth, results, interleaved > 0 ? interleaved : 32,
-                                         interleaved};
-    struct packed_job job = {&weight, left->tensor->data, factors->tensor->data, out->tensor->data, NULL, rows, group,
-                             1};
-    job.parts = aoticache_shim_parts((double)(rows + 4) * (double)results * (double)depth, results);
-    SHIM_TRY(aoticache_shim_make(__func__, 2, (const int64_t[]){job.parts, depth}, F32, &room));
-    job.unpacked = room->tensor->data;
-    aoticache_shim_parallel(job.parts, multiply_packed, &job);
-    return aoticache_shim_read(__func__, out, x->dtype, ret0);
 }
 
 /* ---- small floats with scales ---- */
@@ -260,7 +149,7 @@ AOTITorchError aoti_torch_cpu__scaled_mm_out(AtenTensorHandle out, AtenTensorHan
     float divisor = 1;
     (void)out_dtype;      /* that of `out` */
     (void)use_fast_accum; /* of GPUs */
-    SHIM_TRY(check_defined(__func__, (const AtenTensorHandle[]){out, self, mat2, scale_a, scale_b}, 5));
+    SHIM_TRY(aoticache_shim_check_defined(__func__, (const AtenTensorHandle[]){out, self, mat2, scale_a, scale_b}, 5));
     const struct shim_tensor *a = self->tensor, *b = mat2->tensor;
     SHIM_TRY(check_matrices(__func__, a, b, 0));
     if (!is_float8(a->dtype) || !is_float8(b->dtype))
@@ -308,7 +197,7 @@ AOTITorchError aoti_torch_cpu__scaled_mm(AtenTensorHandle self, AtenTensorHandle
 {
     cleanup_tensor AtenTensorHandle out = NULL;
     SHIM_CHECK_RESULT(ret0);
-    SHIM_TRY(check_defined(__func__, (const AtenTensorHandle[]){self, mat2}, 2));
+    SHIM_TRY(aoticache_shim_check_defined(__func__, (const AtenTensorHandle[]){self, mat2}, 2));
     SHIM_TRY(check_matrices(__func__, self->tensor, mat2->tensor, 0));
     const int64_t sizes[] = {self->tensor->sizes[0], mat2->tensor->sizes[1]};
     SHIM_TRY(aoticache_shim_make(__func__, 2, sizes, out_dtype != NULL ? *out_dtype : self->tensor->dtype, &out));
