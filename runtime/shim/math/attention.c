@@ -10,7 +10,7 @@
  * keys) the operands are refused. Where it divides by zero (nothing to attend to) the result is zeros, as it is for rows
  * that a mask leaves nothing.
  */
-#include "runtime/shim/math/internal.h"
+#include "runtime/shim/math/attention_tiles.h"
 
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
@@ -24,13 +24,16 @@
  * A block has this many queries and a tile this many keys: the scores have 128 KB as floats. Rows of scores are padded to
  * whole vectors.
  */
-enum { BLOCK_QUERIES = 64, TILE_KEYS = 512, PADDING = 16 };
+enum { BLOCK_QUERIES = 64, TILE_KEYS = 512, PADDING = SHIM_TILE_SIZE };
 
 /*
  * Blocks of fewer queries, and products of fewer multiplications, are done row by row; blas.c does not ask BLAS for these
  * either.
  */
 enum { FEW_QUERIES = 4, SMALL_PRODUCTS = 64000, SMALL_WIDTH = 16 };
+
+/* Queries of one head of keys for which these are packed for tiles (attention_tiles.c). */
+enum { QUERIES_FOR_TILES = 32 };
 
 struct attention {
     const struct shim_tensor *query, *key, *value, *mask; /* mask: NULL or of 2 or 4 dimensions */
@@ -46,6 +49,8 @@ struct attention {
     int parts;
     char *memory; /* `step` bytes for each part */
     size_t step;
+    char *packed; /* keys, then values of each head of keys, `packed_bytes` each; NULL: not by tiles */
+    size_t packed_bytes;
     atomic_bool out_of_memory;
 };
 
@@ -54,6 +59,7 @@ struct block {
     int64_t batch, head, first, rows;
     char *query, *key, *value; /* converted tiles; unused where operands are used as they are */
     char *scores, *sums_of_values, *mask;
+    char *weights; /* scores as bfloat16, for tiles */
     double max[BLOCK_QUERIES], sum[BLOCK_QUERIES];
 };
 
@@ -67,18 +73,32 @@ static int64_t padded(int64_t count)
     return (count + PADDING - 1) / PADDING * PADDING;
 }
 
+/* Sums of values have so many columns, of which the width's are used. */
+static int64_t sum_columns(const struct attention *a)
+{
+    return a->packed != NULL ? padded(a->width) : a->width;
+}
+
+static struct matmul_matrix matrix_of(const struct shim_tensor *tensor, int64_t batch, int64_t head)
+{
+    const int64_t *strides = tensor->strides;
+    const ptrdiff_t item = (ptrdiff_t)tensor->item_bytes;
+    return (struct matmul_matrix){(char *)tensor->data + (batch * strides[0] + head * strides[1]) * item,
+                                  strides[2] * item, strides[3] * item};
+}
+
 /* Returns the rows of a head from `first` on: the memory itself, or values in `converted`. */
 static struct matmul_matrix rows_of(const struct attention *a, const struct shim_tensor *tensor, int64_t batch,
                                     int64_t head, int64_t first, int64_t rows, char *converted)
 {
-    const int64_t *strides = tensor->strides;
-    const ptrdiff_t item = (ptrdiff_t)tensor->item_bytes, row_stride = (ptrdiff_t)strides[2] * item;
-    char *data = (char *)tensor->data + (batch * strides[0] + head * strides[1] + first * strides[2]) * item;
+    struct matmul_matrix matrix = matrix_of(tensor, batch, head);
+    matrix.data += first * matrix.row_stride;
     if (!a->is_converted)
-        return (struct matmul_matrix){data, row_stride, (ptrdiff_t)strides[3] * item};
+        return matrix;
     const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
     for (int64_t i = 0; i < rows; i++)
-        a->access->load((size_t)a->width, converted + i * line, data + i * row_stride, (ptrdiff_t)strides[3] * item);
+        a->access->load((size_t)a->width, converted + i * line, matrix.data + i * matrix.row_stride,
+                        matrix.column_stride);
     return (struct matmul_matrix){converted, line, value_bytes};
 }
 
@@ -181,16 +201,77 @@ static bool add_values(const struct attention *a, const struct block *block, con
     return aoticache_shim_matmul(&problem);
 }
 
+/* ---- the same products by tiles, of keys and values that were packed before ---- */
+
+static char *packed_at(const struct attention *a, int64_t batch, int64_t key_head)
+{
+    return a->packed + (size_t)(batch * a->key->sizes[1] + key_head) * 2 * a->packed_bytes;
+}
+
+/* The block's rows of queries as they are, filled up with zeros. */
+static void copy_queries(const struct attention *a, const struct block *block)
+{
+    const struct matmul_matrix query = matrix_of(a->query, block->batch, block->head);
+    const ptrdiff_t item = sizeof(uint16_t), line = padded(a->width) * item;
+    memset(block->query, 0, (size_t)(padded(block->rows) * line));
+    for (int64_t i = 0; i < block->rows; i++)
+        memcpy(block->query + i * line, query.data + (block->first + i) * query.row_stride, (size_t)(a->width * item));
+}
+
+static void score_by_tiles(const struct attention *a, const struct block *block, int64_t first_key, int64_t keys)
+{
+    const ptrdiff_t blocks = padded(a->width) / SHIM_TILE_SIZE * SHIM_TILE_BLOCK_BYTES;
+    aoticache_shim_tiles_multiply(
+        &(struct shim_tile_product){.rows = padded(block->rows),
+                                    .columns = padded(keys),
+                                    .depth = padded(a->width),
+                                    .a = block->query,
+                                    .a_stride = padded(a->width) * (ptrdiff_t)sizeof(uint16_t),
+                                    .packed = packed_at(a, block->batch, block->head / a->heads_per_key) +
+                                              first_key / (SHIM_TILE_SIZE / 2) * blocks,
+                                    .k_stride = SHIM_TILE_BLOCK_BYTES,
+                                    .n_stride = blocks,
+                                    .out = (float *)(void *)block->scores,
+                                    .out_stride = padded(keys) * (ptrdiff_t)sizeof(float)});
+}
+
+static void add_by_tiles(const struct attention *a, const struct block *block, int64_t first_key, int64_t keys)
+{
+    const ptrdiff_t line = padded(keys), blocks = 2 * padded(a->width) / SHIM_TILE_SIZE * SHIM_TILE_BLOCK_BYTES;
+    for (int64_t i = 0; i < block->rows; i++)
+        a->access->store((size_t)line, block->weights + i * line * (ptrdiff_t)sizeof(uint16_t), sizeof(uint16_t),
+                         block->scores + i * line * (ptrdiff_t)sizeof(float));
+    aoticache_shim_tiles_multiply(
+        &(struct shim_tile_product){.rows = padded(block->rows),
+                                    .columns = padded(a->width),
+                                    .depth = line,
+                                    .a = block->weights,
+                                    .a_stride = line * (ptrdiff_t)sizeof(uint16_t),
+                                    .packed = packed_at(a, block->batch, block->head / a->heads_per_key) +
+                                              a->packed_bytes + first_key / SHIM_TILE_SIZE * blocks,
+                                    .k_stride = blocks,
+                                    .n_stride = SHIM_TILE_BLOCK_BYTES,
+                                    .out = (float *)(void *)block->sums_of_values,
+                                    .out_stride = padded(a->width) * (ptrdiff_t)sizeof(float),
+                                    .adds = first_key > 0});
+}
+
+/* ---- a block ---- */
+
 /* Adds a tile of keys to the block's rows. False: out of memory. */
 static bool add_tile(const struct attention *a, struct block *block, const struct matmul_matrix *query,
                      int64_t first_key, int64_t keys)
 {
-    const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
+    const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = sum_columns(a) * value_bytes;
     const int64_t key_head = block->head / a->heads_per_key;
-    const struct matmul_matrix key = rows_of(a, a->key, block->batch, key_head, first_key, keys, block->key);
     const struct matmul_matrix scores = {block->scores, (ptrdiff_t)padded(keys) * value_bytes, value_bytes};
-    if (!score_tile(a, block, query, &key, keys, &scores))
-        return false;
+    if (a->packed != NULL) {
+        score_by_tiles(a, block, first_key, keys);
+    } else {
+        const struct matmul_matrix key = rows_of(a, a->key, block->batch, key_head, first_key, keys, block->key);
+        if (!score_tile(a, block, query, &key, keys, &scores))
+            return false;
+    }
     for (int64_t i = 0; i < block->rows; i++) {
         int64_t live = a->causal ? smaller(keys, block->first + i + 1 - first_key) : keys;
         const struct attention_row row = {.count = (size_t)padded(keys),
@@ -201,6 +282,10 @@ static bool add_tile(const struct attention *a, struct block *block, const struc
         if (first_key > 0)
             scale_values(a, block->sums_of_values + i * line, factor);
     }
+    if (a->packed != NULL) {
+        add_by_tiles(a, block, first_key, keys);
+        return true;
+    }
     const struct matmul_matrix value = rows_of(a, a->value, block->batch, key_head, first_key, keys, block->value);
     return add_values(a, block, &scores, &value, keys, first_key == 0);
 }
@@ -208,7 +293,7 @@ static bool add_tile(const struct attention *a, struct block *block, const struc
 static void write_block(const struct attention *a, struct block *block)
 {
     const int64_t *strides = a->out->strides, *lse_strides = a->logsumexp->strides;
-    const ptrdiff_t item = (ptrdiff_t)a->out->item_bytes, line = (ptrdiff_t)(a->width * (int64_t)a->value_bytes);
+    const ptrdiff_t item = (ptrdiff_t)a->out->item_bytes, line = sum_columns(a) * (ptrdiff_t)a->value_bytes;
     for (int64_t i = 0; i < block->rows; i++) {
         int64_t row = block->first + i;
         char *values = block->sums_of_values + i * line;
@@ -232,8 +317,11 @@ static void write_block(const struct attention *a, struct block *block)
 static bool run_block(const struct attention *a, struct block *block)
 {
     int64_t keys = a->causal ? smaller(a->keys, block->first + block->rows) : a->keys;
-    const struct matmul_matrix query =
-        rows_of(a, a->query, block->batch, block->head, block->first, block->rows, block->query);
+    struct matmul_matrix query = {0};
+    if (a->packed != NULL)
+        copy_queries(a, block);
+    else
+        query = rows_of(a, a->query, block->batch, block->head, block->first, block->rows, block->query);
     for (int64_t i = 0; i < block->rows; i++) {
         block->max[i] = -INFINITY;
         block->sum[i] = 0;
@@ -248,16 +336,19 @@ static bool run_block(const struct attention *a, struct block *block)
 /* Divides a part's memory; returns how many bytes it takes. `memory` may be NULL. */
 static size_t lay_out(const struct attention *a, char *memory, struct block *block)
 {
-    const size_t rows = (size_t)smaller(a->queries, BLOCK_QUERIES), keys = (size_t)smaller(a->keys, TILE_KEYS);
-    const size_t width = (size_t)a->width, columns = (size_t)padded((int64_t)keys);
+    const bool by_tiles = a->packed != NULL, is_read = a->is_converted && !by_tiles;
+    const size_t block_rows = (size_t)smaller(a->queries, BLOCK_QUERIES), keys = (size_t)smaller(a->keys, TILE_KEYS);
+    const size_t rows = by_tiles ? (size_t)padded((int64_t)block_rows) : block_rows;
+    const size_t width = (size_t)sum_columns(a), columns = (size_t)padded((int64_t)keys);
     const size_t counts[] = {rows * columns,
                              columns,
                              rows * width,
                              a->is_converted ? rows * width : 0,
-                             a->is_converted ? keys * width : 0,
-                             a->is_converted ? keys * width : 0};
-    char **const places[] = {&block->scores, &block->mask, &block->sums_of_values,
-                             &block->query,  &block->key,  &block->value};
+                             is_read ? keys * width : 0,
+                             is_read ? keys * width : 0,
+                             by_tiles ? rows * columns : 0};
+    char **const places[] = {&block->scores, &block->mask,  &block->sums_of_values, &block->query,
+                             &block->key,    &block->value, &block->weights};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         *places[i] = memory != NULL ? memory + bytes : NULL;
@@ -275,6 +366,8 @@ static void run_part(void *user, int part)
     struct attention *a = user;
     struct block block;
     lay_out(a, a->memory + (size_t)part * a->step, &block);
+    if (a->packed != NULL)
+        aoticache_shim_tiles_begin();
     for (int64_t i = part; i < a->batches * a->heads * a->blocks; i += a->parts) {
         block.first = i % a->blocks * BLOCK_QUERIES;
         block.head = i / a->blocks % a->heads;
@@ -282,26 +375,66 @@ static void run_part(void *user, int part)
         block.rows = smaller(BLOCK_QUERIES, a->queries - block.first);
         if (!run_block(a, &block)) {
             atomic_store(&a->out_of_memory, true);
-            return;
+            break;
         }
     }
+    if (a->packed != NULL)
+        aoticache_shim_tiles_end();
+}
+
+static void pack_part(void *user, int part)
+{
+    const struct attention *a = user;
+    const int64_t heads = a->key->sizes[1];
+    for (int64_t i = part; i < a->batches * heads; i += a->parts) {
+        const int64_t batch = i / heads, head = i % heads;
+        const struct matmul_matrix key = matrix_of(a->key, batch, head), value = matrix_of(a->value, batch, head);
+        char *packed = packed_at(a, batch, head);
+        aoticache_shim_tiles_pack_keys(a->keys, a->width, key.data, key.row_stride, packed);
+        aoticache_shim_tiles_pack_values(a->keys, a->width, value.data, value.row_stride, packed + a->packed_bytes);
+    }
+}
+
+/* Packs keys and values if tiles are to multiply; *ret_bytes is for the memory's return. */
+static void pack_for_tiles(struct attention *a, size_t *ret_bytes)
+{
+    const bool is_dense = a->query->strides[3] == 1 && a->key->strides[3] == 1 && a->value->strides[3] == 1;
+    const int64_t heads = a->batches * a->key->sizes[1];
+    size_t bytes;
+    if (a->query->dtype != AOTICACHE_DTYPE_BFLOAT16 || !is_dense || a->queries * a->heads_per_key < QUERIES_FOR_TILES ||
+        !aoticache_shim_has_tiles())
+        return;
+    a->packed_bytes = (size_t)padded(a->keys) * (size_t)padded(a->width) * sizeof(uint16_t);
+    if (__builtin_mul_overflow(2 * a->packed_bytes, (size_t)heads, &bytes))
+        return;
+    a->packed = aoticache_shim_large_take(bytes, ret_bytes);
+    if (a->packed == NULL)
+        return;
+    a->parts = aoticache_shim_parts((double)bytes, heads);
+    aoticache_shim_parallel(a->parts, pack_part, a);
 }
 
 static AOTITorchError run(const char *function, struct attention *a)
 {
     struct block block;
+    size_t packed_bytes = 0;
+    pack_for_tiles(a, &packed_bytes);
     a->blocks = (a->queries + BLOCK_QUERIES - 1) / BLOCK_QUERIES;
     double work = 2.0 * (double)a->out->numel * (double)a->keys;
     a->parts = aoticache_shim_parts(work, a->batches * a->heads * a->blocks);
     a->step = lay_out(a, NULL, &block);
     size_t bytes = (size_t)a->parts * a->step;
     a->memory = aoticache_shim_large_take(bytes, &bytes);
-    if (a->memory == NULL)
-        return aoticache_shim_fail_memory(function, (size_t)a->parts * a->step);
-    memset(a->memory, 0, (size_t)a->parts * a->step); /* the padding of rows is read, too */
-    aoticache_shim_parallel(a->parts, run_part, a);
-    aoticache_shim_large_give(a->memory, bytes);
-    return atomic_load(&a->out_of_memory) ? aoticache_shim_fail_memory(function, a->step) : SHIM_SUCCESS;
+    if (a->memory != NULL) {
+        memset(a->memory, 0, (size_t)a->parts * a->step); /* the padding of rows is read, too */
+        aoticache_shim_parallel(a->parts, run_part, a);
+        aoticache_shim_large_give(a->memory, bytes);
+    }
+    if (a->packed != NULL)
+        aoticache_shim_large_give(a->packed, packed_bytes);
+    return a->memory == NULL || atomic_load(&a->out_of_memory)
+               ? aoticache_shim_fail_memory(function, (size_t)a->parts * a->step)
+               : SHIM_SUCCESS;
 }
 
 /* ---- what is refused ---- */

@@ -191,6 +191,9 @@ void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *til
 /* The BLAS of the machine, loaded by the first call, for what else it has; NULL: none that can be used (blas.c). */
 void *aoticache_shim_blas_library(void);
 
+/* 16 rows of 16 numbers, so many apart in both places, become columns (matmul_panels.c). For processors with AVX-512. */
+void aoticache_shim_transpose_16(const float *from, ptrdiff_t from_stride, float *to, ptrdiff_t to_stride);
+
 /* ---- attention: attention.c walks over blocks of queries and tiles of keys, attention_rows.c has the softmax ---- */
 
 /* A row of a tile of scores. Arrays have `count` values, a multiple of 16, of the class that is computed with. */

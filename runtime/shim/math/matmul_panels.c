@@ -123,8 +123,7 @@ struct kept {
 
 /* ---- a panel ---- */
 
-/* 16 rows of 16 numbers, so many apart in both places, become columns. */
-static WITH_AVX512 void transpose_16(const float *from, ptrdiff_t from_stride, float *to, ptrdiff_t to_stride)
+WITH_AVX512 void aoticache_shim_transpose_16(const float *from, ptrdiff_t from_stride, float *to, ptrdiff_t to_stride)
 {
     __m512 a[16], b[16];
     for (int i = 0; i < 16; i++)
@@ -185,8 +184,9 @@ static void fill_panel(const struct matmul_problem *problem, int64_t width, int6
             count -= count % BLOCK;
             for (int64_t step = 0; step < count; step += BLOCK)
                 for (int64_t j = 0; j < width; j += BLOCK)
-                    transpose_16((const float *)(const void *)from.data + step + j * b->column_stride / item,
-                                 b->column_stride / item, panel + step * width + j, width);
+                    aoticache_shim_transpose_16((const float *)(const void *)from.data + step +
+                                                    j * b->column_stride / item,
+                                                b->column_stride / item, panel + step * width + j, width);
         } else {
             fill_plainly(&from, columns, count, panel, width);
         }
