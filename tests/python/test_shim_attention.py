@@ -61,11 +61,14 @@ def test_lengths_and_dtypes():
 
 
 def test_widths_and_scales():
-    for width, scale in itertools.product((1, 3, 64, 130), (None, 0.0, 0.3, -0.4)):
-        query, key, value = (heads(1, 2, n, width) for n in (20, 33, 33))
-        compare("width %d scale %s" % (width, scale), query, key, value, scale=scale)
-        if scale is None or scale > 0:  # else PyTorch multiplies -inf by it
-            compare("width %d scale %s causal" % (width, scale), query, key, value, causal=True, scale=scale)
+    for width, scale, dtype in itertools.product((1, 3, 40, 64, 130), (None, 0.0, 0.3, -0.4),
+                                                 (torch.float32, torch.bfloat16)):
+        for queries, keys in ((2, 33), (20, 33), (70, 600)):
+            query, key, value = (heads(1, 2, n, width, dtype) for n in (queries, keys, keys))
+            what = "width %d scale %s %s %dx%d" % (width, scale, dtype, queries, keys)
+            compare(what, query, key, value, scale=scale)
+            if scale is None or scale > 0:  # else PyTorch multiplies -inf by it
+                compare(what + " causal", query, key, value, causal=True, scale=scale)
 
 
 def test_strides():
@@ -88,11 +91,12 @@ def test_strides():
 
 
 def test_grouped_heads():
-    for count, groups in ((4, 2), (6, 1), (8, 8)):
-        query, key, value = heads(2, count, 9, 8), heads(2, groups, 70, 8), heads(2, groups, 70, 8)
+    for (count, groups), queries, dtype in itertools.product(((4, 2), (6, 1), (8, 8)), (1, 9, 40),
+                                                             (torch.float32, torch.bfloat16)):
+        query, key, value = (heads(2, n, length, 8, dtype) for n, length in ((count, queries), (groups, 70), (groups, 70)))
         compare("%d heads of %d" % (count, groups), query, key, value)
         wanted = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
-        same(ours(query, key, value)[0], wanted, "%d heads of %d" % (count, groups), **TOLERANCES[torch.float32])
+        same(ours(query, key, value)[0], wanted, "%d heads of %d" % (count, groups), **TOLERANCES[dtype])
 
 
 def test_masks():
@@ -124,8 +128,12 @@ def test_special_values():
     compare("special values", query, key, value, mask)
     compare("special values, causal", query, key, value, mask, True)
     assert ours(query, key, value, mask)[0][0, 0, 0].abs().max() == 0
-    large = heads(1, 1, 4, 8) * 300
-    compare("large scores", large, large, large)
+    for dtype in (torch.float32, torch.bfloat16):
+        large = heads(1, 1, 40, 8, dtype) * 300
+        compare("large scores", large, large, large)
+    query, key, value = (heads(1, 2, n, 32, torch.bfloat16) for n in (64, 700, 700))
+    query[0, 0, 5], query[0, 1, 7, 3], value[0, 1, 650, 3] = math.nan, INFINITY, math.nan
+    compare("special bfloat16 values", query, key, value)
 
 
 def test_nothing_to_attend_to():

@@ -42,6 +42,7 @@ struct attention {
     const struct matmul_arithmetic *arithmetic;
     struct attention_arithmetic rows;
     bool causal, is_converted; /* operands are of another dtype than what is computed with */
+    bool reads_halves;         /* keys and values of bfloat16 are read as they are, by few queries */
     double scale;
     int64_t batches, heads, queries, keys, width;
     int64_t heads_per_key, blocks; /* blocks of queries in a head */
@@ -93,7 +94,7 @@ static struct matmul_matrix rows_of(const struct attention *a, const struct shim
 {
     struct matmul_matrix matrix = matrix_of(tensor, batch, head);
     matrix.data += first * matrix.row_stride;
-    if (!a->is_converted)
+    if (!a->is_converted || (a->reads_halves && tensor != a->query))
         return matrix;
     const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
     for (int64_t i = 0; i < rows; i++)
@@ -151,10 +152,11 @@ static bool is_direct(const struct attention *a, const struct block *block, cons
 static bool score_tile(const struct attention *a, const struct block *block, const struct matmul_matrix *query,
                        const struct matmul_matrix *key, int64_t keys, const struct matmul_matrix *scores)
 {
-    if (is_direct(a, block, query, keys) && is_direct(a, block, key, keys)) {
+    if (a->reads_halves || (is_direct(a, block, query, keys) && is_direct(a, block, key, keys))) {
         for (int64_t i = 0; i < block->rows; i++)
-            a->rows.score(keys, a->width, query->data + i * query->row_stride, key->data, key->row_stride,
-                          scores->data + i * scores->row_stride);
+            (a->reads_halves ? a->rows.score_halves
+                             : a->rows.score)(keys, a->width, query->data + i * query->row_stride, key->data,
+                                              key->row_stride, scores->data + i * scores->row_stride);
         return true;
     }
     const struct matmul_problem problem = {.arithmetic = a->arithmetic,
@@ -176,12 +178,13 @@ static bool add_values(const struct attention *a, const struct block *block, con
 {
     const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
     const struct matmul_matrix sums = {block->sums_of_values, line, value_bytes};
-    if (is_direct(a, block, value, keys)) {
+    if (a->reads_halves || is_direct(a, block, value, keys)) {
         for (int64_t i = 0; i < block->rows; i++) {
             if (is_first)
                 memset(sums.data + i * line, 0, (size_t)line);
-            a->rows.add(keys, a->width, weights->data + i * weights->row_stride, value->data, value->row_stride,
-                        sums.data + i * line);
+            (a->reads_halves ? a->rows.add_halves : a->rows.add)(keys, a->width,
+                                                                 weights->data + i * weights->row_stride, value->data,
+                                                                 value->row_stride, sums.data + i * line);
         }
         return true;
     }
@@ -336,7 +339,7 @@ static bool run_block(const struct attention *a, struct block *block)
 /* Divides a part's memory; returns how many bytes it takes. `memory` may be NULL. */
 static size_t lay_out(const struct attention *a, char *memory, struct block *block)
 {
-    const bool by_tiles = a->packed != NULL, is_read = a->is_converted && !by_tiles;
+    const bool by_tiles = a->packed != NULL, is_read = a->is_converted && !by_tiles && !a->reads_halves;
     const size_t block_rows = (size_t)smaller(a->queries, BLOCK_QUERIES), keys = (size_t)smaller(a->keys, TILE_KEYS);
     const size_t rows = by_tiles ? (size_t)padded((int64_t)block_rows) : block_rows;
     const size_t width = (size_t)sum_columns(a), columns = (size_t)padded((int64_t)keys);
@@ -401,8 +404,8 @@ static void pack_for_tiles(struct attention *a, size_t *ret_bytes)
     const bool is_dense = a->query->strides[3] == 1 && a->key->strides[3] == 1 && a->value->strides[3] == 1;
     const int64_t heads = a->batches * a->key->sizes[1];
     size_t bytes;
-    if (a->query->dtype != AOTICACHE_DTYPE_BFLOAT16 || !is_dense || a->queries * a->heads_per_key < QUERIES_FOR_TILES ||
-        !aoticache_shim_has_tiles())
+    if (a->query->dtype != AOTICACHE_DTYPE_BFLOAT16 || !is_dense || a->reads_halves ||
+        a->queries * a->heads_per_key < QUERIES_FOR_TILES || !aoticache_shim_has_tiles())
         return;
     a->packed_bytes = (size_t)padded(a->keys) * (size_t)padded(a->width) * sizeof(uint16_t);
     if (__builtin_mul_overflow(2 * a->packed_bytes, (size_t)heads, &bytes))
@@ -508,6 +511,8 @@ static void describe(struct attention *a, const double *scale, bool causal)
     a->arithmetic = aoticache_shim_matmul_arithmetic(kind);
     a->value_bytes = a->arithmetic->value_bytes;
     a->rows = aoticache_shim_attention_arithmetic(kind);
+    a->reads_halves = query->dtype == AOTICACHE_DTYPE_BFLOAT16 && a->key->strides[3] == 1 &&
+                      a->value->strides[3] == 1 && a->queries < FEW_QUERIES;
 }
 
 /* Sums and their logarithms lie with the heads innermost, as PyTorch's do. */

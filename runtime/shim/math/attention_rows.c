@@ -15,6 +15,8 @@ typedef float floats_4 __attribute__((vector_size(16)));
 typedef double doubles_2 __attribute__((vector_size(16)));
 typedef int32_t ints_4 __attribute__((vector_size(16)));
 typedef int64_t longs_2 __attribute__((vector_size(16)));
+typedef uint16_t halves_4 __attribute__((vector_size(8)));
+typedef uint32_t words_4 __attribute__((vector_size(16)));
 
 floats_4 Sleef_expf4_u10(floats_4 x);
 doubles_2 Sleef_expd2_u10(doubles_2 x);
@@ -69,22 +71,43 @@ doubles_2 Sleef_expd2_u10(doubles_2 x);
         return (double)factor;                                                                            \
     }
 
+/* Keys and values are what is computed with, or, for float, bfloat16. */
+#define AS_IT_IS(x) x
+#define READ(x, from) memcpy(&x, from, sizeof x)
+#define READ_HALVES(x, from, lanes)                                               \
+    do {                                                                          \
+        halves_##lanes read;                                                      \
+        memcpy(&read, from, sizeof read);                                         \
+        x = (floats_##lanes)(__builtin_convertvector(read, words_##lanes) << 16); \
+    } while (0)
+#define READ_4_HALVES(x, from) READ_HALVES(x, from, 4)
+#define READ_8_HALVES(x, from) READ_HALVES(x, from, 8)
+#define READ_16_HALVES(x, from) READ_HALVES(x, from, 16)
+
+static inline float float_of_half(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* Two sums at once, since each addition waits for the one before. */
-#define DEFINE_PRODUCTS(name, type, vector, attribute)                                                      \
+#define DEFINE_PRODUCTS(name, type, vector, stored, READ, VALUE, attribute)                                 \
     static attribute void score_##name(int64_t count, int64_t width, const void *query, const char *keys,   \
                                        ptrdiff_t stride, void *scores)                                      \
     {                                                                                                       \
         enum { LANES = sizeof(vector) / sizeof(type) };                                                     \
         const type *q = query;                                                                              \
         for (int64_t k = 0; k < count; k++) {                                                               \
-            const type *key = (const type *)(const void *)(keys + k * stride);                              \
+            const stored *key = (const stored *)(const void *)(keys + k * stride);                          \
             vector sum_0 = {0}, sum_1 = {0}, x_0, x_1, y_0, y_1;                                            \
             int64_t i = 0;                                                                                  \
             for (; i + 2 * LANES <= width; i += 2 * LANES) {                                                \
                 memcpy(&x_0, q + i, sizeof x_0);                                                            \
                 memcpy(&x_1, q + i + LANES, sizeof x_1);                                                    \
-                memcpy(&y_0, key + i, sizeof y_0);                                                          \
-                memcpy(&y_1, key + i + LANES, sizeof y_1);                                                  \
+                READ(y_0, key + i);                                                                         \
+                READ(y_1, key + i + LANES);                                                                 \
                 sum_0 += x_0 * y_0;                                                                         \
                 sum_1 += x_1 * y_1;                                                                         \
             }                                                                                               \
@@ -93,7 +116,7 @@ doubles_2 Sleef_expd2_u10(doubles_2 x);
             for (int lane = 0; lane < LANES; lane++)                                                        \
                 sum += sum_0[lane];                                                                         \
             for (; i < width; i++)                                                                          \
-                sum += q[i] * key[i];                                                                       \
+                sum += q[i] * VALUE(key[i]);                                                                \
             ((type *)scores)[k] = sum;                                                                      \
         }                                                                                                   \
     }                                                                                                       \
@@ -103,23 +126,24 @@ doubles_2 Sleef_expd2_u10(doubles_2 x);
         enum { LANES = sizeof(vector) / sizeof(type) };                                                     \
         type *to = sums;                                                                                    \
         for (int64_t k = 0; k < count; k++) {                                                               \
-            const type *value = (const type *)(const void *)(values + k * stride),                          \
-                       weight = ((const type *)weights)[k];                                                 \
+            const stored *value = (const stored *)(const void *)(values + k * stride);                      \
+            const type weight = ((const type *)weights)[k];                                                 \
             vector x, y;                                                                                    \
             int64_t i = 0;                                                                                  \
             for (; i + LANES <= width; i += LANES) {                                                        \
                 memcpy(&x, to + i, sizeof x);                                                               \
-                memcpy(&y, value + i, sizeof y);                                                            \
+                READ(y, value + i);                                                                         \
                 x += weight * y;                                                                            \
                 memcpy(to + i, &x, sizeof x);                                                               \
             }                                                                                               \
             for (; i < width; i++)                                                                          \
-                to[i] += weight * value[i];                                                                 \
+                to[i] += weight * VALUE(value[i]);                                                          \
         }                                                                                                   \
     }
 
-DEFINE_PRODUCTS(floats, float, floats_4, )
-DEFINE_PRODUCTS(doubles, double, doubles_2, )
+DEFINE_PRODUCTS(floats, float, floats_4, float, READ, AS_IT_IS, )
+DEFINE_PRODUCTS(doubles, double, doubles_2, double, READ, AS_IT_IS, )
+DEFINE_PRODUCTS(halves, float, floats_4, uint16_t, READ_4_HALVES, float_of_half, )
 DEFINE_SOFTEN(soften_floats, float, floats_4, ints_4, Sleef_expf4_u10, expf, )
 DEFINE_SOFTEN(soften_doubles, double, doubles_2, longs_2, Sleef_expd2_u10, exp, )
 
@@ -128,19 +152,25 @@ typedef float floats_8 __attribute__((vector_size(32)));
 typedef double doubles_4 __attribute__((vector_size(32)));
 typedef int32_t ints_8 __attribute__((vector_size(32)));
 typedef int64_t longs_4 __attribute__((vector_size(32)));
+typedef uint16_t halves_8 __attribute__((vector_size(16)));
+typedef uint32_t words_8 __attribute__((vector_size(32)));
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
 WITH_AVX2 floats_8 Sleef_expf8_u10(floats_8 x);
 WITH_AVX2 doubles_4 Sleef_expd4_u10(doubles_4 x);
-DEFINE_PRODUCTS(floats_avx2, float, floats_8, WITH_AVX2)
-DEFINE_PRODUCTS(doubles_avx2, double, doubles_4, WITH_AVX2)
+DEFINE_PRODUCTS(floats_avx2, float, floats_8, float, READ, AS_IT_IS, WITH_AVX2)
+DEFINE_PRODUCTS(doubles_avx2, double, doubles_4, double, READ, AS_IT_IS, WITH_AVX2)
+DEFINE_PRODUCTS(halves_avx2, float, floats_8, uint16_t, READ_8_HALVES, float_of_half, WITH_AVX2)
 DEFINE_SOFTEN(soften_floats_avx2, float, floats_8, ints_8, Sleef_expf8_u10, expf, WITH_AVX2)
 DEFINE_SOFTEN(soften_doubles_avx2, double, doubles_4, longs_4, Sleef_expd4_u10, exp, WITH_AVX2)
 
 typedef float floats_16 __attribute__((vector_size(64)));
 typedef int32_t ints_16 __attribute__((vector_size(64)));
+typedef uint16_t halves_16 __attribute__((vector_size(32)));
+typedef uint32_t words_16 __attribute__((vector_size(64)));
 #define WITH_AVX512 __attribute__((target("avx512f,avx512dq,avx2,fma")))
 WITH_AVX512 floats_16 Sleef_expf16_u10(floats_16 x);
-DEFINE_PRODUCTS(floats_avx512, float, floats_16, WITH_AVX512)
+DEFINE_PRODUCTS(floats_avx512, float, floats_16, float, READ, AS_IT_IS, WITH_AVX512)
+DEFINE_PRODUCTS(halves_avx512, float, floats_16, uint16_t, READ_16_HALVES, float_of_half, WITH_AVX512)
 DEFINE_SOFTEN(soften_floats_avx512, float, floats_16, ints_16, Sleef_expf16_u10, expf, WITH_AVX512)
 #endif
 
@@ -148,12 +178,16 @@ struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class 
 {
 #ifdef SHIM_WIDE_VECTORS
     if (kind == SHIM_CLASS_FLOAT && shim_has_avx512())
-        return (struct attention_arithmetic){soften_floats_avx512, score_floats_avx512, add_floats_avx512};
+        return (struct attention_arithmetic){soften_floats_avx512, score_floats_avx512, add_floats_avx512,
+                                             score_halves_avx512, add_halves_avx512};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return kind == SHIM_CLASS_DOUBLE
-                   ? (struct attention_arithmetic){soften_doubles_avx2, score_doubles_avx2, add_doubles_avx2}
-                   : (struct attention_arithmetic){soften_floats_avx2, score_floats_avx2, add_floats_avx2};
+                   ? (struct attention_arithmetic){soften_doubles_avx2, score_doubles_avx2, add_doubles_avx2, NULL,
+                                                   NULL}
+                   : (struct attention_arithmetic){soften_floats_avx2, score_floats_avx2, add_floats_avx2,
+                                                   score_halves_avx2, add_halves_avx2};
 #endif
-    return kind == SHIM_CLASS_DOUBLE ? (struct attention_arithmetic){soften_doubles, score_doubles, add_doubles}
-                                     : (struct attention_arithmetic){soften_floats, score_floats, add_floats};
+    return kind == SHIM_CLASS_DOUBLE
+               ? (struct attention_arithmetic){soften_doubles, score_doubles, add_doubles, NULL, NULL}
+               : (struct attention_arithmetic){soften_floats, score_floats, add_floats, score_halves, add_halves};
 }

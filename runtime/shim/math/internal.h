@@ -216,6 +216,11 @@ struct attention_arithmetic {
     void (*score)(int64_t count, int64_t width, const void *query, const char *keys, ptrdiff_t stride, void *scores);
     /* sums += weights[k] * values[k] for all k */
     void (*add)(int64_t count, int64_t width, const void *weights, const char *values, ptrdiff_t stride, void *sums);
+    /* The same with keys and values of bfloat16, the rest of floats; NULL for double. */
+    void (*score_halves)(int64_t count, int64_t width, const void *query, const char *keys, ptrdiff_t stride,
+                         void *scores);
+    void (*add_halves)(int64_t count, int64_t width, const void *weights, const char *values, ptrdiff_t stride,
+                       void *sums);
 };
 struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind);
 
