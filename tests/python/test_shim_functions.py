@@ -423,6 +423,130 @@ def test_searchsorted():
          torch.searchsorted(unordered, value, sorter=sorter))
 
 
+# ---- lanes of lengths around those of blocks, of what is sorted at once, and of digits; enough of them for several threads ----
+
+LENGTHS = [1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 66, 255, 256, 257, 700, 2100]
+EXACT = {"rtol": 0, "atol": 0}
+
+
+def contents(count, length):
+    """Lanes whose elements are ordinary, equal, few, in order, extreme, not numbers."""
+    infinity, nan = float("inf"), float("nan")
+    special = torch.tensor([nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        yield make((count, length), dtype)
+        yield special[torch.randint(0, len(special), (count, length))].to(dtype)
+        yield special[torch.randint(1, len(special), (count, length))].to(dtype)
+    extremes = torch.tensor([-2 ** 63, 2 ** 63 - 1, -1, 0, 1, 2 ** 32, -2 ** 32])
+    yield extremes[torch.randint(0, len(extremes), (count, length))]
+    yield torch.randint(-2 ** 62, 2 ** 62, (count, length))
+    yield torch.arange(count * length, dtype=torch.int32).reshape(count, length)
+    yield -torch.arange(count * length, dtype=torch.float32).reshape(count, length)
+    yield torch.randint(0, 4, (count, length), dtype=torch.uint8)
+    yield torch.zeros(count, length)
+    yield torch.full((count, length), nan)
+
+
+def lanes_of_all_kinds():
+    """Each with the dimension that lanes are along; three threads take turns where there is enough to do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        for length in LENGTHS:
+            for tensor in contents(5 if length < 700 else 13, length):
+                yield tensor, 1
+                yield tensor.t(), 0
+                yield tensor.t().contiguous(), 0
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_sort_of_lanes():
+    for tensor, dim in lanes_of_all_kinds():
+        for descending in (0, 1):
+            values, places = call(wrap("sort_stable"), tensor, None, int64(dim), descending, results=2)
+            wanted = torch.sort(tensor, dim=dim, descending=bool(descending), stable=True)
+            same(values, wanted.values, **EXACT)
+            same(places, wanted.indices)
+    
+
+def test_topk_of_lanes():
+    for tensor, dim in lanes_of_all_kinds():
+        length = tensor.shape[dim]
+        for largest in (0, 1):
+            wanted = torch.sort(tensor, dim=dim, descending=bool(largest), stable=True)
+            for count in sorted({0, 1, min(5, length), length // 4 - (length >= 4), (length + 3) // 4, length - 1, length}):
+                values, places = call(wrap("topk"), tensor, int64(count), int64(dim), largest, 1, results=2)
+                most = torch.topk(tensor, count, dim, bool(largest)).values
+                same(values, most.clone(memory_format=torch.contiguous_format), count, **EXACT)
+                # Of equal elements the first ones, which PyTorch does not promise.
+                first = wanted.indices.narrow(dim, 0, count)
+                same(places, first.clone(memory_format=torch.contiguous_format), count)
+
+
+def test_kthvalue_of_lanes():
+    for tensor, dim in lanes_of_all_kinds():
+        length = tensor.shape[dim]
+        order = torch.sort(tensor, dim=dim, stable=True).indices
+        for k in sorted({1, min(2, length), (length + 1) // 2, length}):
+            values, places = call(wrap("kthvalue"), tensor, int64(k), int64(dim), 0, results=2)
+            same(values, torch.kthvalue(tensor, k, dim).values, k, **EXACT)
+            same(places, order.select(dim, k - 1).contiguous(), k)
+
+
+def test_median_mode_of_lanes():
+    for tensor, dim in lanes_of_all_kinds():
+        same(call(wrap("median"), tensor), torch.median(tensor), **EXACT)
+        same(call(wrap("nanmedian"), tensor), torch.nanmedian(tensor), **EXACT)
+        values, places = call(wrap("mode"), tensor, int64(dim), 0, results=2)
+        is_nan = tensor.isnan()
+        if not is_nan.any():
+            same(values, torch.mode(tensor, dim).values, **EXACT)
+            backwards = (tensor == values.unsqueeze(dim)).flip(dim).to(torch.uint8)
+            same(places, tensor.shape[dim] - 1 - backwards.argmax(dim), "the last place")
+
+
+def test_scans_of_lanes():
+    for tensor, dim in lanes_of_all_kinds():
+        exact = {} if tensor.dtype == torch.bfloat16 else EXACT
+        for name in ("cumsum", "cumprod"):
+            # PyTorch multiplies bfloat16 as float32, in which tiny numbers become zero, and infinity times that NaN.
+            if name == "cumsum" or exact or tensor.isfinite().all():
+                wanted = getattr(torch, name)(tensor, dim).contiguous()
+                same(call(wrap(name), tensor, int64(dim), None), wanted, name, **exact)
+        for name in ("cummax", "cummin"):
+            values, places = call(wrap(name), tensor, int64(dim), results=2)
+            wanted = getattr(torch, name)(tensor, dim)
+            same(values, wanted.values.contiguous(), name, **EXACT)
+            same(places, wanted.indices.contiguous(), name)
+        if tensor.is_floating_point():
+            same(call(wrap("logcumsumexp"), tensor, int64(dim)), torch.logcumsumexp(tensor, dim).contiguous())
+    for lanes in (1, 7, 8, 9, 16, 17):
+        for shape, dim in (((lanes, 5), 1), ((5, lanes), 0), ((3, 5, lanes), 1)):
+            tensor = make(shape)
+            same(call(wrap("cumsum"), tensor, int64(dim), None), torch.cumsum(tensor, dim), lanes, **EXACT)
+
+
+def test_searchsorted_of_rows():
+    infinity, nan = float("inf"), float("nan")
+    special = torch.tensor([nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0])
+    extremes = torch.tensor([-2 ** 63, 2 ** 63 - 1, -1, 0, 1])
+    for count in (0, 1, 2, 3, 6, 7, 8, 9, 16, 1000):
+        for pool in (special, special.double(), special.half(), extremes, extremes.clamp(-9, 9).to(torch.int32),
+                     make((300,)), torch.randint(-9, 9, (50,))):
+            for rows, values in (((), (400,)), ((), ()), ((3,), (3, 90)), ((2, 2), (2, 2, 700))):
+                given = pool[torch.randint(0, len(pool), (*rows, count))]
+                sought = pool[torch.randint(0, len(pool), values)]
+                ordered, sorter = given.sort(-1)
+                handle = Handle(sorter)
+                for right in (0, 1):
+                    wanted = torch.searchsorted(ordered, sought, right=bool(right))
+                    same(call(wrap("searchsorted_Tensor"), ordered, sought, 0, right, None, None), wanted, count)
+                    if rows or values:
+                        seen = call(wrap("searchsorted_Tensor"), given, sought, 0, right, None, handle.pointer)
+                        same(seen, torch.searchsorted(given, sought, right=bool(right), sorter=sorter), "sorter")
+
+
 def test_histc():
     for dtype in (torch.float32, torch.float64):
         for tensor in every([dtype]):

@@ -1,162 +1,281 @@
 /*
- * shim/order/sort: order along one dimension: sort, topk, kthvalue, median, mode.
+ * shim/order/sort: order along one dimension: sort, topk, kthvalue, median, mode. Lanes are shared among the threads; each
+ * thread reads the keys of one lane at a time (keys.h). Sorting goes by the bytes of keys, kthvalue and median find the key at
+ * a rank, topk keeps the first ones that it has seen.
  *
  * Source: aten/src/ATen/native/Sorting.cpp and TensorCompare.cpp. NaN is larger than every number. All sorting here is
  * stable, which PyTorch promises of some only; where it leaves open which of equal elements is meant, results may name
  * another place.
  */
-#include "base/cleanup.h"
+#include "runtime/shim/math/internal.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/order/keys.h"
 #include "runtime/shim/order/named.h"
 #include "runtime/shim/tensors/elements.h"
+#include "runtime/shim/tensors/free_lists.h"
 
-#include <math.h>
 #include <string.h>
 
-/* A key that compares as the element does: whole numbers and doubles become int64 in order. */
-struct sort_item {
-    int64_t key;
-    int64_t place;
-};
+struct order;
 
-static int64_t key_of_double(double value)
-{
-    int64_t bits;
-    if (isnan(value))
-        return INT64_MAX;
-    value += 0.0; /* minus zero is zero */
-    memcpy(&bits, &value, sizeof bits);
-    return bits < 0 ? bits ^ INT64_MAX : bits;
-}
+/* What is done to one lane. first, to: positions of its first element and its first result; memory: of the part. */
+typedef void (*order_lane)(const struct order *order, int64_t first, int64_t to, void *memory);
 
-/* Merges sorted runs of `items` by way of `spare`; equal keys keep their order. Descending is by the inverted key. */
-static void merge_sort(struct sort_item *items, struct sort_item *spare, int64_t count)
-{
-    struct sort_item *from = items, *to = spare;
-    for (int64_t width = 1; width < count; width *= 2) {
-        for (int64_t begin = 0; begin < count; begin += 2 * width) {
-            int64_t middle = begin + width < count ? begin + width : count;
-            int64_t end = middle + width < count ? middle + width : count;
-            int64_t left = begin, right = middle;
-            for (int64_t i = begin; i < end; i++)
-                to[i] =
-                    left < middle && (right >= end || from[left].key <= from[right].key) ? from[left++] : from[right++];
-        }
-        struct sort_item *held = from;
-        from = to;
-        to = held;
-    }
-    if (from != items)
-        memcpy(items, from, (size_t)count * sizeof *items);
-}
-
-/* Lanes of a tensor, with room to sort one. */
-struct sorter {
-    AtenTensorHandle values; /* contiguous, int64 or double */
-    bool is_double;
+/* A call: lanes of a tensor, and what of each is wanted. */
+struct order {
+    AtenTensorHandle source, values, places; /* contiguous */
     struct shim_lanes lanes;
-    struct sort_item *items; /* twice a lane */
+    struct shim_keys keys;
+    int64_t kept; /* how many elements of a lane the results have */
+    order_lane run;
+    int64_t room; /* items that a lane needs at once, with as many to spare */
+    int64_t rank; /* of the wanted element, unless it is the median */
+    bool is_median, skip_nan;
+    int parts;
+    char *memory; /* `step` bytes for each part */
+    size_t step;
 };
 
-static AOTITorchError sorter_open(const char *function, AtenTensorHandle self, int dim, struct sorter *ret_sorter)
+static AOTITorchError order_open(const char *function, AtenTensorHandle self, int dim, bool descending,
+                                 struct order *ret_order)
 {
-    int32_t work = aoticache_shim_work_dtype(self->tensor->dtype);
-    if (work == AOTICACHE_DTYPE_COMPLEX128)
+    if (!aoticache_shim_keys_of(self->tensor->dtype, descending, &ret_order->keys))
         return aoticache_shim_fail_dtype(function, self->tensor->dtype);
-    struct sorter sorter = {.is_double = work == AOTICACHE_DTYPE_FLOAT64};
-    SHIM_TRY(aoticache_shim_read(function, self, work, &sorter.values));
-    sorter.lanes = aoticache_shim_lanes(self->tensor, dim);
-    size_t bytes = 0;
-    if (!__builtin_mul_overflow((size_t)sorter.lanes.length + 1, 2 * sizeof *sorter.items, &bytes))
-        sorter.items = malloc(bytes);
-    if (sorter.items == NULL) {
-        aoti_torch_delete_tensor_object(sorter.values);
-        return aoticache_shim_fail_memory(function, bytes);
+    ret_order->lanes = aoticache_shim_lanes(self->tensor, dim);
+    return aoticache_shim_read(function, self, self->tensor->dtype, &ret_order->source);
+}
+
+static void order_close(struct order *order)
+{
+    aoticache_shim_handle_cleanup(&order->source);
+    aoticache_shim_handle_cleanup(&order->values);
+    aoticache_shim_handle_cleanup(&order->places);
+}
+
+#define cleanup_order __attribute__((cleanup(order_close)))
+
+static AOTITorchError make_results(const char *function, struct order *order, int64_t ndim, const int64_t *sizes)
+{
+    SHIM_TRY(aoticache_shim_make(function, ndim, sizes, order->source->tensor->dtype, &order->values));
+    return aoticache_shim_make(function, ndim, sizes, AOTICACHE_DTYPE_INT64, &order->places);
+}
+
+static void run_part(void *user, int part)
+{
+    const struct order *order = user;
+    const struct shim_lanes lanes = order->lanes;
+    const int64_t count = lanes.outer * lanes.inner;
+    const int64_t share = count / order->parts, rest = count % order->parts;
+    const int64_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
+    for (int64_t lane = begin; lane < end; lane++) {
+        const int64_t outer = lane / lanes.inner, inner = lane % lanes.inner;
+        order->run(order, outer * lanes.length * lanes.inner + inner, outer * order->kept * lanes.inner + inner,
+                   order->memory + (size_t)part * order->step);
     }
-    *ret_sorter = sorter;
+}
+
+/* Runs `run` on every lane. work: what an element costs, in multiplications. */
+static AOTITorchError run_lanes(const char *function, struct order *order, double work)
+{
+    const struct shim_lanes lanes = order->lanes;
+    size_t all, bytes;
+    if (order->values->tensor->numel == 0)
+        return SHIM_SUCCESS;
+    order->parts = aoticache_shim_parts((double)order->source->tensor->numel * work, lanes.outer * lanes.inner);
+    if (__builtin_mul_overflow((size_t)order->room, 2 * sizeof(struct shim_key_item), &order->step) ||
+        __builtin_mul_overflow(order->step, (size_t)order->parts, &all))
+        return aoticache_shim_fail_memory(function, SIZE_MAX);
+    order->memory = aoticache_shim_large_take(all, &bytes);
+    if (order->memory == NULL)
+        return aoticache_shim_fail_memory(function, all);
+    aoticache_shim_parallel(order->parts, run_part, order);
+    aoticache_shim_large_give(order->memory, bytes);
     return SHIM_SUCCESS;
 }
 
-static void sorter_close(struct sorter *sorter)
-{
-    if (sorter->values != NULL)
-        aoti_torch_delete_tensor_object(sorter->values);
-    free(sorter->items);
-}
+/* ---- of one lane ---- */
 
-#define cleanup_sorter __attribute__((cleanup(sorter_close)))
-
-static int64_t key_at(const struct sorter *sorter, int64_t position)
+static inline __attribute__((always_inline)) void take_items(const struct order *order, int64_t first, int64_t to,
+                                                             const struct shim_key_item *items, int64_t count,
+                                                             size_t bytes)
 {
-    return sorter->is_double ? key_of_double(((const double *)sorter->values->tensor->data)[position])
-                             : ((const int64_t *)sorter->values->tensor->data)[position];
-}
-
-/* Sorts the items of one lane. */
-static void sort_lane(struct sorter *sorter, int64_t outer, int64_t inner, bool descending)
-{
-    struct shim_lanes lanes = sorter->lanes;
-    for (int64_t i = 0; i < lanes.length; i++) {
-        int64_t key = key_at(sorter, (outer * lanes.length + i) * lanes.inner + inner);
-        sorter->items[i] = (struct sort_item){descending ? ~key : key, i};
+    const int64_t step = order->lanes.inner;
+    const char *source = (const char *)order->source->tensor->data + (size_t)first * bytes;
+    char *values = (char *)order->values->tensor->data + (size_t)to * bytes;
+    int64_t *places = (int64_t *)order->places->tensor->data + to;
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(values + (size_t)(i * step) * bytes, source + (size_t)(items[i].place * step) * bytes, bytes);
+        places[i * step] = items[i].place;
     }
-    merge_sort(sorter->items, sorter->items + lanes.length, lanes.length);
 }
 
-/* Results: elements of the tensor itself and their places. */
-struct picked {
-    AtenTensorHandle source, values, places;
-};
-
-static AOTITorchError picked_open(const char *function, AtenTensorHandle self, int64_t ndim, const int64_t *sizes,
-                                  struct picked *ret_picked)
+/* Writes the results of a lane: the elements of these items. */
+static void take(const struct order *order, int64_t first, int64_t to, const struct shim_key_item *items, int64_t count)
 {
-    SHIM_TRY(aoticache_shim_read(function, self, self->tensor->dtype, &ret_picked->source));
-    SHIM_TRY(aoticache_shim_make(function, ndim, sizes, self->tensor->dtype, &ret_picked->values));
-    return aoticache_shim_make(function, ndim, sizes, AOTICACHE_DTYPE_INT64, &ret_picked->places);
+    switch (order->source->tensor->item_bytes) {
+    case 1:
+        take_items(order, first, to, items, count, 1);
+        break;
+    case 2:
+        take_items(order, first, to, items, count, 2);
+        break;
+    case 4:
+        take_items(order, first, to, items, count, 4);
+        break;
+    default:
+        take_items(order, first, to, items, count, 8);
+    }
 }
 
-static void picked_close(struct picked *picked)
+/* Reads keys of a lane from its element `begin` on. */
+static void read_keys(const struct order *order, int64_t first, int64_t begin, int64_t count, uint64_t *ret_keys)
 {
-    aoticache_shim_handle_cleanup(&picked->source);
-    aoticache_shim_handle_cleanup(&picked->values);
-    aoticache_shim_handle_cleanup(&picked->places);
+    const ptrdiff_t item_bytes = (ptrdiff_t)order->source->tensor->item_bytes, step = order->lanes.inner;
+    aoticache_shim_keys_read(&order->keys, count,
+                             (const char *)order->source->tensor->data + (first + begin * step) * item_bytes,
+                             step * item_bytes, ret_keys);
 }
 
-#define cleanup_picked __attribute__((cleanup(picked_close)))
+/* Keys that are looked at together. */
+enum { CHUNK = 4 * SHIM_KEY_BLOCK };
 
-static void pick(struct picked *picked, int64_t to, int64_t from, int64_t place)
+static int64_t chunk_of(const struct order *order, int64_t begin)
 {
-    uint32_t bytes = picked->source->tensor->item_bytes;
-    memcpy((char *)picked->values->tensor->data + (size_t)to * bytes,
-           (char *)picked->source->tensor->data + (size_t)from * bytes, bytes);
-    ((int64_t *)picked->places->tensor->data)[to] = place;
+    return order->lanes.length - begin < CHUNK ? order->lanes.length - begin : CHUNK;
 }
+
+static struct shim_key_item *sorted_items(const struct order *order, int64_t first, void *memory)
+{
+    struct shim_key_item *const items = memory;
+    uint64_t keys[CHUNK];
+    for (int64_t begin = 0; begin < order->lanes.length; begin += CHUNK) {
+        const int64_t count = chunk_of(order, begin);
+        read_keys(order, first, begin, count, keys);
+        for (int64_t i = 0; i < count; i++)
+            items[begin + i] = (struct shim_key_item){keys[i], begin + i};
+    }
+    aoticache_shim_items_sort(items, items + order->room, order->lanes.length);
+    return items;
+}
+
+static void sort_lane(const struct order *order, int64_t first, int64_t to, void *memory)
+{
+    take(order, first, to, sorted_items(order, first, memory), order->kept);
+}
+
+/*
+ * Collects the first `kept` of a lane. Whenever there is no more room, the first ones of what was collected stay. From then
+ * on only keys below the largest of these count: equal ones come later, so they lose.
+ */
+static void top_lane(const struct order *order, int64_t first, int64_t to, void *memory)
+{
+    struct shim_key_item *const items = memory, *const spare = items + order->room;
+    int64_t held = 0;
+    uint64_t keys[CHUNK], most = UINT64_MAX;
+    for (int64_t begin = 0; begin < order->lanes.length; begin += CHUNK) {
+        const int64_t count = chunk_of(order, begin);
+        read_keys(order, first, begin, count, keys);
+        for (int64_t i = 0; i < count; i++) {
+            if (keys[i] > most)
+                continue;
+            items[held++] = (struct shim_key_item){keys[i], begin + i};
+            if (held < order->room)
+                continue;
+            aoticache_shim_items_sort(items, spare, held);
+            held = order->kept;
+            if (items[held - 1].key == 0) { /* nothing is below */
+                take(order, first, to, items, held);
+                return;
+            }
+            most = items[held - 1].key - 1;
+        }
+    }
+    aoticache_shim_items_sort(items, spare, held);
+    take(order, first, to, items, order->kept);
+}
+
+/* Takes the commonest element, the smallest of several, at the last place where it is. */
+static void mode_lane(const struct order *order, int64_t first, int64_t to, void *memory)
+{
+    const struct shim_key_item *const items = sorted_items(order, first, memory);
+    int64_t best = 0, best_count = 0, begin = 0;
+    for (int64_t i = 1; i <= order->lanes.length; i++) {
+        if (i < order->lanes.length && items[i].key == items[begin].key)
+            continue;
+        if (i - begin > best_count) {
+            best_count = i - begin;
+            best = i - 1;
+        }
+        begin = i;
+    }
+    take(order, first, to, &items[best], 1);
+}
+
+/*
+ * The rank of the lower of the two in the middle; of lanes with NaN that of the first of these, or, if they do not count, only
+ * without numbers. NaN is last.
+ */
+static int64_t rank_of_median(const struct order *order, const uint64_t *keys)
+{
+    int64_t numbers = order->lanes.length;
+    for (int64_t i = 0; order->keys.has_nan && i < order->lanes.length; i++)
+        numbers -= keys[i] == order->keys.nan;
+    if (numbers == 0 || (!order->skip_nan && numbers < order->lanes.length))
+        return numbers;
+    return (numbers - 1) / 2;
+}
+
+/* Takes the element at a rank: of equal ones that which sorting would put there. */
+static void rank_lane(const struct order *order, int64_t first, int64_t to, void *memory)
+{
+    uint64_t *const keys = memory, *const spare = keys + 2 * order->room;
+    int64_t equals, place = 0;
+    read_keys(order, first, 0, order->lanes.length, keys);
+    const int64_t rank = order->is_median ? rank_of_median(order, keys) : order->rank;
+    const uint64_t key = aoticache_shim_keys_select(keys, spare, order->lanes.length, rank, &equals);
+    while (keys[place] != key || equals-- > 0)
+        place++;
+    take(order, first, to, &(struct shim_key_item){key, place}, 1);
+}
+
+/* What a multiplication costs is 1. */
+enum { SORT_WORK = 250, RANK_WORK = 80, TOP_WORK = 30 };
+
+/* ---- the first elements of every lane ---- */
 
 /* Sorts the first `kept` of every lane. */
 static AOTITorchError sort_first(const char *function, AtenTensorHandle self, int dim, int64_t kept, bool descending,
                                  AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
 {
-    cleanup_sorter struct sorter sorter = {0};
-    cleanup_picked struct picked picked = {0};
+    cleanup_order struct order order = {.kept = kept};
     int64_t sizes[SHIM_MAX_NDIM];
     const struct shim_tensor *tensor = self->tensor;
-    SHIM_TRY(sorter_open(function, self, dim, &sorter));
+    SHIM_TRY(order_open(function, self, dim, descending, &order));
     for (int d = 0; d < tensor->ndim; d++)
         sizes[d] = d == dim ? kept : tensor->sizes[d];
-    SHIM_TRY(picked_open(function, self, tensor->ndim, sizes, &picked));
-    struct shim_lanes lanes = sorter.lanes;
-    for (int64_t outer = 0; outer < lanes.outer && picked.values->tensor->numel > 0; outer++)
-        for (int64_t inner = 0; inner < lanes.inner; inner++) {
-            sort_lane(&sorter, outer, inner, descending);
-            for (int64_t i = 0; i < kept; i++) {
-                int64_t place = sorter.items[i].place;
-                pick(&picked, (outer * kept + i) * lanes.inner + inner,
-                     (outer * lanes.length + place) * lanes.inner + inner, place);
-            }
-        }
-    *ret_values = shim_steal(&picked.values);
-    *ret_places = shim_steal(&picked.places);
+    SHIM_TRY(make_results(function, &order, tensor->ndim, sizes));
+    const bool few = kept < order.lanes.length / 4;
+    order.run = few ? top_lane : sort_lane;
+    order.room = few ? 2 * kept + 1 : order.lanes.length;
+    SHIM_TRY(run_lanes(function, &order, few ? TOP_WORK : SORT_WORK));
+    *ret_values = shim_steal(&order.values);
+    *ret_places = shim_steal(&order.places);
+    return SHIM_SUCCESS;
+}
+
+/* Gives a contiguous tensor the order that self's dimensions have in memory. Takes it over. */
+static AOTITorchError lay_out_like(const char *function, AtenTensorHandle self, AtenTensorHandle *contiguous,
+                                   AtenTensorHandle *ret_tensor)
+{
+    cleanup_tensor AtenTensorHandle made = NULL;
+    const struct shim_tensor *tensor = (*contiguous)->tensor;
+    int64_t strides[SHIM_MAX_NDIM];
+    aoticache_shim_dense_strides(self->tensor, strides);
+    if (memcmp(strides, tensor->strides, (size_t)tensor->ndim * sizeof *strides) != 0) {
+        SHIM_TRY(aoticache_shim_make_like(function, self, tensor->dtype, &made));
+        SHIM_TRY(aoti_torch_copy_(made, *contiguous, 0));
+    }
+    *ret_tensor = made != NULL ? shim_steal(&made) : shim_steal(contiguous);
     return SHIM_SUCCESS;
 }
 
@@ -169,10 +288,8 @@ static AOTITorchError sort_all(const char *function, AtenTensorHandle self, int6
     SHIM_TRY(aoticache_shim_wrap_dimension(function, self->tensor->ndim, dim, &at));
     SHIM_TRY(sort_first(function, self, at, self->tensor->ndim > 0 ? self->tensor->sizes[at] : 1, descending, &sorted,
                         &from));
-    SHIM_TRY(aoticache_shim_make_like(function, self, self->tensor->dtype, &values));
-    SHIM_TRY(aoticache_shim_make_like(function, self, AOTICACHE_DTYPE_INT64, &places));
-    SHIM_TRY(aoti_torch_copy_(values, sorted, 0));
-    SHIM_TRY(aoti_torch_copy_(places, from, 0));
+    SHIM_TRY(lay_out_like(function, self, &sorted, &values));
+    SHIM_TRY(lay_out_like(function, self, &from, &places));
     *ret_values = shim_steal(&values);
     *ret_places = shim_steal(&places);
     return SHIM_SUCCESS;
@@ -227,36 +344,29 @@ static int64_t reduced_sizes(const struct shim_tensor *tensor, int dim, bool kee
     return ndim;
 }
 
-/* Returns where the wanted item lies among the sorted ones. */
-typedef int64_t (*choose)(const struct sorter *sorter, int64_t argument);
-
-static AOTITorchError reduce_sorted(const char *function, AtenTensorHandle self, int dim, bool keepdim, choose chosen,
-                                    int64_t argument, AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
+/* The keys of a lane in whole blocks, and as many to spare, lie where else two lists of items do. */
+static int64_t room_for_keys(int64_t length)
 {
-    cleanup_sorter struct sorter sorter = {0};
-    cleanup_picked struct picked picked = {0};
-    int64_t sizes[SHIM_MAX_NDIM];
-    SHIM_TRY(sorter_open(function, self, dim, &sorter));
-    int64_t ndim = reduced_sizes(self->tensor, dim, keepdim, sizes);
-    SHIM_TRY(picked_open(function, self, ndim, sizes, &picked));
-    struct shim_lanes lanes = sorter.lanes;
-    if (lanes.length == 0 && picked.values->tensor->numel > 0)
-        return aoticache_shim_fail("%s: dimension %d has no elements to choose from", function, dim);
-    for (int64_t outer = 0; outer < lanes.outer && lanes.length > 0; outer++)
-        for (int64_t inner = 0; inner < lanes.inner; inner++) {
-            sort_lane(&sorter, outer, inner, false);
-            int64_t place = sorter.items[chosen(&sorter, argument)].place;
-            pick(&picked, outer * lanes.inner + inner, (outer * lanes.length + place) * lanes.inner + inner, place);
-        }
-    *ret_values = shim_steal(&picked.values);
-    *ret_places = shim_steal(&picked.places);
-    return SHIM_SUCCESS;
+    return (length / SHIM_KEY_BLOCK + 1) * (SHIM_KEY_BLOCK / 2);
 }
 
-static int64_t choose_kth(const struct sorter *sorter, int64_t k)
+/* order: `run` and what that needs are set. */
+static AOTITorchError reduce_lanes(const char *function, AtenTensorHandle self, int dim, bool keepdim,
+                                   struct order *order, AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
 {
-    (void)sorter;
-    return k - 1;
+    int64_t sizes[SHIM_MAX_NDIM];
+    SHIM_TRY(order_open(function, self, dim, false, order));
+    const int64_t ndim = reduced_sizes(self->tensor, dim, keepdim, sizes);
+    SHIM_TRY(make_results(function, order, ndim, sizes));
+    if (order->lanes.length == 0 && order->values->tensor->numel > 0)
+        return aoticache_shim_fail("%s: dimension %d has no elements to choose from", function, dim);
+    order->kept = 1;
+    const bool by_rank = order->run == rank_lane;
+    order->room = by_rank ? room_for_keys(order->lanes.length) : order->lanes.length;
+    SHIM_TRY(run_lanes(function, order, by_rank ? RANK_WORK : SORT_WORK));
+    *ret_values = shim_steal(&order->values);
+    *ret_places = shim_steal(&order->places);
+    return SHIM_SUCCESS;
 }
 
 AOTITorchError aoti_torch_cpu_kthvalue(AtenTensorHandle self, int64_t k, int64_t dim, int32_t keepdim,
@@ -270,24 +380,8 @@ AOTITorchError aoti_torch_cpu_kthvalue(AtenTensorHandle self, int64_t k, int64_t
     int64_t length = self->tensor->ndim > 0 ? self->tensor->sizes[at] : 1;
     if (k < 1 || k > length)
         return aoticache_shim_fail("%s: number %lld of %lld", __func__, (long long)k, (long long)length);
-    return reduce_sorted(__func__, self, at, keepdim != 0, choose_kth, k, ret_0, ret_1);
-}
-
-/* Chooses the commonest element, the smallest of several, at the last place where it is. */
-static int64_t choose_mode(const struct sorter *sorter, int64_t argument)
-{
-    int64_t best = 0, best_count = 0, begin = 0;
-    (void)argument;
-    for (int64_t i = 1; i <= sorter->lanes.length; i++) {
-        if (i < sorter->lanes.length && sorter->items[i].key == sorter->items[begin].key)
-            continue;
-        if (i - begin > best_count) {
-            best_count = i - begin;
-            best = i - 1;
-        }
-        begin = i;
-    }
-    return best;
+    cleanup_order struct order order = {.run = rank_lane, .rank = k - 1};
+    return reduce_lanes(__func__, self, at, keepdim != 0, &order, ret_0, ret_1);
 }
 
 AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t keepdim, AtenTensorHandle *ret_0,
@@ -298,30 +392,8 @@ AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t k
     SHIM_CHECK_RESULT(ret_0);
     SHIM_CHECK_RESULT(ret_1);
     SHIM_TRY(aoticache_shim_wrap_dimension(__func__, self->tensor->ndim, dim, &at));
-    return reduce_sorted(__func__, self, at, keepdim != 0, choose_mode, 0, ret_0, ret_1);
-}
-
-/* How many of a sorted lane are numbers: NaN is last. */
-static int64_t count_numbers(const struct sorter *sorter)
-{
-    int64_t low = 0, high = sorter->lanes.length;
-    while (sorter->is_double && low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (sorter->items[middle].key == INT64_MAX)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return sorter->is_double ? low : high;
-}
-
-/* The lower of the two in the middle; of lanes with NaN the first of these, or, if they do not count, only without numbers. */
-static int64_t choose_median(const struct sorter *sorter, int64_t skip_nan)
-{
-    const int64_t numbers = count_numbers(sorter);
-    if (numbers == 0 || (!skip_nan && numbers < sorter->lanes.length))
-        return numbers;
-    return (numbers - 1) / 2;
+    cleanup_order struct order order = {.run = mode_lane};
+    return reduce_lanes(__func__, self, at, keepdim != 0, &order, ret_0, ret_1);
 }
 
 static AOTITorchError median_along(const char *function, bool skip_nan, const aoticache_named_argument *a,
@@ -333,7 +405,8 @@ static AOTITorchError median_along(const char *function, bool skip_nan, const ao
     if (a[0].tensor->tensor->dtype == AOTICACHE_DTYPE_BOOL)
         return aoticache_shim_fail_dtype(function, AOTICACHE_DTYPE_BOOL);
     SHIM_TRY(aoticache_shim_wrap_dimension(function, a[0].tensor->tensor->ndim, a[1].integer, &at));
-    return reduce_sorted(function, a[0].tensor, at, a[2].integer != 0, choose_median, skip_nan, &ret[0], &ret[1]);
+    cleanup_order struct order order = {.run = rank_lane, .is_median = true, .skip_nan = skip_nan};
+    return reduce_lanes(function, a[0].tensor, at, a[2].integer != 0, &order, &ret[0], &ret[1]);
 }
 
 AOTITorchError aoticache_shim_median(const aoticache_named_argument *a, AtenTensorHandle *ret)
@@ -349,9 +422,8 @@ AOTITorchError aoticache_shim_nanmedian(const aoticache_named_argument *a, AtenT
 /* Finds the lower of the two values in the middle. A NaN makes the result NaN, or is not counted if skip_nan is set. */
 static AOTITorchError median(const char *function, AtenTensorHandle self, bool skip_nan, AtenTensorHandle *ret_tensor)
 {
-    cleanup_tensor AtenTensorHandle flat = NULL, contiguous = NULL;
-    cleanup_sorter struct sorter sorter = {0};
-    cleanup_picked struct picked picked = {0};
+    cleanup_tensor AtenTensorHandle flat = NULL, contiguous = NULL, places = NULL;
+    cleanup_order struct order order = {.run = rank_lane, .is_median = true, .skip_nan = skip_nan};
     const struct shim_tensor *tensor = self->tensor;
     const int64_t stride = 1;
     if (tensor->numel == 0)
@@ -359,12 +431,7 @@ static AOTITorchError median(const char *function, AtenTensorHandle self, bool s
     SHIM_TRY(aoticache_shim_read(function, self, tensor->dtype, &contiguous));
     SHIM_TRY(aoticache_shim_tensor_view(function, contiguous->tensor, tensor->dtype, 1, &tensor->numel, &stride,
                                         contiguous->tensor->offset, &flat));
-    SHIM_TRY(sorter_open(function, flat, 0, &sorter));
-    SHIM_TRY(picked_open(function, flat, 0, NULL, &picked));
-    sort_lane(&sorter, 0, 0, false);
-    pick(&picked, 0, sorter.items[choose_median(&sorter, skip_nan)].place, 0);
-    *ret_tensor = shim_steal(&picked.values);
-    return SHIM_SUCCESS;
+    return reduce_lanes(function, flat, 0, false, &order, ret_tensor, &places);
 }
 
 AOTITorchError aoti_torch_cpu_median(AtenTensorHandle self, AtenTensorHandle *ret_0)
