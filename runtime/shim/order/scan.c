@@ -4,6 +4,7 @@
  * Source: aten/src/ATen/native/ReduceOps.cpp and cpu/ReduceOpsKernel.cpp. Sums and products of float accumulate in
  * double, as there.
  */
+#include "runtime/shim/math/internal.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
@@ -12,30 +13,65 @@
 
 typedef double _Complex complex_double;
 
-/* One lane: `length` numbers that lie `step` apart. */
-#define DEFINE_ACCUMULATE(name, type, first, operation)        \
-    static void name(void *lane, int64_t length, int64_t step) \
-    {                                                          \
-        type *values = lane, total = first;                    \
-        for (int64_t i = 0; i < length; i++, values += step)   \
-            *values = total = total operation * values;        \
+/* Some lanes: element i of lane j is at j * apart + i * step. */
+struct lane_group {
+    int64_t count, apart, length, step;
+};
+
+/* places: only written where results have places. */
+typedef void (*scan_lanes)(const void *source, void *to, int64_t *places, const struct lane_group *lanes);
+
+/* The functions for int64, float, double and complex double; NULL if there is none. */
+struct scan {
+    scan_lanes of_int, of_float, of_double, of_complex;
+};
+
+/* ---- sums and products ---- */
+
+/* Each step waits for the one before, so several lanes take turns. */
+enum { LANES_AT_ONCE = 8 };
+
+/* `type` is that of the elements, `wide` that of the total. */
+#define DEFINE_ACCUMULATE(name, type, wide, first, join)                                                         \
+    static inline __attribute__((always_inline)) void name##_some(                                               \
+        const type *restrict from, type *restrict to, int count, int64_t apart, int64_t length, int64_t step)    \
+    {                                                                                                            \
+        wide total[LANES_AT_ONCE];                                                                               \
+        for (int j = 0; j < count; j++)                                                                          \
+            total[j] = first;                                                                                    \
+        for (int64_t i = 0; i < length; i++, from += step, to += step)                                           \
+            _Pragma("GCC unroll 8") for (int j = 0; j < count; j++)                                              \
+            {                                                                                                    \
+                total[j] = join(total[j], (wide)from[j * apart]);                                                \
+                to[j * apart] = (type)total[j];                                                                  \
+            }                                                                                                    \
+    }                                                                                                            \
+    static void name(const void *source, void *target, int64_t *places, const struct lane_group *lanes)          \
+    {                                                                                                            \
+        const type *from = source;                                                                               \
+        type *to = target;                                                                                       \
+        int64_t lane = 0;                                                                                        \
+        (void)places;                                                                                            \
+        for (; lane + LANES_AT_ONCE <= lanes->count; lane += LANES_AT_ONCE) {                                    \
+            const int64_t at = lane * lanes->apart;                                                              \
+            if (lanes->apart == 1)                                                                               \
+                name##_some(from + at, to + at, LANES_AT_ONCE, 1, lanes->length, lanes->step);                   \
+            else                                                                                                 \
+                name##_some(from + at, to + at, LANES_AT_ONCE, lanes->apart, lanes->length, lanes->step);        \
+        }                                                                                                        \
+        for (; lane < lanes->count; lane++)                                                                      \
+            name##_some(from + lane * lanes->apart, to + lane * lanes->apart, 1, 1, lanes->length, lanes->step); \
     }
-#define DEFINE_ACCUMULATE_WRAPPING(name, first, operation)     \
-    static void name(void *lane, int64_t length, int64_t step) \
-    {                                                          \
-        int64_t *values = lane;                                \
-        uint64_t total = first;                                \
-        for (int64_t i = 0; i < length; i++, values += step) { \
-            total = total operation(uint64_t) * values;        \
-            *values = (int64_t)total;                          \
-        }                                                      \
-    }
-DEFINE_ACCUMULATE_WRAPPING(sum_int, 0, +)
-DEFINE_ACCUMULATE_WRAPPING(multiply_int, 1, *)
-DEFINE_ACCUMULATE(sum_double, double, 0, +)
-DEFINE_ACCUMULATE(multiply_double, double, 1, *)
-DEFINE_ACCUMULATE(sum_complex, complex_double, 0, +)
-DEFINE_ACCUMULATE(multiply_complex, complex_double, 1, *)
+#define ADD(a, b) ((a) + (b))
+#define MULTIPLY(a, b) ((a) * (b))
+DEFINE_ACCUMULATE(sum_int, int64_t, uint64_t, 0, ADD)
+DEFINE_ACCUMULATE(multiply_int, int64_t, uint64_t, 1, MULTIPLY)
+DEFINE_ACCUMULATE(sum_float, float, double, 0, ADD)
+DEFINE_ACCUMULATE(multiply_float, float, double, 1, MULTIPLY)
+DEFINE_ACCUMULATE(sum_double, double, double, 0, ADD)
+DEFINE_ACCUMULATE(multiply_double, double, double, 1, MULTIPLY)
+DEFINE_ACCUMULATE(sum_complex, complex_double, complex_double, 0, ADD)
+DEFINE_ACCUMULATE(multiply_complex, complex_double, complex_double, 1, MULTIPLY)
 
 /* Computes log(exp(a) + exp(b)) without leaving the range of double. */
 static double log_add_exp(double a, double b)
@@ -48,44 +84,112 @@ static double log_add_exp(double a, double b)
     return larger + log1p(exp(smaller - larger));
 }
 
-static void log_sum(void *lane, int64_t length, int64_t step)
-{
-    double *values = lane, total = -INFINITY;
-    for (int64_t i = 0; i < length; i++, values += step)
-        *values = total = i == 0 ? *values : log_add_exp(total, *values);
-}
+DEFINE_ACCUMULATE(log_sum_float, float, double, -INFINITY, log_add_exp)
+DEFINE_ACCUMULATE(log_sum_double, double, double, -INFINITY, log_add_exp)
 
-typedef void (*accumulate)(void *lane, int64_t length, int64_t step);
+/* ---- the largest or smallest so far, and where it is: of equal ones the last; NaN is beyond all ---- */
 
-/* The functions for int64, double and complex double; NULL if there is none. */
-struct accumulation {
-    accumulate of_int, of_double, of_complex;
+/* loses: how an element compares with the best one so far, which stays then. */
+#define DEFINE_EXTREME(name, type, is_nan, loses)                                                       \
+    static void name(const void *source, void *target, int64_t *places, const struct lane_group *lanes) \
+    {                                                                                                   \
+        const int64_t step = lanes->step;                                                               \
+        for (int64_t lane = 0; lane < lanes->count; lane++) {                                           \
+            const type *restrict from = (const type *)source + lane * lanes->apart;                     \
+            type *restrict to = (type *)target + lane * lanes->apart;                                   \
+            int64_t *restrict at = places + lane * lanes->apart;                                        \
+            for (int64_t i = 0; i < lanes->length;) {                                                   \
+                const type best = from[i * step];                                                       \
+                const int64_t place = i;                                                                \
+                do {                                                                                    \
+                    to[i * step] = best;                                                                \
+                    at[i * step] = place;                                                               \
+                    i++;                                                                                \
+                } while (i < lanes->length &&                                                           \
+                         (from[i * step] loses best || (is_nan(best) && !is_nan(from[i * step]))));     \
+            }                                                                                           \
+        }                                                                                               \
+    }
+#define NEVER(value) false
+DEFINE_EXTREME(largest_int, int64_t, NEVER, <)
+DEFINE_EXTREME(largest_float, float, isnan, <)
+DEFINE_EXTREME(largest_double, double, isnan, <)
+DEFINE_EXTREME(smallest_int, int64_t, NEVER, >)
+DEFINE_EXTREME(smallest_float, float, isnan, >)
+DEFINE_EXTREME(smallest_double, double, isnan, >)
+
+/* ---- all lanes of a tensor ---- */
+
+/* The elements are contiguous, of the dtype that is computed in. */
+struct scanned {
+    const struct shim_tensor *source, *to, *places; /* places: NULL: none */
+    struct shim_lanes lanes;
+    scan_lanes run;
+    int parts;
 };
 
-static AOTITorchError scan(const char *function, const struct accumulation *accumulation, AtenTensorHandle self,
-                           int64_t dim, int32_t dtype, AtenTensorHandle *ret_tensor)
+/* Runs `count` lanes from `lane` on, which are side by side or one behind the other. */
+static void run_some(const struct scanned *scanned, int64_t lane, int64_t count)
 {
-    cleanup_tensor AtenTensorHandle input = NULL, values = NULL, result = NULL;
+    const struct shim_lanes lanes = scanned->lanes;
+    const int64_t first = lane / lanes.inner * lanes.length * lanes.inner + lane % lanes.inner;
+    const size_t offset = (size_t)first * scanned->source->item_bytes;
+    const struct lane_group group = {count, lanes.inner == 1 ? lanes.length : 1, lanes.length, lanes.inner};
+    scanned->run((const char *)scanned->source->data + offset, (char *)scanned->to->data + offset,
+                 scanned->places != NULL ? (int64_t *)scanned->places->data + first : NULL, &group);
+}
+
+static void run_part(void *user, int part)
+{
+    const struct scanned *scanned = user;
+    const int64_t inner = scanned->lanes.inner, all = scanned->lanes.outer * inner;
+    const int64_t share = all / scanned->parts, rest = all % scanned->parts;
+    const int64_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
+    for (int64_t lane = begin, count; lane < end; lane += count) {
+        count = inner == 1 || end - lane < inner - lane % inner ? end - lane : inner - lane % inner;
+        run_some(scanned, lane, count);
+    }
+}
+
+/* What an element costs, in multiplications. */
+enum { PLAIN_WORK = 12, LOGARITHM_WORK = 600 };
+
+/* ret_places: NULL: none. */
+static AOTITorchError scan(const char *function, const struct scan *scan, AtenTensorHandle self, int64_t dim,
+                           int32_t dtype, AtenTensorHandle *ret_tensor, AtenTensorHandle *ret_places)
+{
+    cleanup_tensor AtenTensorHandle input = NULL, values = NULL, made = NULL, places = NULL;
     int at;
-    int32_t work = aoticache_shim_work_dtype(dtype);
-    SHIM_TRY(aoticache_shim_wrap_dimension(function, self->tensor->ndim, dim, &at));
-    accumulate run = work == AOTICACHE_DTYPE_INT64     ? accumulation->of_int
-                     : work == AOTICACHE_DTYPE_FLOAT64 ? accumulation->of_double
-                                                       : accumulation->of_complex;
+    const struct shim_tensor *tensor = self->tensor;
+    const bool is_narrow = aoticache_shim_is_floating(dtype) && dtype != AOTICACHE_DTYPE_FLOAT64;
+    const int32_t work = is_narrow ? AOTICACHE_DTYPE_FLOAT32 : aoticache_shim_work_dtype(dtype);
+    SHIM_TRY(aoticache_shim_wrap_dimension(function, tensor->ndim, dim, &at));
+    scan_lanes run = work == AOTICACHE_DTYPE_INT64     ? scan->of_int
+                     : work == AOTICACHE_DTYPE_FLOAT32 ? scan->of_float
+                     : work == AOTICACHE_DTYPE_FLOAT64 ? scan->of_double
+                                                       : scan->of_complex;
     if (run == NULL)
         return aoticache_shim_fail_dtype(function, dtype);
     /* The elements are converted to `dtype` first: 1.5 as int64 counts 1. */
     SHIM_TRY(aoticache_shim_read(function, self, dtype, &input));
-    SHIM_TRY(aoticache_shim_read_copy(function, input, work, &values));
-    struct shim_lanes lanes = aoticache_shim_lanes(values->tensor, at);
-    char *data = values->tensor->data;
-    for (int64_t outer = 0; outer < lanes.outer && values->tensor->numel > 0; outer++)
-        for (int64_t inner = 0; inner < lanes.inner; inner++)
-            run(data + (size_t)(outer * lanes.length * lanes.inner + inner) * values->tensor->item_bytes, lanes.length,
-                lanes.inner);
-    SHIM_TRY(aoticache_shim_make(function, self->tensor->ndim, self->tensor->sizes, dtype, &result));
-    SHIM_TRY(aoti_torch_copy_(result, values, 0));
-    *ret_tensor = shim_steal(&result);
+    SHIM_TRY(aoticache_shim_read(function, input, work, &values));
+    SHIM_TRY(aoticache_shim_make(function, tensor->ndim, tensor->sizes, work, &made));
+    if (ret_places != NULL)
+        SHIM_TRY(aoticache_shim_make(function, tensor->ndim, tensor->sizes, AOTICACHE_DTYPE_INT64, &places));
+    struct scanned scanned = {values->tensor,
+                              made->tensor,
+                              places != NULL ? places->tensor : NULL,
+                              aoticache_shim_lanes(values->tensor, at),
+                              run,
+                              1};
+    const double each = run == log_sum_float || run == log_sum_double ? LOGARITHM_WORK : PLAIN_WORK;
+    if (tensor->numel > 0) {
+        scanned.parts = aoticache_shim_parts((double)tensor->numel * each, scanned.lanes.outer * scanned.lanes.inner);
+        aoticache_shim_parallel(scanned.parts, run_part, &scanned);
+    }
+    SHIM_TRY(aoticache_shim_read(function, made, dtype, ret_tensor));
+    if (ret_places != NULL)
+        *ret_places = shim_steal(&places);
     return SHIM_SUCCESS;
 }
 
@@ -99,92 +203,44 @@ static int32_t sum_dtype(const int32_t *asked, int32_t dtype)
 
 AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype, AtenTensorHandle *ret_0)
 {
-    static const struct accumulation sums = {sum_int, sum_double, sum_complex};
+    static const struct scan sums = {sum_int, sum_float, sum_double, sum_complex};
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
-    return scan(__func__, &sums, self, dim, sum_dtype(dtype, self->tensor->dtype), ret_0);
+    return scan(__func__, &sums, self, dim, sum_dtype(dtype, self->tensor->dtype), ret_0, NULL);
 }
 
 AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype, AtenTensorHandle *ret_0)
 {
-    static const struct accumulation products = {multiply_int, multiply_double, multiply_complex};
+    static const struct scan products = {multiply_int, multiply_float, multiply_double, multiply_complex};
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
-    return scan(__func__, &products, self, dim, sum_dtype(dtype, self->tensor->dtype), ret_0);
+    return scan(__func__, &products, self, dim, sum_dtype(dtype, self->tensor->dtype), ret_0, NULL);
 }
 
 AOTITorchError aoti_torch_cpu_logcumsumexp(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0)
 {
-    static const struct accumulation sums = {NULL, log_sum, NULL};
+    static const struct scan sums = {NULL, log_sum_float, log_sum_double, NULL};
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
-    return scan(__func__, &sums, self, dim, self->tensor->dtype, ret_0);
-}
-
-/* ---- the largest or smallest so far, and where it is: of equal ones the last; NaN is beyond all ---- */
-
-#define DEFINE_EXTREME(name, type, is_nan)                                                             \
-    static void name(type *values, int64_t *places, int64_t length, int64_t step, bool largest)        \
-    {                                                                                                  \
-        type best = *values;                                                                           \
-        int64_t place = 0;                                                                             \
-        for (int64_t i = 0; i < length; i++, values += step, places += step) {                         \
-            if (is_nan(*values) || (!is_nan(best) && (largest ? *values >= best : *values <= best))) { \
-                best = *values;                                                                        \
-                place = i;                                                                             \
-            }                                                                                          \
-            *values = best;                                                                            \
-            *places = place;                                                                           \
-        }                                                                                              \
-    }
-#define NEVER(value) ((void)(value), false)
-DEFINE_EXTREME(extreme_int, int64_t, NEVER)
-DEFINE_EXTREME(extreme_double, double, isnan)
-
-static AOTITorchError scan_extreme(const char *function, AtenTensorHandle self, int64_t dim, bool largest,
-                                   AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
-{
-    cleanup_tensor AtenTensorHandle values = NULL, places = NULL, result = NULL;
-    int at;
-    const struct shim_tensor *tensor = self->tensor;
-    int32_t work = aoticache_shim_work_dtype(tensor->dtype);
-    SHIM_TRY(aoticache_shim_wrap_dimension(function, tensor->ndim, dim, &at));
-    if (work == AOTICACHE_DTYPE_COMPLEX128)
-        return aoticache_shim_fail_dtype(function, tensor->dtype);
-    SHIM_TRY(aoticache_shim_read_copy(function, self, work, &values));
-    SHIM_TRY(aoticache_shim_make(function, tensor->ndim, tensor->sizes, AOTICACHE_DTYPE_INT64, &places));
-    SHIM_TRY(aoticache_shim_make(function, tensor->ndim, tensor->sizes, tensor->dtype, &result));
-    struct shim_lanes lanes = aoticache_shim_lanes(values->tensor, at);
-    int64_t *place = places->tensor->data;
-    for (int64_t outer = 0; outer < lanes.outer && tensor->numel > 0; outer++)
-        for (int64_t inner = 0; inner < lanes.inner; inner++) {
-            int64_t first = outer * lanes.length * lanes.inner + inner;
-            if (work == AOTICACHE_DTYPE_INT64)
-                extreme_int((int64_t *)values->tensor->data + first, place + first, lanes.length, lanes.inner, largest);
-            else
-                extreme_double((double *)values->tensor->data + first, place + first, lanes.length, lanes.inner,
-                               largest);
-        }
-    SHIM_TRY(aoti_torch_copy_(result, values, 0));
-    *ret_values = shim_steal(&result);
-    *ret_places = shim_steal(&places);
-    return SHIM_SUCCESS;
+    return scan(__func__, &sums, self, dim, self->tensor->dtype, ret_0, NULL);
 }
 
 AOTITorchError aoti_torch_cpu_cummax(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0,
                                      AtenTensorHandle *ret_1)
 {
+    static const struct scan largest = {largest_int, largest_float, largest_double, NULL};
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_CHECK_RESULT(ret_1);
-    return scan_extreme(__func__, self, dim, true, ret_0, ret_1);
+    return scan(__func__, &largest, self, dim, self->tensor->dtype, ret_0, ret_1);
 }
 
 AOTITorchError aoti_torch_cpu_cummin(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0,
                                      AtenTensorHandle *ret_1)
 {
+    static const struct scan smallest = {smallest_int, smallest_float, smallest_double, NULL};
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_CHECK_RESULT(ret_1);
-    return scan_extreme(__func__, self, dim, false, ret_0, ret_1);
+    return scan(__func__, &smallest, self, dim, self->tensor->dtype, ret_0, ret_1);
 }
