@@ -3,41 +3,68 @@
  *
  * Source: aten/src/ATen/native/Bucketization.cpp.
  */
+#include "runtime/shim/math/internal.h"
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <string.h>
 
-/* The boundaries of one row, and the values to place. Both are double, or both int64, which double does not hold exactly. */
-struct row {
-    const void *boundaries, *values;
-    bool whole;
-    const int64_t *sorter; /* NULL: boundaries lie in order */
-    int64_t count;
-};
+/* Places `values` among the `count` boundaries of one row. */
+typedef void (*search_row)(const void *boundaries, int64_t count, const void *values, int64_t value_count,
+                           int64_t *ret_places);
 
-/* Whether boundary `at` lies before value `i`: below it, or not above it where `right`. NaN is above all. */
-static bool is_before(const struct row *row, int64_t at, int64_t i, bool right)
-{
-    if (row->whole) {
-        int64_t boundary = ((const int64_t *)row->boundaries)[at], value = ((const int64_t *)row->values)[i];
-        return right ? boundary <= value : boundary < value;
+/*
+ * Binary search as PyTorch's: the same boundaries are looked at, which matters where NaN is among them. Without branches, since
+ * no processor could foresee them: the first `steps` steps find some boundaries left, and after them at most one is.
+ *
+ * is_before: whether a boundary lies before a value. NaN is above all.
+ */
+#define DEFINE_SEARCH(name, type, is_before)                                                                   \
+    static void name(const void *row, int64_t count, const void *sought, int64_t value_count, int64_t *places) \
+    {                                                                                                          \
+        const type *boundaries = row, *values = sought;                                                        \
+        const int steps = 63 - __builtin_clzll((unsigned long long)count + 1);                                 \
+        for (int64_t i = 0; i < value_count; i++) {                                                            \
+            int64_t low = 0, left = count;                                                                     \
+            const type value = values[i];                                                                      \
+            for (int step = 0; step < steps; step++) {                                                         \
+                const int64_t half = left >> 1, before = is_before(boundaries[low + half], value);             \
+                low += (half + 1) & -before;                                                                   \
+                left = half - (before & ~left & 1);                                                            \
+            }                                                                                                  \
+            places[i] = left > 0 ? low + is_before(boundaries[low], value) : low;                              \
+        }                                                                                                      \
     }
-    double boundary = ((const double *)row->boundaries)[at], value = ((const double *)row->values)[i];
-    return right ? !(boundary > value) : !(boundary >= value);
+#define BELOW(boundary, value) (!((boundary) >= (value)))
+#define NOT_ABOVE(boundary, value) (!((boundary) > (value)))
+DEFINE_SEARCH(place_ints, int64_t, BELOW)
+DEFINE_SEARCH(place_ints_right, int64_t, NOT_ABOVE)
+DEFINE_SEARCH(place_floats, float, BELOW)
+DEFINE_SEARCH(place_floats_right, float, NOT_ABOVE)
+DEFINE_SEARCH(place_doubles, double, BELOW)
+DEFINE_SEARCH(place_doubles_right, double, NOT_ABOVE)
+
+static search_row search_of(int32_t work, bool right)
+{
+    if (work == AOTICACHE_DTYPE_INT64)
+        return right ? place_ints_right : place_ints;
+    if (work == AOTICACHE_DTYPE_FLOAT32)
+        return right ? place_floats_right : place_floats;
+    return right ? place_doubles_right : place_doubles;
 }
 
-static int64_t place_in(const struct row *row, int64_t i, bool right)
+/* float32 holds its elements exactly. */
+static bool is_narrow_floating(int32_t dtype)
 {
-    int64_t low = 0, high = row->count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (is_before(row, row->sorter != NULL ? row->sorter[middle] : middle, i, right))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return aoticache_shim_is_floating(dtype) && dtype != AOTICACHE_DTYPE_FLOAT64;
+}
+
+/* What boundaries and values are compared as. double does not hold every int64 exactly. */
+static int32_t common_dtype(int32_t a, int32_t b)
+{
+    if (aoticache_shim_is_integral(a) && aoticache_shim_is_integral(b))
+        return AOTICACHE_DTYPE_INT64;
+    return is_narrow_floating(a) && is_narrow_floating(b) ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64;
 }
 
 static AOTITorchError check_rows(const char *function, const struct shim_tensor *boundaries,
@@ -65,38 +92,71 @@ static AOTITorchError check_sorter(const char *function, const struct shim_tenso
     return SHIM_SUCCESS;
 }
 
+/* The boundaries in the order that the sorter gives those of each row. */
+static AOTITorchError put_in_order(const char *function, AtenTensorHandle boundaries, AtenTensorHandle sorter,
+                                   AtenTensorHandle *ret_tensor)
+{
+    cleanup_tensor AtenTensorHandle order = NULL, made = NULL;
+    const struct shim_tensor *from = boundaries->tensor;
+    SHIM_TRY(aoticache_shim_read(function, sorter, AOTICACHE_DTYPE_INT64, &order));
+    SHIM_TRY(check_sorter(function, order->tensor, from));
+    SHIM_TRY(aoticache_shim_make(function, from->ndim, from->sizes, from->dtype, &made));
+    const int64_t *places = order->tensor->data, count = from->sizes[from->ndim - 1];
+    const size_t bytes = from->item_bytes;
+    for (int64_t i = 0; i < from->numel; i++)
+        memcpy((char *)made->tensor->data + (size_t)i * bytes,
+               (const char *)from->data + (size_t)(i / count * count + places[i]) * bytes, bytes);
+    *ret_tensor = shim_steal(&made);
+    return SHIM_SUCCESS;
+}
+
+/* All are contiguous. */
+struct searched {
+    const struct shim_tensor *boundaries, *values;
+    int64_t *places;
+    search_row run;
+    int parts;
+};
+
+/* Searches for a part's values, row by row where each row has boundaries of its own. */
+static void run_part(void *user, int part)
+{
+    const struct searched *searched = user;
+    const struct shim_tensor *boundaries = searched->boundaries, *values = searched->values;
+    const int64_t count = boundaries->sizes[boundaries->ndim - 1];
+    const int64_t length = boundaries->ndim == 1 ? values->numel : values->sizes[values->ndim - 1];
+    const int64_t share = values->numel / searched->parts, rest = values->numel % searched->parts;
+    const int64_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
+    for (int64_t i = begin, some; i < end; i += some) {
+        const int64_t in_row = length - i % length;
+        some = in_row < end - i ? in_row : end - i;
+        searched->run((const char *)boundaries->data + (size_t)(i / length * count) * boundaries->item_bytes, count,
+                      (const char *)values->data + (size_t)i * values->item_bytes, some, searched->places + i);
+    }
+}
+
+/* What a step of the search costs, in multiplications. */
+enum { STEP_WORK = 20 };
+
 static AOTITorchError search(const char *function, AtenTensorHandle boundaries, AtenTensorHandle self, bool right,
                              AtenTensorHandle sorter, bool narrow, AtenTensorHandle *ret_tensor)
 {
-    cleanup_tensor AtenTensorHandle sorted = NULL, values = NULL, order = NULL, places = NULL, result = NULL;
+    cleanup_tensor AtenTensorHandle given = NULL, sorted = NULL, values = NULL, places = NULL;
     SHIM_TRY(check_rows(function, boundaries->tensor, self->tensor));
-    bool whole =
-        aoticache_shim_is_integral(boundaries->tensor->dtype) && aoticache_shim_is_integral(self->tensor->dtype);
-    int32_t work = whole ? AOTICACHE_DTYPE_INT64 : AOTICACHE_DTYPE_FLOAT64;
-    SHIM_TRY(aoticache_shim_read(function, boundaries, work, &sorted));
+    const int32_t work = common_dtype(boundaries->tensor->dtype, self->tensor->dtype);
+    SHIM_TRY(aoticache_shim_read(function, boundaries, work, &given));
     SHIM_TRY(aoticache_shim_read(function, self, work, &values));
     SHIM_TRY(aoticache_shim_make(function, self->tensor->ndim, self->tensor->sizes, AOTICACHE_DTYPE_INT64, &places));
-    if (sorter != NULL) {
-        SHIM_TRY(aoticache_shim_read(function, sorter, AOTICACHE_DTYPE_INT64, &order));
-        SHIM_TRY(check_sorter(function, order->tensor, sorted->tensor));
+    if (sorter != NULL)
+        SHIM_TRY(put_in_order(function, given, sorter, &sorted));
+    struct searched searched = {sorter != NULL ? sorted->tensor : given->tensor, values->tensor, places->tensor->data,
+                                search_of(work, right), 1};
+    if (values->tensor->numel > 0) {
+        const double steps = 64 - __builtin_clzll((unsigned long long)given->tensor->numel | 1);
+        searched.parts = aoticache_shim_parts((double)values->tensor->numel * steps * STEP_WORK, values->tensor->numel);
+        aoticache_shim_parallel(searched.parts, run_part, &searched);
     }
-    const struct shim_tensor *tensor = values->tensor;
-    int64_t count = sorted->tensor->sizes[sorted->tensor->ndim - 1];
-    int64_t row_length = tensor->ndim > 0 ? tensor->sizes[tensor->ndim - 1] : 1;
-    for (int64_t i = 0; i < tensor->numel; i++) {
-        int64_t first = sorted->tensor->ndim == 1 || count == 0 ? 0 : i / row_length * count;
-        const struct row row = {
-            .boundaries = count > 0 ? (const int64_t *)sorted->tensor->data + first : NULL, /* double is as wide */
-            .values = tensor->data,
-            .whole = whole,
-            .sorter = order != NULL && count > 0 ? (const int64_t *)order->tensor->data + first : NULL,
-            .count = count,
-        };
-        ((int64_t *)places->tensor->data)[i] = place_in(&row, i, right);
-    }
-    SHIM_TRY(aoticache_shim_read(function, places, narrow ? AOTICACHE_DTYPE_INT32 : AOTICACHE_DTYPE_INT64, &result));
-    *ret_tensor = shim_steal(&result);
-    return SHIM_SUCCESS;
+    return aoticache_shim_read(function, places, narrow ? AOTICACHE_DTYPE_INT32 : AOTICACHE_DTYPE_INT64, ret_tensor);
 }
 
 /* Reads the side, which can be given in two ways that must not contradict each other. */
