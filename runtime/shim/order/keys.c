@@ -54,27 +54,39 @@ bool aoticache_shim_keys_of(int32_t dtype, bool descending, struct shim_keys *re
     default:
         return false;
     }
+    if (dtype == AOTICACHE_DTYPE_FLOAT32 || dtype == AOTICACHE_DTYPE_FLOAT64 || dtype == AOTICACHE_DTYPE_INT64 ||
+        dtype == AOTICACHE_DTYPE_UINT64)
+        keys.ready_stride = shim_item_bytes(dtype);
     keys.has_nan = keys.access->load_class == SHIM_CLASS_FLOAT || keys.access->load_class == SHIM_CLASS_DOUBLE;
     *ret_keys = keys;
     return true;
+}
+
+static void keys_of_block(const struct shim_keys *keys, const void *values, uint64_t *ret_keys)
+{
+    const uint8_t class = keys->access->load_class;
+    if (class == SHIM_CLASS_FLOAT)
+        keys_of_floats(values, keys->flip, ret_keys);
+    else if (class == SHIM_CLASS_DOUBLE)
+        keys_of_doubles(values, keys->flip, ret_keys);
+    else
+        keys_of_ints(values, keys->flip ^ (class == SHIM_CLASS_INT ? UINT64_C(1) << 63 : 0), ret_keys);
 }
 
 void aoticache_shim_keys_read(const struct shim_keys *keys, int64_t count, const char *source, ptrdiff_t stride,
                               uint64_t *ret_keys)
 {
     union block block;
-    for (int64_t i = 0; i < count; i += SHIM_KEY_BLOCK) {
+    int64_t i = 0;
+    if (stride == keys->ready_stride)
+        for (; i + SHIM_KEY_BLOCK <= count; i += SHIM_KEY_BLOCK)
+            keys_of_block(keys, source + i * stride, ret_keys + i);
+    for (; i < count; i += SHIM_KEY_BLOCK) {
         const size_t some = count - i < SHIM_KEY_BLOCK ? (size_t)(count - i) : SHIM_KEY_BLOCK;
         if (some < SHIM_KEY_BLOCK)
             memset(&block, 0, sizeof block);
         keys->access->load(some, &block, source + i * stride, stride);
-        if (keys->access->load_class == SHIM_CLASS_FLOAT)
-            keys_of_floats(block.floats, keys->flip, ret_keys + i);
-        else if (keys->access->load_class == SHIM_CLASS_DOUBLE)
-            keys_of_doubles(block.doubles, keys->flip, ret_keys + i);
-        else
-            keys_of_ints(block.uints, keys->flip ^ (keys->access->load_class == SHIM_CLASS_INT ? UINT64_C(1) << 63 : 0),
-                         ret_keys + i);
+        keys_of_block(keys, &block, ret_keys + i);
     }
 }
 

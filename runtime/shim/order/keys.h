@@ -14,6 +14,7 @@ enum { SHIM_KEY_BLOCK = 64 };
 
 struct shim_keys {
     const struct shim_dtype_access *access;
+    ptrdiff_t ready_stride; /* at which elements lie as they are read already; 0: the dtype's never do */
     uint64_t flip; /* all bits set: the largest element has the smallest key; else 0 */
     uint64_t nan;  /* the key of NaN; of whole numbers it is the largest's, and has no meaning */
     bool has_nan;
@@ -21,7 +22,7 @@ struct shim_keys {
 
 /* False: the dtype has no order. */
 bool aoticache_shim_keys_of(int32_t dtype, bool descending, struct shim_keys *ret_keys);
-/* stride: in bytes. ret_keys: whole blocks; what follows the first `count` has no meaning. */
+/* source: aligned; stride: in bytes. ret_keys: whole blocks; what follows the first `count` has no meaning. */
 void aoticache_shim_keys_read(const struct shim_keys *keys, int64_t count, const char *source, ptrdiff_t stride,
                               uint64_t *ret_keys);
 

@@ -32,7 +32,8 @@ typedef void (*search_row)(const void *boundaries, int64_t count, const void *va
                 low += (half + 1) & -before;                                                                   \
                 left = half - (before & ~left & 1);                                                            \
             }                                                                                                  \
-            places[i] = left > 0 ? low + is_before(boundaries[low], value) : low;                              \
+            const int64_t last = low - (low == count); /* is looked at, whether it counts or not */            \
+            places[i] = count > 0 ? low + (left & is_before(boundaries[last], value)) : 0;                     \
         }                                                                                                      \
     }
 #define BELOW(boundary, value) (!((boundary) >= (value)))
