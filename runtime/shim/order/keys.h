@@ -15,8 +15,8 @@ enum { SHIM_KEY_BLOCK = 64 };
 struct shim_keys {
     const struct shim_dtype_access *access;
     ptrdiff_t ready_stride; /* at which elements lie as they are read already; 0: the dtype's never do */
-    uint64_t flip; /* all bits set: the largest element has the smallest key; else 0 */
-    uint64_t nan;  /* the key of NaN; of whole numbers it is the largest's, and has no meaning */
+    uint64_t flip;          /* all bits set: the largest element has the smallest key; else 0 */
+    uint64_t nan;           /* the key of NaN; of whole numbers it is the largest's, and has no meaning */
     bool has_nan;
 };
 

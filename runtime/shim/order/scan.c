@@ -26,42 +26,50 @@ struct scan {
     scan_lanes of_int, of_float, of_double, of_complex;
 };
 
-/* ---- sums and products ---- */
+/* ---- eight lanes at a time, since each step waits for the one before ---- */
 
-/* Each step waits for the one before, so several lanes take turns. */
 enum { LANES_AT_ONCE = 8 };
 
-/* `type` is that of the elements, `wide` that of the total. */
-#define DEFINE_ACCUMULATE(name, type, wide, first, join)                                                         \
-    static inline __attribute__((always_inline)) void name##_some(                                               \
-        const type *restrict from, type *restrict to, int count, int64_t apart, int64_t length, int64_t step)    \
-    {                                                                                                            \
-        wide total[LANES_AT_ONCE];                                                                               \
-        for (int j = 0; j < count; j++)                                                                          \
-            total[j] = first;                                                                                    \
-        for (int64_t i = 0; i < length; i++, from += step, to += step)                                           \
-            _Pragma("GCC unroll 8") for (int j = 0; j < count; j++)                                              \
-            {                                                                                                    \
-                total[j] = join(total[j], (wide)from[j * apart]);                                                \
-                to[j * apart] = (type)total[j];                                                                  \
-            }                                                                                                    \
-    }                                                                                                            \
-    static void name(const void *source, void *target, int64_t *places, const struct lane_group *lanes)          \
-    {                                                                                                            \
-        const type *from = source;                                                                               \
-        type *to = target;                                                                                       \
-        int64_t lane = 0;                                                                                        \
-        (void)places;                                                                                            \
-        for (; lane + LANES_AT_ONCE <= lanes->count; lane += LANES_AT_ONCE) {                                    \
-            const int64_t at = lane * lanes->apart;                                                              \
-            if (lanes->apart == 1)                                                                               \
-                name##_some(from + at, to + at, LANES_AT_ONCE, 1, lanes->length, lanes->step);                   \
-            else                                                                                                 \
-                name##_some(from + at, to + at, LANES_AT_ONCE, lanes->apart, lanes->length, lanes->step);        \
-        }                                                                                                        \
-        for (; lane < lanes->count; lane++)                                                                      \
-            name##_some(from + lane * lanes->apart, to + lane * lanes->apart, 1, 1, lanes->length, lanes->step); \
+/*
+ * Defines name(), which takes the lanes of a group to name_some(): `count` of them, which is known when that is compiled, from
+ * element `first` on. So these loops become plain code, and vectors where lanes are side by side.
+ */
+#define DEFINE_LANES(name)                                                                                     \
+    static void name(const void *from, void *to, int64_t *places, const struct lane_group *lanes)              \
+    {                                                                                                          \
+        int64_t lane = 0;                                                                                      \
+        for (; lane + LANES_AT_ONCE <= lanes->count; lane += LANES_AT_ONCE)                                    \
+            if (lanes->apart == 1)                                                                             \
+                name##_some(from, to, places, lane, LANES_AT_ONCE, 1, lanes->length, lanes->step);             \
+            else                                                                                               \
+                name##_some(from, to, places, lane * lanes->apart, LANES_AT_ONCE, lanes->apart, lanes->length, \
+                            lanes->step);                                                                      \
+        for (; lane < lanes->count; lane++)                                                                    \
+            name##_some(from, to, places, lane * lanes->apart, 1, 1, lanes->length, lanes->step);              \
     }
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- sums and products ---- */
+
+/* `type` is that of the elements, `wide` that of the total. */
+#define DEFINE_ACCUMULATE(name, type, wide, start, join)                                                 \
+    INLINE void name##_some(const void *source, void *target, int64_t *places, int64_t first, int count, \
+                            int64_t apart, int64_t length, int64_t step)                                 \
+    {                                                                                                    \
+        const type *restrict from = (const type *)source + first;                                        \
+        type *restrict to = (type *)target + first;                                                      \
+        wide total[LANES_AT_ONCE];                                                                       \
+        (void)places;                                                                                    \
+        for (int j = 0; j < count; j++)                                                                  \
+            total[j] = start;                                                                            \
+        for (int64_t i = 0; i < length; i++, from += step, to += step)                                   \
+            _Pragma("GCC unroll 8") for (int j = 0; j < count; j++)                                      \
+            {                                                                                            \
+                total[j] = join(total[j], (wide)from[j * apart]);                                        \
+                to[j * apart] = (type)total[j];                                                          \
+            }                                                                                            \
+    }                                                                                                    \
+    DEFINE_LANES(name)
 #define ADD(a, b) ((a) + (b))
 #define MULTIPLY(a, b) ((a) * (b))
 DEFINE_ACCUMULATE(sum_int, int64_t, uint64_t, 0, ADD)
@@ -90,26 +98,27 @@ DEFINE_ACCUMULATE(log_sum_double, double, double, -INFINITY, log_add_exp)
 /* ---- the largest or smallest so far, and where it is: of equal ones the last; NaN is beyond all ---- */
 
 /* loses: how an element compares with the best one so far, which stays then. */
-#define DEFINE_EXTREME(name, type, is_nan, loses)                                                       \
-    static void name(const void *source, void *target, int64_t *places, const struct lane_group *lanes) \
-    {                                                                                                   \
-        const int64_t step = lanes->step;                                                               \
-        for (int64_t lane = 0; lane < lanes->count; lane++) {                                           \
-            const type *restrict from = (const type *)source + lane * lanes->apart;                     \
-            type *restrict to = (type *)target + lane * lanes->apart;                                   \
-            int64_t *restrict at = places + lane * lanes->apart;                                        \
-            for (int64_t i = 0; i < lanes->length;) {                                                   \
-                const type best = from[i * step];                                                       \
-                const int64_t place = i;                                                                \
-                do {                                                                                    \
-                    to[i * step] = best;                                                                \
-                    at[i * step] = place;                                                               \
-                    i++;                                                                                \
-                } while (i < lanes->length &&                                                           \
-                         (from[i * step] loses best || (is_nan(best) && !is_nan(from[i * step]))));     \
-            }                                                                                           \
-        }                                                                                               \
-    }
+#define DEFINE_EXTREME(name, type, is_nan, loses)                                                        \
+    INLINE void name##_some(const void *source, void *target, int64_t *places, int64_t first, int count, \
+                            int64_t apart, int64_t length, int64_t step)                                 \
+    {                                                                                                    \
+        const type *restrict from = (const type *)source + first;                                        \
+        type *restrict to = (type *)target + first;                                                      \
+        int64_t *restrict at = places + first;                                                           \
+        type best[LANES_AT_ONCE];                                                                        \
+        int64_t place[LANES_AT_ONCE] = {0};                                                              \
+        for (int j = 0; j < count; j++)                                                                  \
+            best[j] = from[j * apart];                                                                   \
+        for (int64_t i = 0; i < length; i++, from += step, to += step, at += step)                       \
+            _Pragma("GCC unroll 8") for (int j = 0; j < count; j++)                                      \
+            {                                                                                            \
+                const type value = from[j * apart];                                                      \
+                const bool stays = value loses best[j] || (is_nan(best[j]) && !is_nan(value));           \
+                to[j * apart] = best[j] = stays ? best[j] : value;                                       \
+                at[j * apart] = place[j] = stays ? place[j] : i;                                         \
+            }                                                                                            \
+    }                                                                                                    \
+    DEFINE_LANES(name)
 #define NEVER(value) false
 DEFINE_EXTREME(largest_int, int64_t, NEVER, <)
 DEFINE_EXTREME(largest_float, float, isnan, <)
