@@ -447,20 +447,28 @@ def contents(count, length):
     yield torch.full((count, length), nan)
 
 
+def on_three_threads(test):
+    """The test as one during which three threads take turns, where there is enough to do."""
+    def run():
+        threads = torch.get_num_threads()
+        torch.set_num_threads(3)
+        try:
+            test()
+        finally:
+            torch.set_num_threads(threads)
+    return run
+
+
 def lanes_of_all_kinds():
-    """Each with the dimension that lanes are along; three threads take turns where there is enough to do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        for length in LENGTHS:
-            for tensor in contents(5 if length < 700 else 13, length):
-                yield tensor, 1
-                yield tensor.t(), 0
-                yield tensor.t().contiguous(), 0
-    finally:
-        torch.set_num_threads(threads)
+    """Each with the dimension that lanes are along."""
+    for length in LENGTHS:
+        for tensor in contents(5 if length < 700 else 13, length):
+            yield tensor, 1
+            yield tensor.t(), 0
+            yield tensor.t().contiguous(), 0
 
 
+@on_three_threads
 def test_sort_of_lanes():
     for tensor, dim in lanes_of_all_kinds():
         for descending in (0, 1):
@@ -470,6 +478,7 @@ def test_sort_of_lanes():
             same(places, wanted.indices)
     
 
+@on_three_threads
 def test_topk_of_lanes():
     for tensor, dim in lanes_of_all_kinds():
         length = tensor.shape[dim]
@@ -484,6 +493,7 @@ def test_topk_of_lanes():
                 same(places, first.clone(memory_format=torch.contiguous_format), count)
 
 
+@on_three_threads
 def test_kthvalue_of_lanes():
     for tensor, dim in lanes_of_all_kinds():
         length = tensor.shape[dim]
@@ -494,6 +504,7 @@ def test_kthvalue_of_lanes():
             same(places, order.select(dim, k - 1).contiguous(), k)
 
 
+@on_three_threads
 def test_median_mode_of_lanes():
     for tensor, dim in lanes_of_all_kinds():
         same(call(wrap("median"), tensor), torch.median(tensor), **EXACT)
@@ -506,6 +517,7 @@ def test_median_mode_of_lanes():
             same(places, tensor.shape[dim] - 1 - backwards.argmax(dim), "the last place")
 
 
+@on_three_threads
 def test_scans_of_lanes():
     for tensor, dim in lanes_of_all_kinds():
         exact = {} if tensor.dtype == torch.bfloat16 else EXACT
@@ -527,6 +539,7 @@ def test_scans_of_lanes():
             same(call(wrap("cumsum"), tensor, int64(dim), None), torch.cumsum(tensor, dim), lanes, **EXACT)
 
 
+@on_three_threads
 def test_searchsorted_of_rows():
     infinity, nan = float("inf"), float("nan")
     special = torch.tensor([nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0])

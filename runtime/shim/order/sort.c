@@ -183,11 +183,7 @@ static void top_lane(const struct order *order, int64_t first, int64_t to, void 
                 continue;
             aoticache_shim_items_sort(items, spare, held);
             held = order->kept;
-            if (items[held - 1].key == 0) { /* nothing is below */
-                take(order, first, to, items, held);
-                return;
-            }
-            most = items[held - 1].key - 1;
+            most = items[held - 1].key - 1; /* below 0 is all: these lose when they are sorted */
         }
     }
     aoticache_shim_items_sort(items, spare, held);
