@@ -56,7 +56,7 @@ DEFINE_ACCESS(uint32, uint32_t, int64_t, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(uint64, uint64_t, uint64_t, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(float32_each, float, float, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(float64_each, double, double, AS_IT_IS, AS_IT_IS)
-DEFINE_ACCESS(float16, uint16_t, float, float_of_float16, float16_of_float)
+DEFINE_ACCESS(float16_each, uint16_t, float, float_of_float16, float16_of_float)
 DEFINE_ACCESS(bfloat16_each, uint16_t, float, float_of_bfloat16, bfloat16_of_float)
 DEFINE_ACCESS(float8_e5m2, uint8_t, float, DECODE_E5M2, ENCODE_E5M2)
 DEFINE_ACCESS(float8_e4m3fn, uint8_t, float, DECODE_E4M3FN, ENCODE_E4M3FN)
@@ -87,16 +87,16 @@ DEFINE_ACCESS(complex128, double _Complex, double _Complex, AS_IT_IS, AS_IT_IS)
 DEFINE_COPY(float32, float)
 DEFINE_COPY(float64, double)
 
-/* ---- bfloat16 numbers that lie close together, as those of weights and activations do: sixteen at a time ---- */
+/* ---- numbers of 16 bits that lie close together, as those of weights and activations do: sixteen at a time ---- */
 
 #if defined(__x86_64__)
 
-#define WITH_AVX2 __attribute__((target("avx2")))
+#define WITH_AVX2 __attribute__((target("avx2,f16c"))) /* no processor has the first without the second */
 
 enum { SIXTEEN = 16 };
 
 /* Returns how many were converted. */
-static WITH_AVX2 size_t load_sixteens(size_t count, float *to, const char *source)
+static WITH_AVX2 size_t load_bfloat16s(size_t count, float *to, const char *source)
 {
     size_t done = 0;
     for (; done + SIXTEEN <= count; done += SIXTEEN, source += sizeof(__m256i)) {
@@ -120,7 +120,7 @@ static WITH_AVX2 __m256i round_eight(const float *from)
     return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), _mm256_set1_epi32(0x7fc0), is_nan);
 }
 
-static WITH_AVX2 size_t store_sixteens(size_t count, char *destination, const float *from)
+static WITH_AVX2 size_t store_bfloat16s(size_t count, char *destination, const float *from)
 {
     size_t done = 0;
     for (; done + SIXTEEN <= count; done += SIXTEEN, destination += sizeof(__m256i)) {
@@ -131,29 +131,56 @@ static WITH_AVX2 size_t store_sixteens(size_t count, char *destination, const fl
     return done;
 }
 
-#endif
-
-static void load_bfloat16(size_t count, void *values, const char *source, ptrdiff_t stride)
+static WITH_AVX2 size_t load_float16s(size_t count, float *to, const char *source)
 {
     size_t done = 0;
-    float *to = values;
-#if defined(__x86_64__)
-    if (stride == sizeof(uint16_t) && __builtin_cpu_supports("avx2"))
-        done = load_sixteens(count, to, source);
-#endif
-    load_bfloat16_each(count - done, to + done, source + (ptrdiff_t)done * stride, stride);
+    for (; done + SIXTEEN <= count; done += SIXTEEN, source += sizeof(__m256i))
+        for (int half = 0; half < 2; half++)
+            _mm256_storeu_ps(to + done + 8 * half,
+                             _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)source + half)));
+    return done;
 }
 
-static void store_bfloat16(size_t count, char *destination, ptrdiff_t stride, const void *values)
+/* As float16_of_float(): of a NaN the sign stays. */
+static WITH_AVX2 size_t store_float16s(size_t count, char *destination, const float *from)
 {
+    const __m256 sign = _mm256_set1_ps(-0.0f), quiet = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
     size_t done = 0;
-    const float *from = values;
-#if defined(__x86_64__)
-    if (stride == sizeof(uint16_t) && __builtin_cpu_supports("avx2"))
-        done = store_sixteens(count, destination, from);
-#endif
-    store_bfloat16_each(count - done, destination + (ptrdiff_t)done * stride, stride, from + done);
+    for (; done + SIXTEEN <= count; done += SIXTEEN, destination += sizeof(__m256i)) {
+        for (int half = 0; half < 2; half++) {
+            const __m256 x = _mm256_loadu_ps(from + done + 8 * half);
+            const __m256 nan = _mm256_or_ps(_mm256_and_ps(x, sign), quiet);
+            const __m256 number = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+            _mm_storeu_si128((__m128i *)(void *)destination + half, _mm256_cvtps_ph(number, _MM_FROUND_TO_NEAREST_INT));
+        }
+    }
+    return done;
 }
+
+#define SOME(function) (__builtin_cpu_supports("avx2") ? function : 0)
+
+#else
+
+#define SOME(function) 0
+
+#endif
+
+#define DEFINE_CLOSE(name)                                                                                    \
+    static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)                 \
+    {                                                                                                         \
+        float *to = values;                                                                                   \
+        const size_t done = stride == sizeof(uint16_t) ? SOME(load_##name##s(count, to, source)) : 0;         \
+        load_##name##_each(count - done, to + done, source + (ptrdiff_t)done * stride, stride);               \
+    }                                                                                                         \
+    static void store_##name(size_t count, char *destination, ptrdiff_t stride, const void *values)           \
+    {                                                                                                         \
+        const float *from = values;                                                                           \
+        const size_t done = stride == sizeof(uint16_t) ? SOME(store_##name##s(count, destination, from)) : 0; \
+        store_##name##_each(count - done, destination + (ptrdiff_t)done * stride, stride, from + done);       \
+    }
+
+DEFINE_CLOSE(bfloat16)
+DEFINE_CLOSE(float16)
 
 /* Loads bools: every byte but zero is true, whatever wrote it. */
 static void load_bool(size_t count, void *values, const char *source, ptrdiff_t stride)
