@@ -14,7 +14,8 @@
 struct indexing {
     int count; /* dimensions of self that have an index */
     int dims[SHIM_MAX_NDIM];
-    AtenTensorHandle places[SHIM_MAX_NDIM]; /* int64, expanded to `sizes`, contiguous */
+    AtenTensorHandle places[SHIM_MAX_NDIM]; /* int64, contiguous, not expanded */
+    AtenTensorHandle joined;                /* of several indices: the places that they name together */
     int ndim;                               /* of the indices, broadcast */
     int64_t sizes[SHIM_MAX_NDIM];
     int result_ndim, first; /* `first`: where the indices' dimensions begin in the result */
@@ -26,6 +27,7 @@ static void indexing_close(struct indexing *indexing)
 {
     for (int i = 0; i < indexing->count; i++)
         aoticache_shim_handle_cleanup(&indexing->places[i]);
+    aoticache_shim_handle_cleanup(&indexing->joined);
 }
 
 #define cleanup_indexing __attribute__((cleanup(indexing_close)))
@@ -88,23 +90,18 @@ static AOTITorchError add_index(const char *function, struct indexing *indexing,
     return SHIM_SUCCESS;
 }
 
-/* Expands an index, counts it from the beginning of the dimension and checks that it lies within. */
+/* Makes an index numbers that are within the dimension. */
 static AOTITorchError finish_index(const char *function, struct indexing *indexing, const struct shim_tensor *self,
                                    int i)
 {
-    cleanup_tensor AtenTensorHandle made = NULL;
-    int64_t size = self->sizes[indexing->dims[i]];
-    SHIM_TRY(aoticache_shim_make(function, indexing->ndim, indexing->sizes, AOTICACHE_DTYPE_INT64, &made));
-    SHIM_TRY(aoti_torch_copy_(made, indexing->places[i], 0));
-    int64_t *place = made->tensor->data;
-    for (int64_t k = 0; k < made->tensor->numel; k++) {
-        if (place[k] < -size || place[k] >= size)
-            return aoticache_shim_fail("%s: index %lld is outside dimension %d of size %lld", function,
-                                       (long long)place[k], indexing->dims[i], (long long)size);
-        place[k] += place[k] < 0 ? size : 0;
-    }
+    cleanup_tensor AtenTensorHandle numbers = NULL;
+    int64_t size = self->sizes[indexing->dims[i]], number;
+    SHIM_TRY(aoticache_shim_read(function, indexing->places[i], AOTICACHE_DTYPE_INT64, &numbers));
+    if (!aoticache_shim_index_check(numbers->tensor, -size, size - 1, &number))
+        return aoticache_shim_fail("%s: index %lld is outside dimension %d of size %lld", function, (long long)number,
+                                   indexing->dims[i], (long long)size);
     aoti_torch_delete_tensor_object(indexing->places[i]);
-    indexing->places[i] = shim_steal(&made);
+    indexing->places[i] = shim_steal(&numbers);
     return SHIM_SUCCESS;
 }
 
@@ -153,25 +150,86 @@ static AOTITorchError indexing_open(const char *function, const struct shim_tens
     return shape_result(function, indexing, self);
 }
 
-/* Returns the place in a contiguous self of element `position` of the result. */
-static int64_t place_in_self(const struct indexing *indexing, const struct shim_tensor *self, int64_t position)
+/* Makes one index of several, which counts in elements from self's first one on. */
+static AOTITorchError join_indices(const char *function, struct indexing *indexing, const struct shim_tensor *self)
 {
-    int64_t at[SHIM_MAX_NDIM] = {0}, index_at = 0, index_step = 1, place = 0;
-    for (int d = indexing->result_ndim - 1; d >= 0; d--) {
-        int64_t coordinate = position % indexing->result_sizes[d];
-        position /= indexing->result_sizes[d];
-        if (indexing->rest[d] >= 0) {
-            at[indexing->rest[d]] = coordinate;
-        } else {
-            index_at += coordinate * index_step;
-            index_step *= indexing->result_sizes[d];
-        }
+    cleanup_tensor AtenTensorHandle expanded = NULL;
+    SHIM_TRY(aoticache_shim_make(function, indexing->ndim, indexing->sizes, AOTICACHE_DTYPE_INT64, &indexing->joined));
+    SHIM_TRY(aoticache_shim_make(function, indexing->ndim, indexing->sizes, AOTICACHE_DTYPE_INT64, &expanded));
+    SHIM_TRY(aoti_torch_zero_(indexing->joined));
+    int64_t *all = indexing->joined->tensor->data;
+    const int64_t *number = expanded->tensor->data;
+    for (int i = 0; i < indexing->count; i++) {
+        const int64_t size = self->sizes[indexing->dims[i]], stride = self->strides[indexing->dims[i]];
+        SHIM_TRY(aoti_torch_copy_(expanded, indexing->places[i], 0));
+        for (int64_t k = 0; k < expanded->tensor->numel; k++)
+            all[k] += (number[k] + (number[k] < 0 ? size : 0)) * stride;
     }
-    for (int i = 0; i < indexing->count; i++)
-        at[indexing->dims[i]] = ((const int64_t *)indexing->places[i]->tensor->data)[index_at];
-    for (int d = 0; d < self->ndim; d++)
-        place = place * self->sizes[d] + at[d];
-    return place;
+    return SHIM_SUCCESS;
+}
+
+/* The stride of a tensor's elements, broadcast to `ndim` dimensions, at dimension `d`; in bytes. */
+static ptrdiff_t broadcast_stride(const struct shim_tensor *tensor, int ndim, int d)
+{
+    const int at = d - (ndim - tensor->ndim);
+    return at < 0 || tensor->sizes[at] == 1 ? 0 : (ptrdiff_t)tensor->strides[at] * tensor->item_bytes;
+}
+
+/* Describes the result's dimensions for a walk, first those of the indices; `values` are broadcast to them. */
+static void add_dims(const struct indexing *indexing, const struct shim_tensor *self, const struct shim_tensor *values,
+                     bool is_index, struct shim_walk *walk)
+{
+    for (int d = 0; d < indexing->result_ndim; d++) {
+        const int rest = indexing->rest[d];
+        if ((rest < 0) != is_index)
+            continue;
+        walk->dims[walk->ndim++] = (struct shim_walk_dim){
+            .size = indexing->result_sizes[d],
+            .place = is_index ? 0 : (ptrdiff_t)self->strides[rest] * self->item_bytes,
+            .value = broadcast_stride(values, indexing->result_ndim, d),
+            .is_apart = !is_index,
+        };
+    }
+}
+
+/* Walks over the elements that the indices name. The dtype of `self` and `values` is the one that `combine` is for. */
+static AOTITorchError walk_indices(const char *function, struct indexing *indexing, const struct shim_tensor *self,
+                                   const struct shim_tensor *values, shim_combine combine)
+{
+    static const int64_t first = 0; /* without an index all is one block */
+    struct shim_walk walk = {.combine = combine, .index = &first, .places = self->data, .values = values->data};
+    add_dims(indexing, self, values, true, &walk);
+    walk.index_ndim = walk.ndim;
+    add_dims(indexing, self, values, false, &walk);
+    if (indexing->count > 1)
+        SHIM_TRY(join_indices(function, indexing, self));
+    if (indexing->count > 0) {
+        const struct shim_tensor *index = (indexing->count > 1 ? indexing->joined : indexing->places[0])->tensor;
+        const bool is_joined = indexing->count > 1;
+        walk.index = index->data;
+        walk.size = is_joined ? 0 : self->sizes[indexing->dims[0]];
+        walk.scale = (is_joined ? 1 : (ptrdiff_t)self->strides[indexing->dims[0]]) * self->item_bytes;
+        for (int d = 0; d < walk.index_ndim; d++)
+            walk.dims[d].index = index->strides[d];
+    }
+    aoticache_shim_walk(&walk);
+    return SHIM_SUCCESS;
+}
+
+/* `values` must be of the result's sizes, or repeated to them. */
+static AOTITorchError check_values(const char *function, const struct indexing *indexing,
+                                   const struct shim_tensor *values)
+{
+    const int missing = indexing->result_ndim - values->ndim;
+    if (missing < 0)
+        return aoticache_shim_fail("%s: values of %d dimensions for a result of %d", function, (int)values->ndim,
+                                   indexing->result_ndim);
+    for (int d = 0; d < values->ndim; d++)
+        if (values->sizes[d] != 1 && values->sizes[d] != indexing->result_sizes[missing + d])
+            return aoticache_shim_fail("%s: values of size %lld at dimension %d, where the result has %lld", function,
+                                       (long long)values->sizes[d], missing + d,
+                                       (long long)indexing->result_sizes[missing + d]);
+    return SHIM_SUCCESS;
 }
 
 /* Collects optional indices; each is a pointer to a handle, or NULL. */
@@ -189,56 +247,59 @@ AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTens
                                            AtenTensorHandle *ret_0)
 {
     cleanup_indexing struct indexing indexing = {0};
-    cleanup_tensor AtenTensorHandle values = NULL, result = NULL;
+    cleanup_tensor AtenTensorHandle result = NULL;
     AtenTensorHandle handles[SHIM_MAX_NDIM];
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(gather_handles(__func__, indices, num_indices, handles));
     SHIM_TRY(indexing_open(__func__, self->tensor, handles, num_indices, &indexing));
-    SHIM_TRY(aoticache_shim_read(__func__, self, self->tensor->dtype, &values));
     SHIM_TRY(aoticache_shim_make(__func__, indexing.result_ndim, indexing.result_sizes, self->tensor->dtype, &result));
-    uint32_t bytes = self->tensor->item_bytes;
-    for (int64_t i = 0; i < result->tensor->numel; i++)
-        memcpy((char *)result->tensor->data + (size_t)i * bytes,
-               (char *)values->tensor->data + (size_t)place_in_self(&indexing, values->tensor, i) * bytes, bytes);
+    SHIM_TRY(walk_indices(__func__, &indexing, self->tensor, result->tensor,
+                          aoticache_shim_combine_take(self->tensor->item_bytes)));
     *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
 }
 
-/* Makes a contiguous copy of self, in self's work dtype, with the values put in. */
-static AOTITorchError put_values(const char *function, AtenTensorHandle self, const AtenTensorHandle *indices,
-                                 int64_t count, AtenTensorHandle values, bool accumulate, AtenTensorHandle *ret_values)
+static AOTITorchError put_values(const char *function, AtenTensorHandle out, AtenTensorHandle self,
+                                 const AtenTensorHandle *indices, int64_t count, AtenTensorHandle values,
+                                 bool accumulate)
 {
     cleanup_indexing struct indexing indexing = {0};
-    cleanup_tensor AtenTensorHandle work = NULL, source = NULL;
+    cleanup_tensor AtenTensorHandle result = NULL, source = NULL;
+    AtenTensorHandle operands[SHIM_MAX_NDIM + 1];
+    const enum shim_reduce reduce = accumulate ? SHIM_REDUCE_SUM : SHIM_REDUCE_NONE;
+    shim_combine combine;
     if (!shim_is_defined(self) || !shim_is_defined(values))
         return aoticache_shim_fail_undefined(function, shim_is_defined(self) ? values : self);
-    int32_t dtype = self->tensor->dtype;
-    const struct shim_combiner combiner = {accumulate ? SHIM_REDUCE_SUM : SHIM_REDUCE_NONE, dtype,
-                                           aoticache_shim_work_dtype(dtype)};
-    if (values->tensor->dtype != dtype)
+    if (!shim_is_defined(out))
+        return aoticache_shim_fail_undefined(function, out);
+    if (values->tensor->dtype != self->tensor->dtype)
         return aoticache_shim_fail("%s: tensors of one dtype are needed", function);
+    const int32_t dtype = aoticache_shim_combine_dtype(reduce, self->tensor->dtype);
+    SHIM_TRY(aoticache_shim_combine_select(function, reduce, dtype, &combine));
     SHIM_TRY(indexing_open(function, self->tensor, indices, count, &indexing));
-    SHIM_TRY(aoticache_shim_read_copy(function, self, combiner.work, &work));
-    SHIM_TRY(aoticache_shim_make(function, indexing.result_ndim, indexing.result_sizes, combiner.work, &source));
-    SHIM_TRY(aoti_torch_copy_(source, values, 0)); /* broadcast */
-    for (int64_t i = 0; i < source->tensor->numel; i++)
-        aoticache_shim_combine(&combiner, work->tensor->data, place_in_self(&indexing, work->tensor, i),
-                               source->tensor->data, i);
-    *ret_values = shim_steal(&work);
-    return SHIM_SUCCESS;
+    SHIM_TRY(check_values(function, &indexing, values->tensor));
+    if (values->tensor->dtype == dtype)
+        SHIM_TRY(aoti_torch_new_tensor_handle(values, &source));
+    else
+        SHIM_TRY(aoticache_shim_read(function, values, dtype, &source));
+    memcpy(operands, indexing.places, (size_t)indexing.count * sizeof *operands);
+    operands[indexing.count] = source;
+    SHIM_TRY(aoticache_shim_result_open(function, out, self, dtype, operands, indexing.count + 1, &result));
+    SHIM_TRY(walk_indices(function, &indexing, result->tensor, source->tensor, combine));
+    return aoticache_shim_write_out(function, out, result);
 }
 
 AOTITorchError aoti_torch_cpu_index_put(AtenTensorHandle self, const AtenTensorHandle **indices, int64_t num_indices,
                                         AtenTensorHandle values, int32_t accumulate, AtenTensorHandle *ret_0)
 {
-    cleanup_tensor AtenTensorHandle work = NULL, result = NULL;
+    cleanup_tensor AtenTensorHandle result = NULL;
     AtenTensorHandle handles[SHIM_MAX_NDIM];
+    SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(gather_handles(__func__, indices, num_indices, handles));
-    SHIM_TRY(put_values(__func__, self, handles, num_indices, values, accumulate != 0, &work));
     SHIM_TRY(aoticache_shim_make_like(__func__, self, self->tensor->dtype, &result));
-    SHIM_TRY(aoti_torch_copy_(result, work, 0));
+    SHIM_TRY(put_values(__func__, result, self, handles, num_indices, values, accumulate != 0));
     *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
 }
@@ -246,9 +307,7 @@ AOTITorchError aoti_torch_cpu_index_put(AtenTensorHandle self, const AtenTensorH
 AOTITorchError aoti_torch_index_put_out(AtenTensorHandle out, AtenTensorHandle self, const AtenTensorHandle *indices,
                                         uint32_t num_indices, AtenTensorHandle values, bool accumulate)
 {
-    cleanup_tensor AtenTensorHandle work = NULL;
     if (num_indices > SHIM_MAX_NDIM || (num_indices > 0 && indices == NULL))
         return aoticache_shim_fail("%s: %lu indices", __func__, (unsigned long)num_indices);
-    SHIM_TRY(put_values(__func__, self, indices, num_indices, values, accumulate, &work));
-    return aoticache_shim_write_out(__func__, out, work);
+    return put_values(__func__, out, self, indices, num_indices, values, accumulate);
 }

@@ -10,6 +10,7 @@
 
 struct segments {
     enum shim_reduce reduce;
+    shim_combine combine;
     const double *initial;
     int64_t outer, count, length, inner; /* data is outer x length x inner, the result outer x count x inner */
 };
@@ -30,12 +31,17 @@ static double first_value(const struct segments *segments)
     }
 }
 
-static double reduce_lane(const struct segments *segments, const double *values, int64_t begin, int64_t end)
+static double reduce_lane(const struct segments *segments, double *values, int64_t begin, int64_t end)
 {
-    const struct shim_combiner combiner = {segments->reduce, AOTICACHE_DTYPE_FLOAT64, AOTICACHE_DTYPE_FLOAT64};
+    static const int64_t first = 0;
     double value = first_value(segments);
-    for (int64_t i = begin; i < end; i++)
-        aoticache_shim_combine(&combiner, &value, 0, values, i * segments->inner);
+    const struct shim_line line = {
+        .count = 1,
+        .width = end - begin,
+        .index = &first,
+        .value_element = (ptrdiff_t)(segments->inner * (int64_t)sizeof value),
+    };
+    segments->combine(&line, (char *)&value, (char *)(values + begin * segments->inner));
     if (segments->reduce != SHIM_REDUCE_MEAN)
         return value;
     if (begin == end)
@@ -80,7 +86,7 @@ static AOTITorchError read_offsets(const char *function, AtenTensorHandle length
     return SHIM_SUCCESS;
 }
 
-static void reduce_all(const struct segments *segments, const double *data, const int64_t *offsets, double *result)
+static void reduce_all(const struct segments *segments, double *data, const int64_t *offsets, double *result)
 {
     for (int64_t outer = 0; outer < segments->outer; outer++)
         for (int64_t segment = 0; segment < segments->count; segment++) {
@@ -107,6 +113,7 @@ AOTITorchError aoti_torch_cpu_segment_reduce(AtenTensorHandle data, const char *
     if (aoticache_shim_work_dtype(data->tensor->dtype) != AOTICACHE_DTYPE_FLOAT64)
         return aoticache_shim_fail_dtype(__func__, data->tensor->dtype);
     SHIM_TRY(aoticache_shim_reduce_parse(__func__, reduce, &segments.reduce));
+    SHIM_TRY(aoticache_shim_combine_select(__func__, segments.reduce, AOTICACHE_DTYPE_FLOAT64, &segments.combine));
     SHIM_TRY(aoticache_shim_wrap_dimension(__func__, data->tensor->ndim, axis, &at));
     struct shim_lanes lanes = aoticache_shim_lanes(data->tensor, at);
     SHIM_TRY(read_offsets(__func__, shim_optional(lengths), shim_optional(offsets), lanes.length, &bounds));
