@@ -29,24 +29,36 @@ AOTITorchError aoticache_shim_reduce_parse(const char *function, const char *tex
 /* Elements of a block that are computed at once: a compiler makes vectors of that many. */
 enum { LANES = 16 };
 
-/* Goes over the blocks of a line. `close` is done to LANES elements that lie side by side, `single` to one. */
-#define DEFINE_LINE(name, bytes, close, single)                                                             \
-    static void name(const struct shim_line *line, char *places, char *values)                              \
-    {                                                                                                       \
-        const ptrdiff_t place_element = line->place_element, value_element = line->value_element;           \
-        const int64_t *index = line->index, width = line->width, size = line->size;                         \
-        const bool is_close = place_element == (bytes) && value_element == (bytes);                         \
-        const int64_t close_width = is_close ? width - width % LANES : 0;                                   \
-        for (int64_t k = 0; k < line->count; k++, index += line->index_step) {                              \
-            char *place = places + k * line->place_step + (*index + (*index < 0 ? size : 0)) * line->scale; \
-            char *value = values + k * line->value_step;                                                    \
-            for (const char *end = place + close_width * (bytes); place != end;                             \
-                 place += LANES * (bytes), value += LANES * (bytes))                                        \
-                close(place, value);                                                                        \
-            for (int64_t i = close_width; i < width; i++, place += place_element, value += value_element)   \
-                single(place, value);                                                                       \
-        }                                                                                                   \
+/*
+ * Goes over the blocks of a line. `close` is done to LANES elements that lie side by side, `single` to one. Blocks of one
+ * element have a loop of their own, in which a processor has several under way.
+ */
+#define DEFINE_LINE(name, bytes, close, single)                                                                   \
+    static void name(const struct shim_line *line, char *places, char *values)                                    \
+    {                                                                                                             \
+        const ptrdiff_t index_step = line->index_step, scale = line->scale;                                       \
+        const ptrdiff_t place_step = line->place_step, value_step = line->value_step;                             \
+        const ptrdiff_t place_element = line->place_element, value_element = line->value_element;                 \
+        const int64_t *index = line->index, width = line->width, size = line->size, count = line->count;          \
+        const bool is_close = place_element == (bytes) && value_element == (bytes);                               \
+        const int64_t close_width = is_close ? width - width % LANES : 0;                                         \
+        for (int64_t k = 0; width == 1 && k < count; k++)                                                         \
+            single(places + k * place_step + wrap(index[k * index_step], size) * scale, values + k * value_step); \
+        for (int64_t k = 0; width > 1 && k < count; k++) {                                                        \
+            char *place = places + k * place_step + wrap(index[k * index_step], size) * scale;                    \
+            char *value = values + k * value_step;                                                                \
+            for (const char *end = place + close_width * (bytes); place != end;                                   \
+                 place += LANES * (bytes), value += LANES * (bytes))                                              \
+                close(place, value);                                                                              \
+            for (int64_t i = close_width; i < width; i++, place += place_element, value += value_element)         \
+                single(place, value);                                                                             \
+        }                                                                                                         \
     }
+
+static inline int64_t wrap(int64_t number, int64_t size)
+{
+    return number + (number < 0 ? size : 0);
+}
 
 /* Elements are moved as they are. */
 #define DEFINE_MOVES(bytes)                                               \
