@@ -1,7 +1,12 @@
 /*
  * shim/math/grid: grid_sampler_3d: a volume read at places between its elements. Source:
  * aten/src/ATen/native/GridSampler.cpp and GridSamplerUtils.h.
+ *
+ * Which elements a point is made of is the same for all channels. It is found once, for some points at a time; then each
+ * channel is read. Points are shared among the threads.
  */
+#include "runtime/shim/math/internal.h"
+
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
@@ -10,10 +15,31 @@
 enum { INTERPOLATE_LINEAR, INTERPOLATE_NEAREST };
 enum { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION };
 
+enum { POINTS = 128, CORNERS = 8 };
+/* A point's corners take as long as that many multiplications (aoticache_shim_parts), and so does an element. */
+#define POINT_WORK 800.0
+#define ELEMENT_WORK 80.0
+
+/* The elements that a point is the sum of, by weight. */
+struct point {
+    int count;
+    int64_t offset[CORNERS];
+    double weight[CORNERS];
+};
+
+/* Sums of a channel's elements, for points whose results lie side by side. */
+typedef void (*grid_sum)(int count, const struct point *points, const char *volume, char *to);
+
 struct grid {
     int64_t padding;
-    bool nearest, align_corners;
+    bool nearest, align_corners, is_double;
     int64_t size[3], strides[3]; /* of one volume: depth, height, width */
+    int64_t batch, channels, points;
+    grid_sum sum;
+    ptrdiff_t item;
+    const char *volumes, *places;
+    char *to;
+    int parts;
 };
 
 /* Folds a coordinate back at both borders, which are given as twice their position. */
@@ -47,41 +73,61 @@ static double place_of(const struct grid *grid, double at, int64_t size)
     return place;
 }
 
-static bool is_inside(const struct grid *grid, const double *corner)
+/* The elements of one dimension that a place lies between; those outside are left out. */
+struct neighbours {
+    int count;
+    int64_t offset[2];
+    double weight[2];
+};
+
+static void add_neighbour(const struct grid *grid, int d, double at, double weight, struct neighbours *neighbours)
 {
-    for (int d = 0; d < 3; d++)
-        if (!(corner[d] >= 0 && corner[d] < (double)grid->size[d]))
-            return false;
-    return true;
+    if (!(at >= 0 && at < (double)grid->size[d]))
+        return;
+    neighbours->weight[neighbours->count] = weight;
+    neighbours->offset[neighbours->count++] = (int64_t)at * grid->strides[d];
 }
 
-static double element(const struct grid *grid, const double *volume, const double *corner)
+static void find_neighbours(const struct grid *grid, int d, double place, struct neighbours *neighbours)
 {
-    return volume[(int64_t)corner[0] * grid->strides[0] + (int64_t)corner[1] * grid->strides[1] +
-                  (int64_t)corner[2] * grid->strides[2]];
-}
-
-static double sample(const struct grid *grid, const double *volume, const double place[3])
-{
-    double total = 0, corner[3];
+    neighbours->count = 0;
     if (grid->nearest) {
-        for (int d = 0; d < 3; d++)
-            corner[d] = nearbyint(place[d]);
-        return is_inside(grid, corner) ? element(grid, volume, corner) : 0;
+        add_neighbour(grid, d, nearbyint(place), 1, neighbours);
+        return;
     }
-    for (int which = 0; which < 8; which++) {
-        double weight = 1;
-        for (int d = 0; d < 3; d++) {
-            double below = floor(place[d]);
-            bool upper = (which >> (2 - d) & 1) != 0;
-            corner[d] = below + upper;
-            weight *= upper ? place[d] - below : below + 1 - place[d];
-        }
-        if (is_inside(grid, corner))
-            total += weight * element(grid, volume, corner);
-    }
-    return total;
+    const double below = floor(place);
+    add_neighbour(grid, d, below, below + 1 - place, neighbours);
+    add_neighbour(grid, d, below + 1, place - below, neighbours);
 }
+
+static void find_corners(const struct grid *grid, const double place[3], struct point *point)
+{
+    struct neighbours along[3];
+    for (int d = 0; d < 3; d++)
+        find_neighbours(grid, d, place[d], &along[d]);
+    point->count = 0;
+    for (int i = 0; i < along[0].count; i++)
+        for (int j = 0; j < along[1].count; j++)
+            for (int k = 0; k < along[2].count; k++) {
+                point->weight[point->count] = along[0].weight[i] * along[1].weight[j] * along[2].weight[k];
+                point->offset[point->count++] = along[0].offset[i] + along[1].offset[j] + along[2].offset[k];
+            }
+}
+
+#define DEFINE_SUM(name, type)                                                            \
+    static void name(int count, const struct point *points, const char *volume, char *to) \
+    {                                                                                     \
+        const type *from = (const type *)(const void *)volume;                            \
+        for (int i = 0; i < count; i++) {                                                 \
+            type total = 0;                                                               \
+            for (int k = 0; k < points[i].count; k++)                                     \
+                total += (type)points[i].weight[k] * from[points[i].offset[k]];           \
+            ((type *)(void *)to)[i] = total;                                              \
+        }                                                                                 \
+    }
+
+DEFINE_SUM(sum_floats, float)
+DEFINE_SUM(sum_doubles, double)
 
 static AOTITorchError check_grid(const char *function, const struct shim_tensor *input, const struct shim_tensor *grid,
                                  int64_t interpolation, int64_t padding)
@@ -99,21 +145,48 @@ static AOTITorchError check_grid(const char *function, const struct shim_tensor 
     return SHIM_SUCCESS;
 }
 
-static void sample_all(const struct grid *grid, const struct shim_tensor *input, const struct shim_tensor *places,
-                       double *to)
+static double coordinate(const struct grid *grid, int64_t i)
 {
-    int64_t volume = grid->size[0] * grid->strides[0], channels = input->sizes[1];
-    int64_t points = places->sizes[1] * places->sizes[2] * places->sizes[3];
-    const double *from = input->data, *at = places->data;
-    for (int64_t n = 0; n < input->sizes[0]; n++)
-        for (int64_t point = 0; point < points; point++) {
-            const double *xyz = at + (n * points + point) * 3; /* width first */
-            double place[3];
-            for (int d = 0; d < 3; d++)
-                place[d] = place_of(grid, xyz[2 - d], grid->size[d]);
-            for (int64_t c = 0; c < channels; c++)
-                to[(n * channels + c) * points + point] = sample(grid, from + (n * channels + c) * volume, place);
-        }
+    return grid->is_double ? ((const double *)(const void *)grid->places)[i]
+                           : (double)((const float *)(const void *)grid->places)[i];
+}
+
+/* Makes some points of all channels; they belong to one volume. */
+static void sample_points(const struct grid *grid, int64_t n, int64_t first, int count)
+{
+    const int64_t volume = grid->size[0] * grid->strides[0];
+    struct point points[POINTS];
+    for (int i = 0; i < count; i++) {
+        double place[3];
+        for (int d = 0; d < 3; d++) /* the width comes first */
+            place[d] = place_of(grid, coordinate(grid, (n * grid->points + first + i) * 3 + 2 - d), grid->size[d]);
+        find_corners(grid, place, &points[i]);
+    }
+    for (int64_t c = n * grid->channels; c < (n + 1) * grid->channels; c++)
+        grid->sum(count, points, grid->volumes + c * volume * grid->item,
+                  grid->to + (c * grid->points + first) * grid->item);
+}
+
+static void sample_part(void *user, int part)
+{
+    const struct grid *grid = user;
+    const int64_t all = grid->batch * grid->points, share = all / grid->parts, more = all % grid->parts;
+    int64_t at = part * share + (part < more ? part : more); /* the first parts have one more */
+    for (const int64_t end = at + share + (part < more); at < end;) {
+        const int64_t first = at % grid->points, in_volume = grid->points - first, in_part = end - at;
+        const int64_t left = in_volume < in_part ? in_volume : in_part;
+        const int count = left < POINTS ? (int)left : POINTS;
+        sample_points(grid, at / grid->points, first, count);
+        at += count;
+    }
+}
+
+static void sample_all(struct grid *grid)
+{
+    const double points = (double)grid->batch * (double)grid->points;
+    grid->parts =
+        aoticache_shim_parts(points * (POINT_WORK + ELEMENT_WORK * (double)grid->channels), grid->batch * grid->points);
+    aoticache_shim_parallel(grid->parts, sample_part, grid);
 }
 
 AOTITorchError aoti_torch_cpu_grid_sampler_3d(AtenTensorHandle input, AtenTensorHandle grid, int64_t interpolation_mode,
@@ -125,18 +198,30 @@ AOTITorchError aoti_torch_cpu_grid_sampler_3d(AtenTensorHandle input, AtenTensor
     SHIM_CHECK_RESULT(ret_0);
     const struct shim_tensor *from = input->tensor, *at = grid->tensor;
     SHIM_TRY(check_grid(__func__, from, at, interpolation_mode, padding_mode));
-    SHIM_TRY(aoticache_shim_read(__func__, input, AOTICACHE_DTYPE_FLOAT64, &volume));
-    SHIM_TRY(aoticache_shim_read(__func__, grid, AOTICACHE_DTYPE_FLOAT64, &places));
-    const struct grid sampler = {
+    const bool is_single = aoticache_shim_is_floating(from->dtype) && from->dtype != AOTICACHE_DTYPE_FLOAT64;
+    const int32_t dtype = is_single ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64;
+    const int64_t sizes[5] = {from->sizes[0], from->sizes[1], at->sizes[1], at->sizes[2], at->sizes[3]};
+    SHIM_TRY(aoticache_shim_read(__func__, input, dtype, &volume));
+    SHIM_TRY(aoticache_shim_read(__func__, grid, dtype, &places));
+    SHIM_TRY(aoticache_shim_make(__func__, 5, sizes, dtype, &numbers));
+    struct grid sampler = {
         .padding = padding_mode,
         .nearest = interpolation_mode == INTERPOLATE_NEAREST,
         .align_corners = align_corners != 0,
+        .is_double = !is_single,
         .size = {from->sizes[2], from->sizes[3], from->sizes[4]},
         .strides = {from->sizes[3] * from->sizes[4], from->sizes[4], 1},
+        .batch = from->sizes[0],
+        .channels = from->sizes[1],
+        .points = at->sizes[1] * at->sizes[2] * at->sizes[3],
+        .sum = is_single ? sum_floats : sum_doubles,
+        .item = numbers->tensor->item_bytes,
+        .volumes = volume->tensor->data,
+        .places = places->tensor->data,
+        .to = numbers->tensor->data,
     };
-    const int64_t sizes[5] = {from->sizes[0], from->sizes[1], at->sizes[1], at->sizes[2], at->sizes[3]};
-    SHIM_TRY(aoticache_shim_make(__func__, 5, sizes, AOTICACHE_DTYPE_FLOAT64, &numbers));
-    sample_all(&sampler, volume->tensor, places->tensor, numbers->tensor->data);
+    if (numbers->tensor->numel > 0)
+        sample_all(&sampler);
     SHIM_TRY(aoticache_shim_read(__func__, numbers, from->dtype, &result));
     *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
