@@ -29,12 +29,57 @@ static AOTITorchError expand_both(const char *function, AtenTensorHandle self, A
 
 static int64_t count_set(const struct shim_tensor *mask)
 {
-    const uint8_t *set = mask->data;
+    typedef uint8_t bytes __attribute__((vector_size(16)));
+    enum { LANES = sizeof(bytes), MOST = UINT8_MAX };
+    const uint8_t *set = mask->data, *end = set + mask->numel;
     int64_t count = 0;
-    for (int64_t i = 0; i < mask->numel; i++)
-        count += set[i] != 0;
+    while (end - set >= LANES) {
+        bytes counts = {0}, some;
+        for (int n = 0; n < MOST && end - set >= LANES; n++, set += LANES) {
+            memcpy(&some, set, sizeof some);
+            counts -= (bytes)(some != 0); /* true is -1 */
+        }
+        for (int lane = 0; lane < LANES; lane++)
+            count += counts[lane];
+    }
+    for (; set < end; set++)
+        count += *set != 0;
     return count;
 }
+
+/*
+ * Elements that a mask has, `count` of them, one behind the other. None of the steps depends on the mask by a branch, which a
+ * processor could not foresee.
+ */
+#define DEFINE_MASKED(bytes)                                                                  \
+    static void select_##bytes(int64_t count, const uint8_t *set, const char *from, char *to) \
+    {                                                                                         \
+        for (const char *end = to + count * (bytes); to < end; from += (bytes), set++) {      \
+            memcpy(to, from, bytes);                                                          \
+            to += *set != 0 ? (bytes) : 0;                                                    \
+        }                                                                                     \
+    }                                                                                         \
+    static void insert_##bytes(int64_t count, const uint8_t *set, const char *from, char *to) \
+    {                                                                                         \
+        for (const char *end = from + count * (bytes); from < end; to += (bytes), set++) {    \
+            const char *source = *set != 0 ? from : to;                                       \
+            char element[bytes];                                                              \
+            memcpy(element, source, bytes);                                                   \
+            memcpy(to, element, bytes);                                                       \
+            from += *set != 0 ? (bytes) : 0;                                                  \
+        }                                                                                     \
+    }
+
+DEFINE_MASKED(1)
+DEFINE_MASKED(2)
+DEFINE_MASKED(4)
+DEFINE_MASKED(8)
+DEFINE_MASKED(16)
+
+/* By the logarithm of an element's size. */
+typedef void (*move_masked)(int64_t count, const uint8_t *set, const char *from, char *to);
+static const move_masked selects[] = {select_1, select_2, select_4, select_8, select_16};
+static const move_masked inserts[] = {insert_1, insert_2, insert_4, insert_8, insert_16};
 
 AOTITorchError aoti_torch_cpu_masked_select(AtenTensorHandle self, AtenTensorHandle mask, AtenTensorHandle *ret_0)
 {
@@ -45,15 +90,9 @@ AOTITorchError aoti_torch_cpu_masked_select(AtenTensorHandle self, AtenTensorHan
     SHIM_TRY(expand_both(__func__, self, mask, &values, &set));
     int64_t count = count_set(set->tensor);
     SHIM_TRY(aoticache_shim_make(__func__, 1, &count, self->tensor->dtype, &result));
-    uint32_t bytes = self->tensor->item_bytes;
-    const uint8_t *chosen = set->tensor->data;
-    char *to = result->tensor->data;
-    const char *from = values->tensor->data;
-    for (int64_t i = 0; i < set->tensor->numel; i++, from += bytes)
-        if (chosen[i]) {
-            memcpy(to, from, bytes);
-            to += bytes;
-        }
+    if (count > 0)
+        selects[__builtin_ctz(self->tensor->item_bytes)](count, set->tensor->data, values->tensor->data,
+                                                         result->tensor->data);
     *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
 }
@@ -74,36 +113,46 @@ AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, AtenTensorHa
     if (count > given->tensor->numel)
         return aoticache_shim_fail("%s: the mask takes %lld elements, the source has %lld", __func__, (long long)count,
                                    (long long)given->tensor->numel);
-    uint32_t bytes = self->tensor->item_bytes;
-    const uint8_t *chosen = set->tensor->data;
-    const char *from = given->tensor->data;
-    char *to = result->tensor->data;
-    for (int64_t i = 0; i < set->tensor->numel; i++, to += bytes)
-        if (chosen[i]) {
-            memcpy(to, from, bytes);
-            from += bytes;
-        }
+    if (count > 0)
+        inserts[__builtin_ctz(self->tensor->item_bytes)](count, set->tensor->data, given->tensor->data,
+                                                         result->tensor->data);
     *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
 }
 
-/*
- * Writes a row of places for each element that is not zero, `room` rows at most. Rows without an element stay as they
- * are.
- */
-static void write_places(const struct shim_tensor *set, int64_t room, int64_t *places)
+/* Places are written row after row, an element of which is `dim_step` numbers behind the one before. */
+struct places {
+    int64_t *to;
+    int64_t row_step, dim_step, room, rows; /* room: for so many rows; rows: written so far */
+};
+
+/* Finds what is not zero along the last dimension, from `set` on; `at` are the coordinates of the others. */
+static void write_lane(const struct shim_tensor *tensor, const uint8_t *set, const int64_t *at, struct places *places)
 {
-    const uint8_t *chosen = set->data;
-    int64_t row = 0;
-    for (int64_t i = 0; i < set->numel && row < room; i++) {
-        if (!chosen[i])
-            continue;
-        int64_t rest = i;
-        for (int d = set->ndim - 1; d >= 0; d--) {
-            places[row * set->ndim + d] = rest % set->sizes[d];
-            rest /= set->sizes[d];
-        }
-        row++;
+    const int last = tensor->ndim - 1;
+    const int64_t row_step = places->row_step, room = places->room, first = places->rows;
+    const int64_t length = last >= 0 ? tensor->sizes[last] : 1;
+    int64_t rows = first, *to = places->to + (last >= 0 ? last * places->dim_step : 0);
+    for (int64_t i = 0; i < length && rows < room; i++) {
+        to[rows * row_step] = i;
+        rows += set[i] != 0;
+    }
+    for (int d = 0; d < last; d++)
+        for (int64_t row = first; row < rows; row++)
+            places->to[row * row_step + d * places->dim_step] = at[d];
+    places->rows = rows;
+}
+
+/* Writes a row for each element that is not zero. Rows without an element may have been written to. */
+static void write_places(const struct shim_tensor *tensor, struct places *places)
+{
+    int64_t at[SHIM_MAX_NDIM] = {0};
+    const uint8_t *set = tensor->data;
+    const int64_t length = tensor->ndim > 0 ? tensor->sizes[tensor->ndim - 1] : 1;
+    for (const uint8_t *end = set + tensor->numel; set < end && places->rows < places->room; set += length) {
+        write_lane(tensor, set, at, places);
+        for (int d = tensor->ndim - 2; d >= 0 && ++at[d] == tensor->sizes[d]; d--)
+            at[d] = 0;
     }
 }
 
@@ -115,18 +164,17 @@ static AOTITorchError read_mask(const char *function, AtenTensorHandle self, Ate
 
 AOTITorchError aoti_torch_cpu_nonzero(AtenTensorHandle self, AtenTensorHandle *ret_0)
 {
-    cleanup_tensor AtenTensorHandle set = NULL, result = NULL, turned = NULL;
+    cleanup_tensor AtenTensorHandle set = NULL, result = NULL;
     SHIM_CHECK_TENSOR(self);
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(read_mask(__func__, self, &set));
     int64_t sizes[2] = {count_set(set->tensor), self->tensor->ndim};
     const int64_t strides[2] = {1, sizes[0]}; /* a row for each dimension, as PyTorch lays it out */
-    SHIM_TRY(aoticache_shim_make(__func__, 2, sizes, AOTICACHE_DTYPE_INT64, &result));
+    SHIM_TRY(aoticache_shim_tensor_empty(__func__, 2, sizes, strides, AOTICACHE_DTYPE_INT64, &result));
+    struct places places = {.to = result->tensor->data, .row_step = 1, .dim_step = sizes[0], .room = sizes[0]};
     if (result->tensor->numel > 0)
-        write_places(set->tensor, sizes[0], result->tensor->data);
-    SHIM_TRY(aoticache_shim_tensor_empty(__func__, 2, sizes, strides, AOTICACHE_DTYPE_INT64, &turned));
-    SHIM_TRY(aoti_torch_copy_(turned, result, 0));
-    *ret_0 = shim_steal(&turned);
+        write_places(set->tensor, &places);
+    *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
 }
 
@@ -139,13 +187,13 @@ AOTITorchError aoti_torch_cpu_nonzero_static(AtenTensorHandle self, int64_t size
     if (size < 0)
         return aoticache_shim_fail("%s: a size of %lld", __func__, (long long)size);
     SHIM_TRY(read_mask(__func__, self, &set));
-    const int64_t sizes[2] = {size, self->tensor->ndim};
+    const int64_t ndim = self->tensor->ndim, sizes[2] = {size, ndim};
     SHIM_TRY(aoticache_shim_make(__func__, 2, sizes, AOTICACHE_DTYPE_INT64, &result));
-    int64_t *places = result->tensor->data;
-    for (int64_t i = 0; i < result->tensor->numel; i++)
-        places[i] = fill_value;
+    struct places places = {.to = result->tensor->data, .row_step = ndim, .dim_step = 1, .room = size};
     if (result->tensor->numel > 0)
-        write_places(set->tensor, size, places);
+        write_places(set->tensor, &places);
+    for (int64_t i = places.rows * ndim; i < result->tensor->numel; i++)
+        places.to[i] = fill_value;
     *ret_0 = shim_steal(&result);
     return SHIM_SUCCESS;
 }
