@@ -288,6 +288,26 @@ def test_repeat_interleave():
             same(call(wrap("repeat_interleave_Tensor"), repeats, None), aten.repeat_interleave(repeats))
 
 
+EVERY = REALS + [torch.int8, torch.int16, torch.complex64, torch.complex128]
+
+
+def test_masks_of_many():
+    """Elements of every size, masks that are full, empty and anything else."""
+    for dtype in EVERY:
+        for shape in [(70, 301), (5000,), (40, 1, 7, 3), (600, 1)]:
+            tensor = make(shape, dtype)
+            for mask in (torch.rand(shape) > 0.5, torch.ones(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool),
+                         torch.rand(shape) > 0.99):
+                count = int(mask.sum())
+                same(call(wrap("masked_select"), tensor, mask), torch.masked_select(tensor, mask))
+                for source in (make((count,), dtype), make((count + 3,), dtype)):
+                    same(call(wrap("masked_scatter"), tensor, mask, source), torch.masked_scatter(tensor, mask, source))
+                same(call(wrap("nonzero"), mask), torch.nonzero(mask))
+                for size in (0, 1, count, count + 2):
+                    same(call(wrap("nonzero_static"), mask, int64(size), int64(-1)),
+                         aten.nonzero_static(mask, size=size, fill_value=-1))
+
+
 # ---- index and scatter ----
 
 def pointers(handles):
@@ -340,6 +360,173 @@ def test_index_put():
                 # Where two values go to one place, which one stays is nobody's promise.
                 if accumulate or torch.equal(aten.index(wanted, indices), values):
                     same(call(wrap("index_put"), tensor, *pointers(handles), values, accumulate), wanted)
+
+
+# An index in which places are repeated, and one in which they are not: which of two values stays is nobody's promise.
+def numbers_below(size, count, repeated):
+    index = torch.randint(0, size, (count,)) if repeated else torch.randperm(size)[:count]
+    return torch.where(torch.rand(count) < 0.5, index, index - size)
+
+
+def put_indices(repeated):
+    """Sizes, and indices for them: blocks of rows, of columns, of single elements."""
+    def index(size, count):
+        return numbers_below(size, count, repeated)
+    yield (300, 64), [index(300, 200)]
+    yield (300, 19), [index(300, 290)]
+    yield (90, 300), [None, index(300, 250)]
+    yield (40, 50, 33), [None, index(50, 40)]
+    yield (40, 50, 33), [index(40, 30), None, index(33, 1)]
+    yield (40, 50, 33), [index(40, 20).reshape(20, 1), index(50, 30)]
+    yield (40, 50, 33), [None, index(50, 20).reshape(20, 1), index(33, 30)]
+    yield (9000,), [index(9000, 8000).reshape(80, 100)]
+    yield (60, 70, 5), [torch.rand(60, 70) > 0.5]
+    yield (60, 70, 5), [None, torch.rand(70) > 0.5, index(5, 1)]
+    yield (60, 70), [torch.tensor(-3)]
+    yield (60, 70), [None, torch.zeros(0, dtype=torch.int64)]
+
+
+def many_layouts(shape, dtype):
+    yield make(shape, dtype)
+    yield make(shape[::-1], dtype).permute(*reversed(range(len(shape))))
+    yield make((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
+
+
+def put_values(shape, dtype):
+    """Values of a shape, in several layouts, and such that are repeated."""
+    yield from many_layouts(shape, dtype) if shape else [make(shape, dtype)]
+    yield make((), dtype)
+    yield make(shape[-1:], dtype)
+    yield make((*shape[:1], *(1 for _ in shape[1:])), dtype)
+
+
+def check_put(tensor, indices, values, accumulate):
+    """Once to a new tensor, once to itself."""
+    tolerances = {"rtol": 0.1, "atol": 0.1} if values.dtype in (torch.bfloat16, torch.float16) and accumulate else {}
+    handles = [None if index is None else Handle(index) for index in indices]
+    wanted = aten.index_put(tensor, indices, values, bool(accumulate))
+    same(call(wrap("index_put"), tensor, *pointers(handles), values, accumulate), wanted, **tolerances)
+    itself = tensor.clone()
+    array = (ctypes.c_void_p * len(handles))(*[None if handle is None else handle.value for handle in handles])
+    call("aoti_torch_index_put_out", itself, itself, array, ctypes.c_uint32(len(handles)), values,
+         ctypes.c_bool(bool(accumulate)), results=0)
+    same(itself, wanted, **tolerances)
+
+
+def test_index_put_of_many():
+    """Blocks of every size and of every dtype, and so many that all threads take part."""
+    for dtype in EVERY:
+        for accumulate in (0, 1):
+            for shape, indices in put_indices(bool(accumulate)):
+                for tensor in many_layouts(shape, dtype):
+                    taken = aten.index(tensor, indices)
+                    handles = [None if index is None else Handle(index) for index in indices]
+                    same(call(wrap("index_Tensor"), tensor, *pointers(handles)), taken.contiguous())
+                    check_put(tensor, indices, make(taken.shape, dtype), accumulate)
+                for values in put_values(taken.shape, dtype):
+                    check_put(make(shape, dtype), indices, values, accumulate)
+
+
+def test_index_put_keeps_what_overlaps():
+    """Values, and indices, that lie in the tensor that is written."""
+    tensor = make((6, 5), torch.int64).abs() % 6
+    wanted = aten.index_put(tensor, [tensor[:, 0].clone()], tensor.clone(), True)
+    array = (ctypes.c_void_p * 1)()
+    itself = tensor.clone()
+    index = Handle(itself[:, 0])
+    array[0] = index.value
+    call("aoti_torch_index_put_out", itself, itself, array, ctypes.c_uint32(1), itself, ctypes.c_bool(True), results=0)
+    same(itself, wanted)
+
+
+def test_index_put_refuses_before_it_writes():
+    tensor, values = make((30, 4)), make((3, 4))
+    for name, index in (("index 30 is outside dimension 0", [0, 30, 1]), ("index -31 is outside", [0, 1, -31])):
+        before, handle = tensor.clone(), Handle(torch.tensor(index))
+        array = (ctypes.c_void_p * 1)(handle.value)
+        refused(name, "aoti_torch_index_put_out", tensor, tensor, array, ctypes.c_uint32(1), values,
+                ctypes.c_bool(False), results=0)
+        same(tensor, before)
+    far = torch.zeros(100, dtype=torch.int64)
+    for at in (0, 7, 8, 95, 96, 99):
+        index = far.clone()
+        index[at] = torch.iinfo(torch.int64).min if at % 2 else torch.iinfo(torch.int64).max
+        handle = Handle(index)
+        refused("is outside dimension 0 of size 30", wrap("index_Tensor"), tensor, *pointers([handle]))
+    handle = Handle(torch.tensor([1, 2, 3]))
+    refused("values of size 2 at dimension 0", wrap("index_put"), tensor, *pointers([handle]), make((2, 4)), 0)
+    refused("values of 3 dimensions", wrap("index_put"), tensor, *pointers([handle]), make((1, 3, 4)), 0)
+
+
+def scatter_cases():
+    """Sizes of self, a dimension, sizes of the index, and whether the index is expanded along its last dimension."""
+    for expanded in (False, True):
+        yield (64, 500), 1, (64, 300), expanded
+        yield (500, 64), 0, (300, 64), expanded
+        yield (30, 40, 50), 1, (30, 70, 33), expanded
+        yield (30, 40, 50), 0, (1, 40, 50), expanded
+        yield (30, 40, 50), 2, (30, 4, 120), expanded
+    yield (9000,), 0, (7000,), False
+    yield (9000,), 0, (0,), False
+
+
+def scatter_index(shape, dim, sizes, expanded, repeated):
+    width = sizes[-1] if not expanded else 1
+    if repeated or sizes[dim] > shape[dim]:
+        return torch.randint(0, shape[dim], (*sizes[:-1], width)).expand(sizes)
+    return torch.argsort(torch.rand((*shape[:dim], shape[dim], *sizes[dim + 1:-1], width)
+                                    if dim < len(sizes) - 1 else shape), dim)[tuple(map(slice, sizes))].expand(sizes)
+
+
+def test_scatter_of_many():
+    for dtype in EVERY:
+        for shape, dim, sizes, expanded in scatter_cases():
+            if sizes[dim] > shape[dim] or (expanded and dim == len(shape) - 1):
+                continue
+            index = scatter_index(shape, dim, sizes, expanded, False)
+            for tensor in many_layouts(shape, dtype):
+                out = torch.zeros(shape, dtype=dtype)
+                for source in many_layouts(tuple(size + 1 for size in sizes), dtype):
+                    call(wrap("scatter_src_out"), out, tensor, int64(dim), index, source, results=0)
+                    wanted = torch.scatter(tensor, dim, index, source)
+                    same(out, wanted.contiguous(), (shape, dim, sizes))
+                    itself = tensor.clone()
+                    call(wrap("scatter_src_out"), itself, itself, int64(dim), index, source, results=0)
+                    same(itself.contiguous(), wanted.contiguous(), (shape, dim, sizes))
+
+
+def test_scatter_reduce_of_many():
+    for dtype in EVERY:
+        if dtype == torch.bool:
+            continue
+        tolerances = {"rtol": 0.1, "atol": 0.1} if dtype in (torch.bfloat16, torch.float16) else {}
+        for shape, dim, sizes, expanded in scatter_cases():
+            index = scatter_index(shape, dim, sizes, expanded, True)
+            tensor, source = make(shape, dtype), make(tuple(size + 1 for size in sizes), dtype)
+            for reduce in ("sum",) if dtype.is_complex else ("sum", "prod", "mean", "amax", "amin"):
+                if reduce == "prod":
+                    tensor, source = tensor.clamp(-1, 1), source.clamp(-1, 1)
+                for include in (0, 1):
+                    out = torch.zeros(shape, dtype=dtype)
+                    call(wrap("scatter_reduce_two_out"), out, tensor, int64(dim), index, source, reduce.encode(),
+                         include, results=0)
+                    wanted = torch.scatter_reduce(tensor, dim, index, source, reduce, include_self=bool(include))
+                    same(out, wanted, (dtype, shape, dim, reduce, include), **tolerances)
+
+
+def test_scatter_of_nan():
+    """Neither the largest nor the smallest of numbers with a NaN among them is a number."""
+    nan = float("nan")
+    tensor, source = torch.tensor([nan, 1.0, 2.0, -0.0]), torch.tensor([1.0, nan, 3.0, float("-inf"), 5.0])
+    index = torch.tensor([0, 1, 2, 3, 1])
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (0, 1):
+            out = torch.zeros(4)
+            call(wrap("scatter_reduce_two_out"), out, tensor, int64(0), index, source, reduce.encode(), include,
+                 results=0)
+            same(out, torch.scatter_reduce(tensor, 0, index, source, reduce, include_self=bool(include)), reduce)
+    refused("there is none for complex64", wrap("scatter_reduce_two_out"), make((4,), torch.complex64),
+            make((4,), torch.complex64), int64(0), index, make((5,), torch.complex64), b"amax", 1, results=0)
 
 
 def test_scatter():
@@ -624,6 +811,62 @@ def test_distances():
                 first, second = make(first, dtype), make(second, dtype)
                 same(call(wrap("_cdist_forward"), first, second, ctypes.c_double(p), None),
                      aten._cdist_forward(first, second, p, None), p, rtol=1e-4, atol=1e-4)
+
+
+def test_distances_of_many():
+    """So many rows that a product of matrices makes them, or all threads, and rows that are the same."""
+    for dtype in (torch.float32, torch.float64):
+        for rows, others, width in [(200, 300, 64), (26, 3, 5), (3, 26, 5), (25, 25, 33), (70, 129, 1), (300, 65, 17)]:
+            first, second = make((rows, width), dtype), make((2, others, width), dtype)
+            second[0, others // 2] = first[rows // 2]
+            for p in (0.0, 0.5, 1.0, 2.0, 3.0, float("inf")):
+                for mode in (None, 0, 1, 2):
+                    pointer = optional(None if mode is None else int64(mode))
+                    seen = call(wrap("_cdist_forward"), first, second, ctypes.c_double(p), pointer)
+                    # Of equal rows, the product's square is what rounding leaves.
+                    accuracy = 3e-2 if dtype == torch.float32 and p == 2 and mode != 2 else 1e-3 if p == 2 else 1e-4
+                    same(seen, aten._cdist_forward(first, second, p, mode), (p, mode), rtol=1e-4, atol=accuracy)
+                    assert p != 2 or mode != 2 or seen[0, rows // 2, others // 2] == 0
+                same(call(wrap("_pdist_forward"), first, ctypes.c_double(p)), aten._pdist_forward(first, p), p,
+                     rtol=1e-4, atol=1e-4)
+            turned = make((width, rows), dtype).t()
+            same(call(wrap("_cdist_forward"), turned, second, ctypes.c_double(1), None),
+                 aten._cdist_forward(turned, second, 1.0, None), rtol=1e-4, atol=1e-4)
+
+
+def test_distances_of_no_number():
+    nan, infinite = float("nan"), float("inf")
+    first = torch.tensor([[nan, 1, 2], [infinite, 1, 2], [-infinite, 1, 0], [1e30, 1, 2], [3, 1, 2], [0, 0, 0]])
+    for dtype in (torch.float32, torch.float64):
+        for p in (0.0, 0.5, 1.0, 2.0, 3.0, infinite):
+            # Cubes are doubles here, whose sums are finite where those of floats are not.
+            rows = first.to(dtype).clamp(-1e12, 1e12) if p == 3 else first.to(dtype)
+            same(call(wrap("_pdist_forward"), rows, ctypes.c_double(p)), aten._pdist_forward(rows, p), p)
+            for mode in (1, 2):
+                same(call(wrap("_cdist_forward"), rows, rows, ctypes.c_double(p), optional(int64(mode))),
+                     aten._cdist_forward(rows, rows, p, mode), (p, mode))
+    refused("compute_mode 3", wrap("_cdist_forward"), rows, rows, ctypes.c_double(2), optional(int64(3)))
+    for shapes in [((3, 0), (40, 0)), ((0, 5), (40, 5)), ((40, 5), (0, 5)), ((0, 40, 5), (40, 5))]:
+        rows, others = make(shapes[0]), make(shapes[1])
+        same(call(wrap("_cdist_forward"), rows, others, ctypes.c_double(2), None),
+             aten._cdist_forward(rows, others, 2.0, None))
+    for shape in [(0, 3), (1, 3), (4, 0)]:
+        same(call(wrap("_pdist_forward"), make(shape), ctypes.c_double(2)), aten._pdist_forward(make(shape), 2.0))
+
+
+def test_grid_sampler_3d_of_many():
+    """More points than are made at once, volumes that are shared among threads, places that are no number."""
+    for dtype in (torch.float32, torch.float64):
+        volume, grid = make((3, 5, 9, 8, 7), dtype).permute(0, 1, 4, 3, 2), torch.rand((3, 7, 11, 13, 3)).to(dtype) * 3 - 1.5
+        grid[1, 2, 3, 4] = float("nan")
+        grid[1, 2, 3, 5] = float("inf")
+        volume[0, 0, 0, 0, 0] = float("inf")
+        for mode in (0, 1):
+            for padding in (0, 1, 2):
+                for corners in (0, 1):
+                    seen = call(wrap("grid_sampler_3d"), volume, grid, int64(mode), int64(padding), corners)
+                    same(seen, aten.grid_sampler_3d(volume, grid, mode, padding, bool(corners)).contiguous(),
+                         (mode, padding, corners))
 
 
 def test_grid_sampler_3d():

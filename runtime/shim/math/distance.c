@@ -47,11 +47,12 @@ static AOTITorchError start(const char *function, AtenTensorHandle tensor, doubl
     d->dtype = dtype;
     d->item = tensor->tensor->item_bytes;
     d->p = p;
-    d->total = p == 0     ? d->steps->differences
-               : p == 1   ? d->steps->sums
-               : p == 2   ? d->steps->squares
-               : isinf(p) ? d->steps->largest
-                          : NULL;
+    d->total = p == 0        ? d->steps->differences
+               : p == 1      ? d->steps->sums
+               : p == 2      ? d->steps->squares
+               : !isinf(p)   ? NULL
+               : d->is_pairs ? d->steps->largest_or_nan /* as in PyTorch */
+                             : d->steps->largest;
     return SHIM_SUCCESS;
 }
 

@@ -21,13 +21,17 @@ enum { VECTORS = 4 };
 
 #define MAGNITUDE(vector, integers, x, bits) ((vector)((integers)(x) & ~(bits)))
 #define CHOSEN(vector, integers, mask, a, b) ((vector)(((mask) & (integers)(a)) | (~(mask) & (integers)(b))))
-#define ADD_DIFFERENT(vector, integers, t, d, bits) ((t) + CHOSEN(vector, integers, (integers)((d) != 0), one, zero))
+/* A NaN makes the number of differences one. */
+#define ADD_DIFFERENT(vector, integers, t, d, bits) \
+    ((t) + CHOSEN(vector, integers, (integers)((d) > 0) | (integers)((d) < 0), one, d))
 #define ADD_DISTANCE(vector, integers, t, d, bits) ((t) + MAGNITUDE(vector, integers, d, bits))
 #define ADD_SQUARE(vector, integers, t, d, bits) ((t) + (d) * (d))
-/* A NaN is larger than all. */
-#define TAKE_LARGER(vector, integers, t, d, bits)                                                             \
-    CHOSEN(vector, integers, (integers)(MAGNITUDE(vector, integers, d, bits) > (t)) | (integers)((d) != (d)), \
+/* Of a NaN: not larger than any number, or larger than all. */
+#define TAKE_LARGER(vector, integers, t, d, bits)                                    \
+    CHOSEN(vector, integers, (integers)(MAGNITUDE(vector, integers, d, bits) > (t)), \
            MAGNITUDE(vector, integers, d, bits), t)
+#define TAKE_LARGER_OR_NAN(vector, integers, t, d, bits) \
+    CHOSEN(vector, integers, (integers)((d) != (d)), d, TAKE_LARGER(vector, integers, t, d, bits))
 
 #define DEFINE_TOTAL(name, type, vector, integers, attribute, step)                             \
     static attribute void name(int64_t width, const void *row, const void *panel, void *totals) \
@@ -58,45 +62,46 @@ enum { VECTORS = 4 };
         memcpy(totals, all, sizeof all);                                                        \
     }
 
-#define DEFINE_ROWS(name, type, vector, integers, attribute, vector_root, scalar_root) \
-    DEFINE_TOTAL(differences_##name, type, vector, integers, attribute, ADD_DIFFERENT) \
-    DEFINE_TOTAL(sums_##name, type, vector, integers, attribute, ADD_DISTANCE)         \
-    DEFINE_TOTAL(squares_##name, type, vector, integers, attribute, ADD_SQUARE)        \
-    DEFINE_TOTAL(largest_##name, type, vector, integers, attribute, TAKE_LARGER)       \
-    static attribute double square_sum_##name(int64_t width, const void *row)          \
-    {                                                                                  \
-        enum { LANES = sizeof(vector) / sizeof(type) };                                \
-        const type *a = row;                                                           \
-        vector total = {0}, x;                                                         \
-        type sum = 0;                                                                  \
-        int64_t i = 0;                                                                 \
-        for (; i + LANES <= width; i += LANES) {                                       \
-            memcpy(&x, a + i, sizeof x);                                               \
-            total += x * x;                                                            \
-        }                                                                              \
-        for (; i < width; i++)                                                         \
-            sum += a[i] * a[i];                                                        \
-        for (int lane = 0; lane < LANES; lane++)                                       \
-            sum += total[lane];                                                        \
-        return (double)sum;                                                            \
-    }                                                                                  \
-    static attribute void root_##name(int64_t count, double addend, void *values)      \
-    {                                                                                  \
-        enum { LANES = sizeof(vector) / sizeof(type) };                                \
-        type *v = values;                                                              \
-        vector x;                                                                      \
-        int64_t i = 0;                                                                 \
-        for (; i + LANES <= count; i += LANES) {                                       \
-            memcpy(&x, v + i, sizeof x);                                               \
-            x += (type)addend;                                                         \
-            x = (vector)(~(integers)(x < 0) & (integers)x);                            \
-            x = vector_root(x);                                                        \
-            memcpy(v + i, &x, sizeof x);                                               \
-        }                                                                              \
-        for (; i < count; i++) {                                                       \
-            const type sum = v[i] + (type)addend;                                      \
-            v[i] = sum < 0 ? 0 : scalar_root(sum);                                     \
-        }                                                                              \
+#define DEFINE_ROWS(name, type, vector, integers, attribute, vector_root, scalar_root)         \
+    DEFINE_TOTAL(differences_##name, type, vector, integers, attribute, ADD_DIFFERENT)         \
+    DEFINE_TOTAL(sums_##name, type, vector, integers, attribute, ADD_DISTANCE)                 \
+    DEFINE_TOTAL(squares_##name, type, vector, integers, attribute, ADD_SQUARE)                \
+    DEFINE_TOTAL(largest_##name, type, vector, integers, attribute, TAKE_LARGER)               \
+    DEFINE_TOTAL(largest_or_nan_##name, type, vector, integers, attribute, TAKE_LARGER_OR_NAN) \
+    static attribute double square_sum_##name(int64_t width, const void *row)                  \
+    {                                                                                          \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                        \
+        const type *a = row;                                                                   \
+        vector total = {0}, x;                                                                 \
+        type sum = 0;                                                                          \
+        int64_t i = 0;                                                                         \
+        for (; i + LANES <= width; i += LANES) {                                               \
+            memcpy(&x, a + i, sizeof x);                                                       \
+            total += x * x;                                                                    \
+        }                                                                                      \
+        for (; i < width; i++)                                                                 \
+            sum += a[i] * a[i];                                                                \
+        for (int lane = 0; lane < LANES; lane++)                                               \
+            sum += total[lane];                                                                \
+        return (double)sum;                                                                    \
+    }                                                                                          \
+    static attribute void root_##name(int64_t count, double addend, void *values)              \
+    {                                                                                          \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                        \
+        type *v = values;                                                                      \
+        vector x;                                                                              \
+        int64_t i = 0;                                                                         \
+        for (; i + LANES <= count; i += LANES) {                                               \
+            memcpy(&x, v + i, sizeof x);                                                       \
+            x += (type)addend;                                                                 \
+            x = (vector)(~(integers)(x < 0) & (integers)x);                                    \
+            x = vector_root(x);                                                                \
+            memcpy(v + i, &x, sizeof x);                                                       \
+        }                                                                                      \
+        for (; i < count; i++) {                                                               \
+            const type sum = v[i] + (type)addend;                                              \
+            v[i] = sum < 0 ? 0 : scalar_root(sum);                                             \
+        }                                                                                      \
     }
 
 #define DEFINE(suffix, bytes, attribute, float_root, double_root)                                                   \
@@ -105,9 +110,9 @@ enum { VECTORS = 4 };
     DEFINE_ROWS(double##suffix, double, doubles##suffix, longs##suffix, attribute, double_root, sqrt)               \
     static const struct distance_rows rows##suffix[2] = {                                                           \
         {VECTORS * bytes / sizeof(float), differences_float##suffix, sums_float##suffix, squares_float##suffix,     \
-         largest_float##suffix, square_sum_float##suffix, root_float##suffix},                                      \
+         largest_float##suffix, largest_or_nan_float##suffix, square_sum_float##suffix, root_float##suffix},        \
         {VECTORS * bytes / sizeof(double), differences_double##suffix, sums_double##suffix, squares_double##suffix, \
-         largest_double##suffix, square_sum_double##suffix, root_double##suffix}};
+         largest_double##suffix, largest_or_nan_double##suffix, square_sum_double##suffix, root_double##suffix}};
 
 #ifdef __x86_64__
 DEFINE(_any, 16, , _mm_sqrt_ps, _mm_sqrt_pd)

@@ -17,7 +17,8 @@ typedef void (*distance_total)(int64_t width, const void *row, const void *panel
 /* For float or double. */
 struct distance_rows {
     int columns; /* of a panel */
-    distance_total differences, sums, squares, largest;
+    distance_total differences, sums, squares;
+    distance_total largest, largest_or_nan; /* where one of the differences is NaN: the others' largest, or NaN */
     /* The sum of the elements' squares. */
     double (*square_sum)(int64_t width, const void *row);
     /* values = sqrt(values + addend), and 0 of what is negative. */

@@ -53,10 +53,11 @@ static double reflect(double at, double twice_low, double twice_high)
     return fmod(flips, 2) == 0 ? extra + low : span - extra + low;
 }
 
+/* NaN goes to the last element, as in PyTorch. */
 static double clip(double at, int64_t size)
 {
-    /* NaN goes to 0, as in PyTorch. */
-    return fmin((double)(size - 1), fmax(at, 0));
+    const double last = (double)(size - 1);
+    return at <= 0 ? 0 : at < last ? at : last;
 }
 
 /* Turns a coordinate from -1 to 1 into a place along one dimension. */
