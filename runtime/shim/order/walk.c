@@ -154,24 +154,48 @@ void aoticache_shim_walk(struct shim_walk *walk)
         run_all(walk);
 }
 
+/* Whether a number is outside; those that no vector is filled with are left out. A difference is negative there. */
+#define DEFINE_OUTSIDE(name, bytes, attribute)                                                    \
+    static attribute bool name(const int64_t *at, int64_t count, int64_t lowest, int64_t highest) \
+    {                                                                                             \
+        typedef uint64_t numbers __attribute__((vector_size(bytes)));                             \
+        enum { LANES = sizeof(numbers) / sizeof(uint64_t) };                                      \
+        numbers outside = {0}, some;                                                              \
+        uint64_t any = 0;                                                                         \
+        for (int64_t i = 0; i + LANES <= count; i += LANES) {                                     \
+            memcpy(&some, at + i, sizeof some);                                                   \
+            outside |= (some - (uint64_t)lowest) | ((uint64_t)highest - some);                    \
+        }                                                                                         \
+        for (int lane = 0; lane < LANES; lane++)                                                  \
+            any |= outside[lane];                                                                 \
+        return (int64_t)any < 0;                                                                  \
+    }
+
+DEFINE_OUTSIDE(any_outside, 16, )
+#ifdef __x86_64__
+DEFINE_OUTSIDE(any_outside_avx2, 32, __attribute__((target("avx2"))))
+DEFINE_OUTSIDE(any_outside_avx512, 64, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))))
+#endif
+
+static bool has_outside(const int64_t *at, int64_t count, int64_t lowest, int64_t highest)
+{
+#ifdef __x86_64__
+    if (shim_has_avx512())
+        return any_outside_avx512(at, count, lowest, highest);
+    if (__builtin_cpu_supports("avx2"))
+        return any_outside_avx2(at, count, lowest, highest);
+#endif
+    return any_outside(at, count, lowest, highest);
+}
+
 bool aoticache_shim_index_check(const struct shim_tensor *index, int64_t lowest, int64_t highest, int64_t *ret_number)
 {
-    typedef uint64_t numbers __attribute__((vector_size(64)));
-    enum { LANES = sizeof(numbers) / sizeof(uint64_t) };
-    const int64_t *at = index->data, *end = at + index->numel;
-    numbers outside = {0}, some;
-    for (; end - at >= LANES; at += LANES) {
-        memcpy(&some, at, sizeof some);
-        outside |= (some - (uint64_t)lowest) | ((uint64_t)highest - some); /* negative outside */
-    }
-    bool is_outside = false;
-    for (int lane = 0; lane < LANES; lane++)
-        is_outside = is_outside || (int64_t)outside[lane] < 0;
-    if (is_outside)
-        at = index->data;
-    for (; at < end; at++)
-        if (*at < lowest || *at > highest) {
-            *ret_number = *at;
+    enum { MOST_LANES = 8 };
+    const int64_t *at = index->data, count = index->numel, left = count % MOST_LANES;
+    /* The first one outside is looked for one by one, and those that are too few for a vector. */
+    for (int64_t i = has_outside(at, count, lowest, highest) ? 0 : count - left; i < count; i++)
+        if (at[i] < lowest || at[i] > highest) {
+            *ret_number = at[i];
             return false;
         }
     return true;
