@@ -372,18 +372,18 @@ def put_indices(repeated):
     """Sizes, and indices for them: blocks of rows, of columns, of single elements."""
     def index(size, count):
         return numbers_below(size, count, repeated)
-    yield (300, 64), [index(300, 200)]
-    yield (300, 19), [index(300, 290)]
-    yield (90, 300), [None, index(300, 250)]
-    yield (40, 50, 33), [None, index(50, 40)]
-    yield (40, 50, 33), [index(40, 30), None, index(33, 1)]
-    yield (40, 50, 33), [index(40, 20).reshape(20, 1), index(50, 30)]
-    yield (40, 50, 33), [None, index(50, 20).reshape(20, 1), index(33, 30)]
-    yield (9000,), [index(9000, 8000).reshape(80, 100)]
-    yield (60, 70, 5), [torch.rand(60, 70) > 0.5]
-    yield (60, 70, 5), [None, torch.rand(70) > 0.5, index(5, 1)]
-    yield (60, 70), [torch.tensor(-3)]
-    yield (60, 70), [None, torch.zeros(0, dtype=torch.int64)]
+    yield (60, 39), [index(60, 50)]
+    yield (60, 7), [index(60, 50)]
+    yield (20, 60), [None, index(60, 50)]
+    yield (7, 11, 17), [None, index(11, 9)]
+    yield (7, 11, 17), [index(7, 5), None, index(17, 1)]
+    yield (7, 11, 17), [index(7, 5).reshape(5, 1), index(11, 8)]
+    yield (7, 11, 17), [None, index(11, 6).reshape(6, 1), index(17, 9)]
+    yield (900,), [index(900, 800).reshape(8, 100)]
+    yield (6, 9, 5), [torch.rand(6, 9) > 0.5]
+    yield (6, 9, 5), [None, torch.rand(9) > 0.5, index(5, 1)]
+    yield (6, 19), [torch.tensor(-3)]
+    yield (6, 19), [None, torch.zeros(0, dtype=torch.int64)]
 
 
 def many_layouts(shape, dtype):
@@ -414,7 +414,7 @@ def check_put(tensor, indices, values, accumulate):
 
 
 def test_index_put_of_many():
-    """Blocks of every size and of every dtype, and so many that all threads take part."""
+    """Blocks of every size and of every dtype."""
     for dtype in EVERY:
         for accumulate in (0, 1):
             for shape, indices in put_indices(bool(accumulate)):
@@ -461,13 +461,13 @@ def test_index_put_refuses_before_it_writes():
 def scatter_cases():
     """Sizes of self, a dimension, sizes of the index, and whether the index is expanded along its last dimension."""
     for expanded in (False, True):
-        yield (64, 500), 1, (64, 300), expanded
-        yield (500, 64), 0, (300, 64), expanded
-        yield (30, 40, 50), 1, (30, 70, 33), expanded
-        yield (30, 40, 50), 0, (1, 40, 50), expanded
-        yield (30, 40, 50), 2, (30, 4, 120), expanded
-    yield (9000,), 0, (7000,), False
-    yield (9000,), 0, (0,), False
+        yield (20, 70), 1, (20, 50), expanded
+        yield (70, 20), 0, (50, 20), expanded
+        yield (9, 12, 17), 1, (9, 30, 15), expanded
+        yield (9, 12, 17), 0, (1, 12, 17), expanded
+        yield (9, 12, 17), 2, (9, 4, 40), expanded
+    yield (900,), 0, (700,), False
+    yield (900,), 0, (0,), False
 
 
 def scatter_index(shape, dim, sizes, expanded, repeated):
@@ -512,6 +512,28 @@ def test_scatter_reduce_of_many():
                          include, results=0)
                     wanted = torch.scatter_reduce(tensor, dim, index, source, reduce, include_self=bool(include))
                     same(out, wanted, (dtype, shape, dim, reduce, include), **tolerances)
+
+
+def test_places_shared_among_threads():
+    """Rows, columns and slices of which each thread has some; not more threads than what is to be shared has parts."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for shape, indices in [((1000, 128), [numbers_below(1000, 8000, True)]),
+                               ((1000, 701), [numbers_below(1000, 900, True)]),
+                               ((201, 4000), [None, numbers_below(4000, 3000, True)]),
+                               ((3, 50, 9000), [None, numbers_below(50, 40, True)]),
+                               ((50, 6, 3001), [numbers_below(50, 40, True), None, numbers_below(3001, 40, True)]),
+                               ((50, 60, 301), [torch.rand(50, 60) > 0.3])]:
+            check_put(make(shape, dtype), indices, make(aten.index(make(shape, dtype), indices).shape, dtype), 1)
+            handles = [None if index is None else Handle(index) for index in indices]
+            tensor = make(shape[::-1], dtype).permute(*reversed(range(len(shape))))
+            same(call(wrap("index_Tensor"), tensor, *pointers(handles)), aten.index(tensor, indices).contiguous())
+        for shape, dim, sizes, expanded in [((65, 1000), 1, (65, 900), False), ((1000, 65), 0, (1000, 65), False),
+                                            ((2000, 301), 0, (2000, 301), True), ((3, 4000, 40), 1, (2, 4000, 39), False)]:
+            tensor, source = make(shape, dtype), make(sizes, dtype)
+            index = scatter_index(shape, dim, sizes, expanded, False)
+            out = torch.zeros(shape, dtype=dtype)
+            call(wrap("scatter_src_out"), out, tensor, int64(dim), index, source, results=0)
+            same(out, torch.scatter(tensor, dim, index, source), (shape, dim, sizes))
 
 
 def test_scatter_of_nan():
@@ -816,7 +838,7 @@ def test_distances():
 def test_distances_of_many():
     """So many rows that a product of matrices makes them, or all threads, and rows that are the same."""
     for dtype in (torch.float32, torch.float64):
-        for rows, others, width in [(200, 300, 64), (26, 3, 5), (3, 26, 5), (25, 25, 33), (70, 129, 1), (300, 65, 17)]:
+        for rows, others, width in [(100, 150, 64), (26, 3, 5), (3, 26, 5), (25, 25, 33), (70, 129, 1), (90, 65, 17)]:
             first, second = make((rows, width), dtype), make((2, others, width), dtype)
             second[0, others // 2] = first[rows // 2]
             for p in (0.0, 0.5, 1.0, 2.0, 3.0, float("inf")):

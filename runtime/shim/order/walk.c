@@ -16,9 +16,12 @@
 #define BLOCK_STRIDE 64
 /* Blocks that are narrower are not divided among threads: each would go over the whole index for a few elements. */
 #define WIDTH_OF_PART 16
-/* What takes as long as that many multiplications (aoticache_shim_parts). */
-#define NUMBER_WORK 24.0
-#define ELEMENT_WORK 4.0
+/*
+ * What takes as long as that many multiplications (aoticache_shim_parts). Less than it does: what one thread has written a
+ * moment ago comes to another one slowly.
+ */
+#define NUMBER_WORK 8.0
+#define ELEMENT_WORK 0.5
 
 static bool joins(const struct shim_walk_dim *outer, const struct shim_walk_dim *inner)
 {
