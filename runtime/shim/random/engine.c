@@ -54,13 +54,22 @@ void torch_aoticache_manual_seed(uint64_t seed)
     aoticache_shim_engine_give(engine);
 }
 
+static uint32_t mix(uint32_t word, uint32_t next, uint32_t other)
+{
+    const uint32_t mixed = (word & 0x80000000u) | (next & 0x7fffffffu);
+    return other ^ (mixed >> 1) ^ (0x9908b0dfu & -(mixed & 1));
+}
+
+/* Each word is mixed with the one behind it and one that is ENGINE_MIDDLE away, around the end. */
 static void next_words(struct random_engine *engine)
 {
-    for (int i = 0; i < ENGINE_WORDS; i++) {
-        uint32_t mixed = (engine->words[i] & 0x80000000u) | (engine->words[(i + 1) % ENGINE_WORDS] & 0x7fffffffu);
-        uint32_t word = engine->words[(i + ENGINE_MIDDLE) % ENGINE_WORDS] ^ (mixed >> 1);
-        engine->words[i] = (mixed & 1) != 0 ? word ^ 0x9908b0dfu : word;
-    }
+    uint32_t *words = engine->words;
+    int i = 0;
+    for (; i < ENGINE_WORDS - ENGINE_MIDDLE; i++)
+        words[i] = mix(words[i], words[i + 1], words[i + ENGINE_MIDDLE]);
+    for (; i < ENGINE_WORDS - 1; i++)
+        words[i] = mix(words[i], words[i + 1], words[i + ENGINE_MIDDLE - ENGINE_WORDS]);
+    words[i] = mix(words[i], words[0], words[ENGINE_MIDDLE - 1]);
     engine->used = 0;
 }
 
@@ -83,12 +92,13 @@ uint64_t aoticache_shim_random_64(struct random_engine *engine)
 
 float aoticache_shim_random_float(struct random_engine *engine, int bits)
 {
-    return ldexpf((float)(aoticache_shim_random_32(engine) & ((UINT32_C(1) << bits) - 1)), -bits);
+    const uint32_t range = UINT32_C(1) << bits;
+    return (float)(aoticache_shim_random_32(engine) & (range - 1)) / (float)range; /* exact: a power of two */
 }
 
 double aoticache_shim_random_double(struct random_engine *engine)
 {
-    return ldexp((double)(aoticache_shim_random_64(engine) & ((UINT64_C(1) << 53) - 1)), -53);
+    return (double)(aoticache_shim_random_64(engine) & ((UINT64_C(1) << 53) - 1)) * 0x1p-53;
 }
 
 /* Makes a normal number by the method of G. Box and M. Muller, which gives pairs. */

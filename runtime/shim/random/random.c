@@ -12,6 +12,7 @@
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The distribution to draw from, and its two parameters. */
 struct drawing {
@@ -58,13 +59,26 @@ static double draw(struct random_engine *engine, const struct drawing *drawing, 
     }
 }
 
+typedef float floats_4 __attribute__((vector_size(16)));
+floats_4 Sleef_logf4_u10(floats_4 x);
+floats_4 Sleef_sinf4_u10(floats_4 x);
+floats_4 Sleef_cosf4_u10(floats_4 x);
+
 /* Turns sixteen uniform numbers into normal ones: eight radii and eight angles. */
 static void make_normal_float(float *values, float mean, float deviation)
 {
-    for (int i = 0; i < 8; i++) {
-        float radius = sqrtf(-2 * logf(1 - values[i])), angle = (float)(2.0 * M_PI) * values[i + 8];
-        values[i] = radius * cosf(angle) * deviation + mean;
-        values[i + 8] = radius * sinf(angle) * deviation + mean;
+    for (int i = 0; i < 8; i += 4) {
+        floats_4 uniform, angle, radius;
+        memcpy(&uniform, values + i, sizeof uniform);
+        memcpy(&angle, values + i + 8, sizeof angle);
+        radius = -2 * Sleef_logf4_u10(1 - uniform);
+        for (int lane = 0; lane < 4; lane++)
+            radius[lane] = sqrtf(radius[lane]);
+        angle *= (float)(2.0 * M_PI);
+        uniform = radius * Sleef_cosf4_u10(angle) * deviation + mean;
+        angle = radius * Sleef_sinf4_u10(angle) * deviation + mean;
+        memcpy(values + i, &uniform, sizeof uniform);
+        memcpy(values + i + 8, &angle, sizeof angle);
     }
 }
 
