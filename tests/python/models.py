@@ -4,8 +4,8 @@
 torch._inductor.aoti_compile_and_package, run by `aoticache run-package`, where PyTorch never is, and compared with the
 same package in torch._inductor.aoti_load_package and with eager PyTorch. Models of transformers and torchvision are taken
 where these are installed (pip install --target=DIR, PYTHONPATH=DIR) and are said to be missing otherwise. Not a test:
-it takes minutes. tests/python/test_models.py runs those that need nothing but PyTorch; tests/bench/model_times.py
-measures thirty models at larger sizes.
+it takes minutes. tests/python/test_models.py runs eight of the thirty; tests/bench/model_times.py measures them at larger
+sizes.
 
 usage: models.py [--bfloat16] [--free-batch] [--write] [MODEL...]
 Says of each of thirty models whether it runs: in float32 or in bfloat16, with the batch that it was exported with or with

@@ -1,7 +1,8 @@
-"""Models of transformers, an LSTM and a convolutional network run without PyTorch, with PyTorch's results.
+"""Small models run without PyTorch, with PyTorch's results: eight of the thirty of real_models.py, and three of PyTorch alone.
 
-Those of models.py that need nothing but PyTorch, in one package, since compiling one takes PyTorch nearly as long as
-compiling four: compiled as they are, and frozen; with the libraries that make the shim faster, and without. Environment: BUILD, the build folder.
+Four of them come from transformers; where it is not installed they are left out, which is said. All are in one package,
+since compiling one takes PyTorch nearly as long as compiling four: compiled as they are, and frozen; with the libraries
+that make the shim faster, and without. Environment: BUILD, the build folder.
 """
 import sys
 import tempfile
@@ -17,13 +18,32 @@ import models
 from test_shim_blas import without_libraries
 
 
+OF_PYTORCH = (*models.PLAIN, "LSTM language model", "GRU", "recommendation")
+OF_TRANSFORMERS = "BERT", "GPT-2", "Llama", "T5 encoder"
+
+
 class Together(torch.nn.Module):
-    def __init__(self, parts):
+    def __init__(self, built):
         super().__init__()
-        self.parts = torch.nn.ModuleList(parts)
+        self.parts = torch.nn.ModuleList(part for part, _ in built)
+        self.counts = [len(given) for _, given in built]
 
     def forward(self, *inputs):
-        return tuple(result for part, given in zip(self.parts, inputs) for result in models.flat(part(given)))
+        results, begun = [], 0
+        for part, count in zip(self.parts, self.counts):
+            results += models.flat(part(*inputs[begun:begun + count]))
+            begun += count
+        return tuple(results)
+
+
+def build_all():
+    """Name to module and inputs."""
+    built = {name: models.build(torch, name) for name in OF_PYTORCH}
+    try:
+        built.update({name: models.build(torch, name) for name in OF_TRANSFORMERS})
+    except ImportError as error:
+        print("skip - models: %s: %s" % (", ".join(OF_TRANSFORMERS), error), flush=True)
+    return built
 
 
 def check(built, ours, theirs, label):
@@ -46,9 +66,9 @@ def check(built, ours, theirs, label):
 def main():
     warnings.simplefilter("ignore")
     import torch._inductor.package
-    built = {name: models.build(torch, name) for name in models.PLAIN}
-    inputs = tuple(given[0] for _, given in built.values())
-    module = Together([part for part, _ in built.values()]).eval()
+    built = build_all()
+    inputs = tuple(tensor for _, given in built.values() for tensor in given)
+    module = Together(built.values()).eval()
     failed = 0
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty, torch.no_grad():
         bare = without_libraries(empty)
