@@ -180,7 +180,7 @@ struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class 
     if (kind == SHIM_CLASS_FLOAT && shim_has_avx512())
         return (struct attention_arithmetic){soften_floats_avx512, score_floats_avx512, add_floats_avx512,
                                              score_halves_avx512, add_halves_avx512};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (shim_has_avx2())
         return kind == SHIM_CLASS_DOUBLE
                    ? (struct attention_arithmetic){soften_doubles_avx2, score_doubles_avx2, add_doubles_avx2, NULL,
                                                    NULL}

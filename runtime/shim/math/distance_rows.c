@@ -142,7 +142,7 @@ const struct distance_rows *aoticache_shim_distance_rows(enum shim_class kind)
 #ifdef __x86_64__
     if (shim_has_avx512())
         return &rows_avx512[place];
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (shim_has_avx2())
         return &rows_avx2[place];
 #endif
     return &rows_any[place];

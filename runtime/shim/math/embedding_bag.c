@@ -107,7 +107,7 @@ static void sum_rows(const struct bags *bags, int64_t begin, int64_t end, float 
 #ifdef __x86_64__
     if (shim_has_avx512())
         sum_rows_avx512(bags, begin, end, out);
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    else if (shim_has_avx2())
         sum_rows_avx2(bags, begin, end, out);
     else
 #endif

@@ -171,9 +171,8 @@ static void sample_points(const struct grid *grid, int64_t n, int64_t first, int
 static void sample_part(void *user, int part)
 {
     const struct grid *grid = user;
-    const int64_t all = grid->batch * grid->points, share = all / grid->parts, more = all % grid->parts;
-    int64_t at = part * share + (part < more ? part : more); /* the first parts have one more */
-    for (const int64_t end = at + share + (part < more); at < end;) {
+    const int64_t all = grid->batch * grid->points, end = shim_part_begin(all, grid->parts, part + 1);
+    for (int64_t at = shim_part_begin(all, grid->parts, part); at < end;) {
         const int64_t first = at % grid->points, in_volume = grid->points - first, in_part = end - at;
         const int64_t left = in_volume < in_part ? in_volume : in_part;
         const int count = left < POINTS ? (int)left : POINTS;

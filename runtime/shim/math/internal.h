@@ -8,6 +8,16 @@
 
 #include "runtime/shim/tensors/convert.h"
 
+/* Whether this processor has AVX2 and the fused multiplications that came with it. */
+static inline bool shim_has_avx2(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return false;
+#endif
+}
+
 /* Whether this processor has the AVX-512 that all servers' have: the loops for it are compiled for that. */
 static inline bool shim_has_avx512(void)
 {
@@ -44,6 +54,13 @@ bool aoticache_shim_is_forked(void);
 
 /* Into how many parts to cut `work` multiplications and additions: each has some 5 microseconds; `most` at most. */
 int aoticache_shim_parts(double work, long long most);
+
+/* Where a part of `count` things begins, and where the part before it ends: the first parts have one more. */
+static inline int64_t shim_part_begin(int64_t count, int parts, int part)
+{
+    const int64_t more = count % parts;
+    return part * (count / parts) + (part < more ? part : more);
+}
 
 /* Whether the library's OpenMP functions are those of this process's runtime, so that both share one thread pool. */
 bool aoticache_shim_is_openmp_of(void *library);

@@ -134,8 +134,7 @@ static const struct matmul_arithmetic with_avx2[] = {
 const struct matmul_arithmetic *aoticache_shim_matmul_arithmetic(enum shim_class kind)
 {
 #ifdef MATMUL_AVX2
-    if ((kind == SHIM_CLASS_FLOAT || kind == SHIM_CLASS_DOUBLE) && __builtin_cpu_supports("avx2") &&
-        __builtin_cpu_supports("fma"))
+    if ((kind == SHIM_CLASS_FLOAT || kind == SHIM_CLASS_DOUBLE) && shim_has_avx2())
         return &with_avx2[kind];
 #endif
     if (kind >= sizeof portable / sizeof portable[0] || portable[kind].accumulate == NULL)

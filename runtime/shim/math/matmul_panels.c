@@ -109,7 +109,7 @@ static const struct kernel kernel_avx2 = {6, 16, 4, sum_avx2}, kernel_avx512 = {
 /* NULL: this processor has none. */
 static const struct kernel *find_kernel(void)
 {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!shim_has_avx2())
         return NULL;
     return shim_has_avx512() ? &kernel_avx512 : &kernel_avx2;
 }

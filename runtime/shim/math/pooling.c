@@ -425,11 +425,10 @@ static void run_part(void *user, int part)
     const struct image *output = &p->output;
     const int64_t *sizes = output->sizes, groups = output->channels / p->lanes;
     const int64_t rows = output->batch * groups * sizes[0] * sizes[1];
-    const int64_t share = rows / p->parts, more = rows % p->parts; /* the first ones have one more */
-    const int64_t first = part * share + (part < more ? part : more), end = first + share + (part < more);
+    const int64_t end = shim_part_begin(rows, p->parts, part + 1);
     struct row_memory memory;
     lay_out(p, p->memory + (size_t)part * p->step, &memory);
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = shim_part_begin(rows, p->parts, part); i < end; i++) {
         const int64_t group = i / (sizes[0] * sizes[1]);
         pool_row(p, &memory, group / groups, group % groups * p->lanes, i / sizes[1] % sizes[0], i % sizes[1]);
     }

@@ -183,7 +183,7 @@ const struct pooling_rows *aoticache_shim_pooling_rows(enum shim_class kind)
 #ifdef __x86_64__
     if (shim_has_avx512())
         return &steps_avx512[place];
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (shim_has_avx2())
         return &steps_avx2[place];
 #endif
     return &steps_any[place];

@@ -174,7 +174,7 @@ DEFINE_LOOPS(avx2, __m256, 1, WITH_AVX2) /* which has half as many registers */
 
 static const struct int4_loops *find_loops(void)
 {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    if (!shim_has_avx2())
         return NULL;
     return shim_has_avx512() ? &loops_avx512 : &loops_avx2;
 }

@@ -152,7 +152,7 @@ static const tile_function *choose(bool floats)
         {multiply_floats_avx512_1, multiply_floats_avx512_2, multiply_floats_avx512_4}};
     if (shim_has_avx512())
         return avx512[floats];
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (shim_has_avx2())
         return avx2[floats];
 #endif
     return plain[floats];

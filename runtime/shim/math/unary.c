@@ -110,7 +110,7 @@ void aoticache_shim_unary_apply(const struct shim_unary *unary, float *values, i
         apply_floats_avx512(unary, values, count);
         return;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (shim_has_avx2()) {
         apply_floats_avx2(unary, values, count);
         return;
     }

@@ -152,9 +152,8 @@ static void run_part(void *user, int part)
 {
     const struct scanned *scanned = user;
     const int64_t inner = scanned->lanes.inner, all = scanned->lanes.outer * inner;
-    const int64_t share = all / scanned->parts, rest = all % scanned->parts;
-    const int64_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
-    for (int64_t lane = begin, count; lane < end; lane += count) {
+    const int64_t end = shim_part_begin(all, scanned->parts, part + 1);
+    for (int64_t lane = shim_part_begin(all, scanned->parts, part), count; lane < end; lane += count) {
         count = inner == 1 || end - lane < inner - lane % inner ? end - lane : inner - lane % inner;
         run_some(scanned, lane, count);
     }

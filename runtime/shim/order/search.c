@@ -126,9 +126,8 @@ static void run_part(void *user, int part)
     const struct shim_tensor *boundaries = searched->boundaries, *values = searched->values;
     const int64_t count = boundaries->sizes[boundaries->ndim - 1];
     const int64_t length = boundaries->ndim == 1 ? values->numel : values->sizes[values->ndim - 1];
-    const int64_t share = values->numel / searched->parts, rest = values->numel % searched->parts;
-    const int64_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
-    for (int64_t i = begin, some; i < end; i += some) {
+    const int64_t end = shim_part_begin(values->numel, searched->parts, part + 1);
+    for (int64_t i = shim_part_begin(values->numel, searched->parts, part), some; i < end; i += some) {
         const int64_t in_row = length - i % length;
         some = in_row < end - i ? in_row : end - i;
         searched->run((const char *)boundaries->data + (size_t)(i / length * count) * boundaries->item_bytes, count,

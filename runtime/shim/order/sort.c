@@ -65,9 +65,8 @@ static void run_part(void *user, int part)
     const struct order *order = user;
     const struct shim_lanes lanes = order->lanes;
     const int64_t count = lanes.outer * lanes.inner;
-    const int64_t share = count / order->parts, rest = count % order->parts;
-    const int64_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
-    for (int64_t lane = begin; lane < end; lane++) {
+    const int64_t end = shim_part_begin(count, order->parts, part + 1);
+    for (int64_t lane = shim_part_begin(count, order->parts, part); lane < end; lane++) {
         const int64_t outer = lane / lanes.inner, inner = lane % lanes.inner;
         order->run(order, outer * lanes.length * lanes.inner + inner, outer * order->kept * lanes.inner + inner,
                    order->memory + (size_t)part * order->step);

@@ -118,9 +118,8 @@ static void run_part(void *user, int part)
     const struct shares *shares = user;
     struct shim_walk walk = *shares->walk;
     struct shim_walk_dim *dim = &walk.dims[shares->dim];
-    const int64_t share = dim->size / shares->parts, more = dim->size % shares->parts; /* the first have one more */
-    const int64_t first = part * share + (part < more ? part : more);
-    dim->size = share + (part < more);
+    const int64_t first = shim_part_begin(dim->size, shares->parts, part);
+    dim->size = shim_part_begin(dim->size, shares->parts, part + 1) - first;
     walk.index += first * dim->index;
     walk.places += first * dim->place;
     walk.values += first * dim->value;
