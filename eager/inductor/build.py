@@ -81,8 +81,8 @@ class Places:
         self.torch_stub = torch_stub or os.path.join(root, "lib", "aoticache", "libtorch_cpu.so")
 
     def check(self):
-        beside = os.path.join(os.path.dirname(self.wrapper), "wrapper_std.h")
-        for path in (self.wrapper, beside, os.path.join(self.include, "runtime", "kernel.h"), self.runtime, self.torch_stub):
+        beside = (os.path.join(os.path.dirname(self.wrapper), name) for name in ("wrapper_std.h", "wrapper_cxx.h"))
+        for path in (self.wrapper, *beside, os.path.join(self.include, "runtime", "kernel.h"), self.runtime, self.torch_stub):
             if not os.path.exists(path):
                 raise NotOurs(f"{path} is not installed")
 

@@ -28,6 +28,6 @@ def make_builder(torch, **places):
 
 def fingerprint():
     """Text that changes when a build may come out otherwise."""
-    files = [os.path.join(FOLDER, name) for name in ("build.py", "wrapper.h", "wrapper_std.h")]
+    files = [os.path.join(FOLDER, name) for name in ("build.py", "wrapper.h", "wrapper_std.h", "wrapper_cxx.h")]
     files.append(os.path.join(BUILD, "lib", "libaoticache_runtime.a"))
     return " ".join(f"{os.path.getsize(path)}-{os.stat(path).st_mtime_ns}" for path in files)
