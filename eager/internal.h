@@ -1,7 +1,7 @@
 /*
  * eager/internal: from a verified artifact to a runner that keeps it: what holder/ and package/ load with.
  *
- * Private to eager/. Everything here is in get_runner.c.
+ * Private to eager/. Everything here is in get_runner.c, but for what is of hooks.
  */
 #ifndef AOTICACHE_EAGER_INTERNAL_H
 #define AOTICACHE_EAGER_INTERNAL_H
@@ -35,5 +35,13 @@ aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, c
  * a process with PyTorch, which loads the files themselves. private_copy: as above.
  */
 void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy);
+
+/*
+ * Machine code for a GPU is for its architecture: without it machines with different GPUs would share keys. Sets "gpu_arch"
+ * of a request for a CUDA device to its device's, unless it is set: by who asks for a GPU that is elsewhere.
+ * Part of aoticache_hook_set_environment(); for requests that no hook completes. In hook/hook.c.
+ * Returns: OK, UNSUPPORTED (no such device here), NO_MEMORY.
+ */
+aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticache_error *ret_error);
 
 #endif

@@ -59,7 +59,7 @@ typedef struct aoticache_context_options {
         *record_file; /* append what was asked for, once each, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
     aoticache_logger logger;
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
-     * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
+     * whose kernels it wants (docs/key.md); a GPU's architecture it need not say. Borrowed during the creation. NULL: none. */
     const char *const *environment;
     /*
      * Whether every kernel must earn its place: the first calls of one that is there go by turns to it and to the fallback,

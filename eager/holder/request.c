@@ -8,6 +8,7 @@
  */
 #include "base/cleanup.h"
 #include "eager/holder/internal.h"
+#include "eager/internal.h"
 
 #include <string.h>
 
@@ -298,6 +299,8 @@ aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder
         status = aoticache_hook_set_environment(context->hook, request, ret_error);
     for (char **pair = context->environment; status == AOTICACHE_OK && pair != NULL && pair[0] != NULL; pair += 2)
         status = aoticache_request_set_environment(request, pair[0], pair[1], ret_error);
+    if (status == AOTICACHE_OK && context->hook == NULL)
+        status = aoticache_hook_set_gpu_arch(request, ret_error);
     if (status == AOTICACHE_OK && holder->written != 0)
         status = aoticache_request_set_environment(request, AOTICACHE_RESULTS_NAME, AOTICACHE_RESULTS_NEW, ret_error);
     return status;

@@ -4,6 +4,7 @@
  * The kinds are worker.c, command.c, c_source.c and callback.c.
  */
 #include "eager/hook/internal.h"
+#include "eager/internal.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "loader/check/check.h"
@@ -122,11 +123,7 @@ const char *aoticache_hook_program(const aoticache_hook *hook)
     return hook != NULL && hook->program[0] == '/' ? hook->program : "";
 }
 
-/*
- * Machine code for a GPU is for its architecture: without it machines with different GPUs would share keys. Who asks for
- * a GPU that is elsewhere has set it already.
- */
-static aoticache_status set_gpu_arch(aoticache_request *request, aoticache_error *ret_error)
+aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticache_error *ret_error)
 {
     aoticache_device device = aoticache_request_device(request);
     if (device.type != AOTICACHE_DEVICE_TYPE_CUDA || aoticache_request_get_environment(request, "gpu_arch") != NULL)
@@ -153,7 +150,7 @@ aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoti
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook environment: %s is NULL",
                                    hook == NULL ? "hook" : "request");
     aoticache_status status = hook->kind->set_environment(hook, request, ret_error);
-    return status == AOTICACHE_OK ? set_gpu_arch(request, ret_error) : status;
+    return status == AOTICACHE_OK ? aoticache_hook_set_gpu_arch(request, ret_error) : status;
 }
 
 bool aoticache_hook_is_dynamic(const aoticache_hook *hook)

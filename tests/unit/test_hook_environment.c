@@ -1,10 +1,12 @@
 /*
- * What every kind of hook adds to a request's environment: the architecture of the GPU that the kernel is for.
+ * What every kind of hook adds to a request's environment, and a holder without a hook: the architecture of the GPU that the
+ * kernel is for.
  */
 #include "cuda_fixture.h"
 
 #include "cache/request/request.h"
 #include "eager/eager.h"
+#include "eager/holder/internal.h"
 
 TestSuite(hook_environment, .init = fixture_setup, .fini = fixture_teardown);
 
@@ -87,4 +89,50 @@ Test(hook_environment, keys_differ_by_architecture)
         aoticache_hook_free(hook);
     }
     cr_assert(memcmp(&keys[0], &keys[1], sizeof keys[0]) != 0);
+}
+
+static aoticache_status answers_nothing(void *user, uint64_t key_set, aoticache_stack *stack,
+                                        aoticache_error *ret_error)
+{
+    (void)user, (void)key_set, (void)stack;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "no fallback");
+}
+
+/* What was compiled by a process with a hook is found by one that never compiles. */
+Test(hook_environment, holder_without_a_hook_has_the_architecture_too)
+{
+    aoticache_error error = {0};
+    char folder[FIXTURE_PATH_BYTES];
+    aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_cache *cache = NULL;
+    fixture_driver("");
+    fixture_path("cache", folder);
+    cache_options.directory = folder;
+    cr_assert_eq(aoticache_cache_open(&cache_options, &cache, &error), AOTICACHE_OK, "%s", error.message);
+    static const char *const without[] = {"framework=command", "framework_version=1", NULL};
+    static const char *const elsewhere[] = {"framework=command", "framework_version=1", "gpu_arch=sm_120", NULL};
+    const char *const *environments[] = {without, elsewhere};
+    const char *expected[] = {"sm_75", "sm_120"};
+    for (int i = 0; i < 2; i++) {
+        aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+        aoticache_context *context = NULL;
+        options.cache = cache;
+        options.environment = environments[i];
+        cr_assert_eq(aoticache_context_create(&options, &context, &error), AOTICACHE_OK, "%s", error.message);
+        aoticache_holder_options holder_options = AOTICACHE_HOLDER_OPTIONS_INIT;
+        aoticache_holder *holder = NULL;
+        holder_options.schema = "test::f(Tensor self) -> Tensor";
+        holder_options.device = (aoticache_device){AOTICACHE_DEVICE_TYPE_CUDA, 1};
+        holder_options.fallback = answers_nothing;
+        cr_assert_eq(aoticache_holder_create(context, &holder_options, &holder, &error), AOTICACHE_OK, "%s",
+                     error.message);
+        aoticache_request *request = NULL;
+        cr_assert_eq(aoticache_request_create("test::f", holder_options.device, &request, &error), AOTICACHE_OK);
+        cr_assert_eq(aoticache_holder_set_environment(holder, request, &error), AOTICACHE_OK, "%s", error.message);
+        cr_expect_str_eq(aoticache_request_get_environment(request, "gpu_arch"), expected[i]);
+        aoticache_request_free(request);
+        aoticache_holder_unref(holder);
+        aoticache_context_free(context);
+    }
+    aoticache_cache_close(cache);
 }
