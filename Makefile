@@ -128,6 +128,16 @@ PYTHON_OBJ := $(call objects,$(wildcard eager/python/*.c))
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
+# What the process of a hit runs. In a library it lies together, behind what every process touches (linkers put .text.hot in
+# front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
+START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
+              $(addprefix base/,process/home.c process/load_gate.c text/units.c) index/entries/lookup.c eager/get_runner.c \
+              $(addprefix cache/,cache.c enter.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
+              $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
+              $(patsubst %,cache/store/%.c,ancestors artifact directory entry folder object recovery) \
+              $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_gate runner/runner) \
+              $(wildcard runtime/shim/tensors/*.c)
+START_OBJ  := $(call objects,$(START_SRC))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text/stream.c base/array.c)
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(PYTHON_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c) eager/torch/executor/executor.c)
@@ -167,6 +177,7 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC    $<")
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(if $(filter $@,$(START_OBJ)),$(Q)$(OBJCOPY) --rename-section .text=.text.hot $@)
 
 # The container is in every kernel library: small, but for what a run goes through. No exception passes it.
 $(filter-out $(call objects,runtime/run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)

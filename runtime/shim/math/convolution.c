@@ -413,8 +413,7 @@ static bool onednn_serves(int32_t dtype)
     unsigned a, b, c, d;
     if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (d & 0x30) == 0x30) /* AVX-VNNI-INT8 and AVX-NE-CONVERT */
         return true;
-    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512dq"))
+    if (!shim_has_avx512())
         return false;
     if (dtype == AOTICACHE_DTYPE_BFLOAT16)
         return true;

@@ -7,27 +7,7 @@
 #define AOTICACHE_RUNTIME_SHIM_MATH_INTERNAL_H
 
 #include "runtime/shim/tensors/convert.h"
-
-/* Whether this processor has AVX2 and the fused multiplications that came with it. */
-static inline bool shim_has_avx2(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return false;
-#endif
-}
-
-/* Whether this processor has the AVX-512 that all servers' have: the loops for it are compiled for that. */
-static inline bool shim_has_avx512(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    return false;
-#endif
-}
+#include "runtime/shim/tensors/cpu.h"
 
 /*
  * ---- threads (threads.c): the thread pool of the process's OpenMP runtime ----

@@ -44,16 +44,6 @@ static void free_prepared(const struct onednn_library *onednn, struct onednn_pre
 
 /* ---- which products ---- */
 
-/* Without it two products of bytes are summed up in 16 bits, and saturate. */
-static bool has_vnni(void)
-{
-#ifdef __x86_64__
-    return shim_has_avx512() && __builtin_cpu_supports("avx512vnni");
-#else
-    return false;
-#endif
-}
-
 bool aoticache_shim_onednn_has_bfloat16(void)
 {
     return shim_has_avx512() && aoticache_shim_onednn() != NULL;
@@ -61,7 +51,8 @@ bool aoticache_shim_onednn_has_bfloat16(void)
 
 bool aoticache_shim_onednn_has_bytes(void)
 {
-    return has_vnni() && aoticache_shim_onednn() != NULL;
+    /* Without it two products of bytes are summed up in 16 bits, and saturate. */
+    return shim_has_avx512_vnni() && aoticache_shim_onednn() != NULL;
 }
 
 static ptrdiff_t bytes_of(int type)
@@ -240,7 +231,8 @@ static struct product product_of_bytes(int64_t rows, int64_t columns, int64_t de
 
 static bool is_taken_of_bytes(const struct product *p)
 {
-    return (double)p->rows * (double)p->columns * (double)p->depth >= MIN_PRODUCTS && is_taken(p) && has_vnni();
+    return (double)p->rows * (double)p->columns * (double)p->depth >= MIN_PRODUCTS && is_taken(p) &&
+           shim_has_avx512_vnni();
 }
 
 bool aoticache_shim_onednn_multiply_bytes(int64_t rows, int64_t columns, int64_t depth, bool is_unsigned, const void *a,

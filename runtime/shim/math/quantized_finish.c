@@ -14,6 +14,7 @@
 #include "runtime/shim/math/quantized.h"
 
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/cpu.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>
@@ -98,7 +99,7 @@ static void finish_row(const struct quantized_finish *f, const void *sums, int64
     const float *scales = f->scales + first;
     int64_t done = 0;
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
+    if (shim_has_avx2())
         done = scale_eights(count, sums, f->excess, scales, row);
 #endif
     scale_sums(count - done, (const char *)sums + (size_t)done * sizeof(int32_t),
@@ -116,7 +117,7 @@ static void finish_row(const struct quantized_finish *f, const void *sums, int64
                                 is_unsigned ? UINT8_MAX : INT8_MAX};
     done = 0;
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
+    if (shim_has_avx2())
         done = make_eight_bytes(count, row, &range, to);
 #endif
     make_bytes(count - done, row + done, &range, to + done);

@@ -184,7 +184,7 @@ static bool has_outside(const int64_t *at, int64_t count, int64_t lowest, int64_
 #ifdef __x86_64__
     if (shim_has_avx512())
         return any_outside_avx512(at, count, lowest, highest);
-    if (__builtin_cpu_supports("avx2"))
+    if (shim_has_avx2())
         return any_outside_avx2(at, count, lowest, highest);
 #endif
     return any_outside(at, count, lowest, highest);

@@ -5,6 +5,7 @@
  */
 #include "runtime/shim/tensors/convert.h"
 
+#include "runtime/shim/tensors/cpu.h"
 #include "runtime/shim/tensors/small_float.h"
 
 #include <complex.h>
@@ -157,7 +158,7 @@ static WITH_AVX2 size_t store_float16s(size_t count, char *destination, const fl
     return done;
 }
 
-#define SOME(function) (__builtin_cpu_supports("avx2") ? function : 0)
+#define SOME(function) (shim_has_avx2() ? function : 0)
 
 #else
 

@@ -5,9 +5,9 @@
 int main(void)
 {
     char line[256];
-    FILE *file = fopen("/proc/self/status", "r");
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "VmRSS:", 6) == 0)
-            fputs(line + 6, stdout);
+        if (strncmp(line, "Rss:", 4) == 0)
+            fputs(line + 4, stdout);
     return 0;
 }

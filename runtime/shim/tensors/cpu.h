@@ -1,0 +1,43 @@
+/*
+ * shim/tensors/cpu: which extensions of the processor may be used.
+ *
+ * glibc has asked the processor when the program started, and answers. GCC's builtins would ask again in every load of the
+ * shim: 0.1 ms in a virtual machine, where the question is the host's to answer. They answer where glibc is older than 2.34.
+ *
+ * Private to runtime/shim/.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_TENSORS_CPU_H
+#define AOTICACHE_RUNTIME_SHIM_TENSORS_CPU_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__) && __GLIBC_PREREQ(2, 34)
+#include <sys/platform/x86.h>
+#define SHIM_CPU_HAS(its_name, name) CPU_FEATURE_ACTIVE(name)
+#elif defined(__x86_64__)
+#define SHIM_CPU_HAS(its_name, name) __builtin_cpu_supports(its_name)
+#else
+#define SHIM_CPU_HAS(its_name, name) false
+#endif
+
+/* AVX2 and the fused multiplications that came with it. */
+static inline bool shim_has_avx2(void)
+{
+    return SHIM_CPU_HAS("avx2", AVX2) && SHIM_CPU_HAS("fma", FMA);
+}
+
+/* The AVX-512 that all servers' have: the loops for it are compiled for that. */
+static inline bool shim_has_avx512(void)
+{
+    return SHIM_CPU_HAS("avx512f", AVX512F) && SHIM_CPU_HAS("avx512bw", AVX512BW) &&
+           SHIM_CPU_HAS("avx512dq", AVX512DQ) && SHIM_CPU_HAS("avx512vl", AVX512VL);
+}
+
+/* Sums of products of bytes in 32 bits, in vectors of AVX-512. */
+static inline bool shim_has_avx512_vnni(void)
+{
+    return shim_has_avx512() && SHIM_CPU_HAS("avx512vnni", AVX512_VNNI);
+}
+
+#endif
