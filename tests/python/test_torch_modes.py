@@ -200,6 +200,14 @@ TOGETHER = {
             assert "aten::tanh" in aoticache.enable("aten::tanh", mode="never").operators
             aoticache.disable()
     """,
+    "presets_of_another_device_are_disabled_as_they_were_enabled": """
+        aoticache._operators.mkl_is_fast = lambda: True  # then "pointwise" holds tanh on a GPU, and not on the CPU
+        aoticache._session.problem_with_torch = lambda device: ""  # no GPU is needed to register
+        enabled = aoticache.enable("pointwise", device="cuda", mode="never").operators
+        assert "aten::tanh" in enabled
+        assert set(aoticache.disable("pointwise")) == set(enabled)
+        assert not aoticache.is_enabled("aten::tanh")
+    """,
     "cache_that_cannot_be_had_is_one_warning": """
         def enable():
             result = aoticache.enable("aten::abs", cache_dir="/proc/nowhere/cache")

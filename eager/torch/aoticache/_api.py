@@ -108,7 +108,8 @@ def enable(
     shell patterns ("aten::*norm*"), functions (torch.abs: all overloads that can be served), or presets: "pointwise" and
     "safe" (`PRESETS`); or lists of these. An operator that is enabled already gets the new policy.
 
-    device: "cpu" or "cuda".
+    device: "cpu" or "cuda". On a GPU nothing is judged by time, and calls on small tensors are slower than PyTorch's: enable
+    single operators there, where a measurement shows a gain (docs/gpu.md).
 
     mode: what a call does whose kernel is not there. "background" (the default): PyTorch's kernel answers while it is
     compiled; "wait": the call waits; "never": nothing is compiled, only what the cache has is used.
@@ -152,12 +153,13 @@ def disable(*operators: Any) -> tuple[str, ...]:
     if not operators:
         return tuple(_session.disable(None))
     names: list[str] = []
+    devices = _session.devices()  # what a preset holds depends on it
     for request in _operators.flatten(operators):
         if isinstance(request, str) and request in PRESETS:
-            names.extend(_operators.expand_preset(request, "cpu"))
+            names.extend(name for device in devices for name in _operators.expand_preset(request, device))
             continue
         if _operators.is_function(request):
-            names.extend(_operators.served_overloads(request, "cpu"))
+            names.extend(name for device in devices for name in _operators.served_overloads(request, device))
             continue
         name = _operators.name_of(request)
         if _operators.is_pattern(name):

@@ -575,6 +575,16 @@ def _restore_one(session: Session, name: str, before: Policy | None) -> None:
         session.pending[name] = before
 
 
+def devices() -> list[str]:
+    """Those on which something is enabled, or waits to be; the CPU where nothing is."""
+    with _lock:
+        found = set()
+        if _session is not None:
+            found = {active.policy.device for active in _session.active.values()}
+            found |= {policy.device for policy in _session.pending.values()}
+        return sorted(found) or ["cpu"]
+
+
 def snapshot(names: Iterable[str]) -> dict[str, Policy | None]:
     with _lock:
         return {name: policy_of(_session, name) if _session is not None else None for name in names}
