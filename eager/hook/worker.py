@@ -475,6 +475,34 @@ def compile_for(cpu_features, options):
         cpu_vec_isa.valid_vec_isa_list, cpp_builder._get_optimization_cflags = all_isas, all_flags
 
 
+# Operations on an element that take a vector unit a cycle or two; others take some ten times as long. Loads and stores count as
+# one each, for the memory.
+QUICK = frozenset(
+    "load store reduction store_reduction add sub mul abs neg relu maximum minimum where eq ne lt le gt ge logical_and logical_or "
+    "logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor to_dtype to_dtype_bitcast floor ceil trunc round "
+    "square sign signbit isnan isinf fma identity masked load_seed".split())
+FREE = frozenset("constant output index_expr get_index indirect_indexing set_indirect check_bounds".split())
+#: Of how many such operations a thread's part must be, a parallel loop costing 1 us: measured with two threads.
+QUICK_OPERATIONS_A_THREAD = 9216
+MOST_NODES = 8  # of a graph that is one operator's
+
+
+def least_part(minimum):
+    """How many elements a thread's part of a loop has at least; minimum: Inductor's own, whatever the loop does."""
+    from torch._inductor.virtualized import V
+
+    try:
+        nodes = [one for node in V.graph.scheduler.nodes for one in node.get_nodes()]
+    except AttributeError:  # another version, or no scheduler
+        return minimum
+    counts = [getattr(getattr(node, "_body", None), "op_counts", None) for node in nodes]
+    if len(nodes) > MOST_NODES or None in counts:
+        return minimum
+    operations = sum(count * (1 if name in QUICK else 8)
+                     for found in counts for name, count in found.items() if name not in FREE)
+    return max(minimum, QUICK_OPERATIONS_A_THREAD // max(operations, 1))
+
+
 @contextlib.contextmanager
 def thread_count_left_open():
     """Makes what is worth several threads a matter of the work alone, and not of the machine that compiles.
@@ -491,7 +519,7 @@ def thread_count_left_open():
         return
 
     def decide(self, max_parallel_depth, threads):
-        with config.patch({"cpp.dynamic_threads": False}):
+        with config.patch({"cpp.dynamic_threads": False, "cpp.min_chunk_size": least_part(config.cpp.min_chunk_size)}):
             return original(self, max_parallel_depth, USUAL_THREADS)
 
     try:

@@ -36,6 +36,8 @@ WITH_CXX = ("-fexceptions", "-DAOTICACHE_WRAPPER_CATCHES")
 LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--build-id=none",
         "-Wl,--hash-style=gnu", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code",
         "-Wl,--warn-unresolved-symbols", "-Wl,--unresolved-symbols=report-all")
+PARALLEL = "#pragma omp parallel"
+WRAP_PARALLEL = "-Wl,--wrap=GOMP_parallel"
 # What kernels refer to of the C++ runtime, and what wrapper.h has in its place. The first four are in every kernel's object,
 # and only those use them that throw or print.
 INSTEAD_OF_CXX = {
@@ -134,12 +136,15 @@ def own_half(torch, wrapper):
     return own
 
 
-def slim_text(declarations, places, own, plain):
+def slim_text(declarations, places, own, plain, parallel):
     """The wrapper's own half after what it needs.
 
-    plain: it is compiled as a kernel that borrows its inputs, which one that hands an input on cannot be.
+    plain: it is compiled as a kernel that borrows its inputs, which one that hands an input on cannot be. parallel: its
+    kernels have parallel loops, which then begin in wrapper.h (WRAP_PARALLEL).
     """
     uses, calls = "#define AOTICACHE_WRAPPER_IS_PLAIN\n" if plain else "", own + ALWAYS_CALLED
+    if parallel:
+        uses += "#define AOTICACHE_WRAPPER_IS_PARALLEL\n"
     for word, macro, called in OPTIONAL_PARTS:
         if word in own:
             uses, calls = f"{uses}#define AOTICACHE_WRAPPER_USES_{macro}\n", calls + called
@@ -252,7 +257,7 @@ class Builder:
     def __init__(self, torch, places):
         self.torch, self.places, self.reason = torch, Places(**places), None
         self.used, self.wrapper, self.declarations = False, None, None
-        self.label, self.names = "", []
+        self.label, self.names, self.parallel = "", [], False
 
     @contextlib.contextmanager
     def active(self, label=""):
@@ -288,6 +293,7 @@ class Builder:
         self.own_half = own_half(self.torch, wrapper)
         self.plain = not graph.constants and may_be_plain(self.own_half)
         self.has_constants = len(graph.constants) > 0
+        self.parallel = PARALLEL in kernels
         self.with_cxx = any(CHECKS.search(one) and OWNS_MEMORY.search(one) for one in kernels.split(KERNELS_HEADER))
         self.wrapper = None
         with self.commands_replaced():
@@ -351,7 +357,7 @@ class Builder:
         """Compiles the wrapper beside the kernels; finish_wrapper() waits for it."""
         source = target.removesuffix(".o") + ".slim.cpp"
         with open(source, "w", encoding="utf-8") as file:
-            file.write(slim_text(self.declarations, self.places, self.own_half, self.plain))
+            file.write(slim_text(self.declarations, self.places, self.own_half, self.plain, self.parallel))
         self.wrapper = start_command([compiler, *COMPILE, *(WITH_CXX if self.with_cxx else WITHOUT_CXX),
                                       f"-I{self.places.include}", "-c", source, "-o", target])
 
@@ -376,7 +382,8 @@ class Builder:
         exported = target + ".map"
         with open(exported, "w", encoding="utf-8") as file:
             file.write(EXPORTED.format(names="".join(f"{name}; " for name in self.names)))
-        command = [words[0], *LINK, f"-Wl,--version-script={exported}", "-o", target, *objects, self.places.runtime,
+        command = [words[0], *LINK, *([WRAP_PARALLEL] if self.parallel else []), f"-Wl,--version-script={exported}", "-o",
+                   target, *objects, self.places.runtime,
                    "-Wl,--no-as-needed", self.places.torch_stub, "-Wl,--as-needed", "-lgomp"]
         self.finish_wrapper()
         unknown = set() if self.with_cxx else unknown_symbols([*command, *LINK_WITHOUT_CXX, "-lm", "-lc"])

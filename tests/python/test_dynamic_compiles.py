@@ -197,7 +197,7 @@ def run_refused(torch, worker, case):
     return answer["error"]
 
 
-def source_of(torch, worker, directory, size):
+def source_of(torch, worker, directory, op, size):
     """The C++ of aten::abs for a square of this size."""
     from torch._inductor import config
 
@@ -205,7 +205,7 @@ def source_of(torch, worker, directory, size):
         kept = worker.remove_intermediates
         worker.remove_intermediates = lambda *_: []
         try:
-            answer = ask(torch, worker, "aten::abs", [tensor(size, size)], directory, False)
+            answer = ask(torch, worker, op, [tensor(size, size)], directory, False)
         finally:
             worker.remove_intermediates = kept
     assert answer["ok"], answer["error"]
@@ -216,11 +216,12 @@ def source_of(torch, worker, directory, size):
 
 
 def run_threads(torch, worker):
-    """The number of this machine's threads is not in the code."""
-    for size, parallel in ((1000, True), (6, False)):
+    """The number of this machine's threads is not in the code, and what is divided depends on the work for an element."""
+    for op, size, parallel in (("aten::abs", 1000, True), ("aten::abs", 6, False), ("aten::abs", 100, False),
+                               ("aten::sigmoid", 100, True), ("aten::sigmoid", 60, False)):
         with tempfile.TemporaryDirectory() as directory:
-            text = source_of(torch, worker, directory, size)
-            assert ("#pragma omp parallel" in text) == parallel, f"{size} by {size}: in parallel is {not parallel}"
+            text = source_of(torch, worker, directory, op, size)
+            assert ("#pragma omp parallel" in text) == parallel, f"{op}, {size} by {size}: in parallel is {not parallel}"
             assert "num_threads(" not in text.replace("omp_get_num_threads(", ""), "the code has a number of threads"
     return "code has no number of threads"
 

@@ -287,6 +287,54 @@ def check_threads(torch, builder):
         report(f"a run that fails leaks nothing ({leaked:.1f} bytes)", [] if leaked < 8 else [f"{leaked} bytes a run"])
 
 
+def check_parallel(torch, builder):
+    """
+    A parallel loop gives the same with one thread, with two, and in threads of a parallel region, where each runs all of it:
+    there, too, with one thread of their own.
+    """
+    def call(x):
+        return x.sigmoid() * 3
+
+    x = torch.randn(64, 1024)
+    with tempfile.TemporaryDirectory() as folder, torch._inductor.config.patch({"cpp.dynamic_threads": True}):
+        path = build(torch, make_module(torch, call), (x,), folder, builder)
+        symbols = subprocess.run(["readelf", "-W", "--dyn-syms", path], capture_output=True, text=True, check=True).stdout
+        wrong = [] if "omp_in_parallel" in symbols else ["a parallel loop begins without asking for the threads"]
+        report("a parallel loop asks first for the number of threads", wrong)
+        if wrong:
+            return  # threads of a region would wait for each other
+        runner, before, wrong = open_runner(torch, path), torch.get_num_threads(), []
+        want = runner.run([x])[0]
+        runtime = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line))
+        body, lock = ctypes.CFUNCTYPE(None, ctypes.c_void_p), threading.Lock()
+
+        def compare(what):
+            got = runner.run([x])[0]
+            with lock:
+                places.append(runtime.omp_get_thread_num())
+                if not torch.equal(got, want):
+                    wrong.append(f"{what}: {(got != want).sum()} of {got.numel()} numbers differ")
+
+        def in_region(_, threads):
+            runtime.omp_set_num_threads(threads)  # of this thread, for as long as the region lasts
+            compare(f"in a region, {threads} threads")
+
+        try:
+            for threads in (1, 2):
+                places = []
+                torch.set_num_threads(threads)
+                compare(f"{threads} threads")
+                torch.set_num_threads(2)
+                runtime.GOMP_parallel(body(lambda data, threads=threads: in_region(data, threads)), None, 2, 0)
+                if sorted(places) != [0, 0, 1]:
+                    wrong.append(f"threads {places} ran it, not 0 and both of a region")
+        finally:
+            torch.set_num_threads(before)
+        if not torch.allclose(want, call(x), rtol=1e-5):
+            wrong.append("not PyTorch's values")
+    report("a parallel loop, with one thread, two, and within a region", wrong)
+
+
 def check_unload(torch, builder):
     """Loaded and closed again, the library is not mapped any more."""
     with tempfile.TemporaryDirectory() as folder:
@@ -374,6 +422,7 @@ def main():
     check_dynamic(torch, builder)
     check_input_checks(torch, builder)
     check_threads(torch, builder)
+    check_parallel(torch, builder)
     check_unload(torch, builder)
     check_failing_run(torch, builder)
     check_fallbacks(torch)
