@@ -14,7 +14,15 @@
 
 #if defined(__x86_64__) && __GLIBC_PREREQ(2, 34)
 #include <sys/platform/x86.h>
-#define SHIM_CPU_HAS(its_name, name) CPU_FEATURE_ACTIVE(name)
+
+/* As x86_cpu_active(), which shifts a signed 1 by 31 places. feature: x86_cpu_AVX2, ...: a bit of a leaf's four registers. */
+static inline bool shim_cpu_has(unsigned feature)
+{
+    const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
+    return (leaf->active_array[feature / 32 % 4] >> feature % 32 & 1) != 0;
+}
+
+#define SHIM_CPU_HAS(its_name, name) shim_cpu_has(x86_cpu_##name)
 #elif defined(__x86_64__)
 #define SHIM_CPU_HAS(its_name, name) __builtin_cpu_supports(its_name)
 #else
