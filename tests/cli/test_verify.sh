@@ -144,7 +144,8 @@ if truncate -s 1T "$huge" 2>/dev/null; then
 else
     skip 'a run ends by its signal inside a file' 'there are no files of a terabyte here'
 fi
-rm -rf "$huge" "$AOTICACHE_DIR/objects/f7" "$AOTICACHE_DIR/verify.state"
+rm -f "$huge" "$AOTICACHE_DIR/verify.state"
+rmdir --ignore-fail-on-non-empty "$AOTICACHE_DIR/objects/f7" # one run in 40 has an object there
 
 # What may not be read.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
