@@ -198,7 +198,7 @@ def run_refused(torch, worker, case):
 
 
 def source_of(torch, worker, directory, op, size):
-    """The C++ of aten::abs for a square of this size."""
+    """The C++ of the operator for a square of this size."""
     from torch._inductor import config
 
     with config.patch({"aot_inductor.debug_compile": False}):
