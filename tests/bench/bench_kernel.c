@@ -508,8 +508,8 @@ int main(int argc, char **argv)
         ours[i] = ask(self, "resident-ours", directory, "") / 1024;
         own[i] = ask(empty, "", "", "") / 1024;
     }
-    report("resident memory of a C process", median(ours, ROUNDS), "MiB", "an empty process",
-           median(own, ROUNDS), 3, true);
+    report("resident memory of a C process", median(ours, ROUNDS), "MiB", "an empty process", median(own, ROUNDS), 3,
+           true);
 
     char command[PATH_MAX];
     snprintf(command, sizeof command, "rm -rf %s", folder);
