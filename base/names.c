@@ -96,7 +96,7 @@ aoticache_status aoticache_device_parse(const char *text, aoticache_device *ret_
 {
     if (text == NULL || ret_device == NULL)
         return AOTICACHE_INVALID;
-    size_t length = strcspn(text, ":");
+    const size_t length = (size_t)(strchrnul(text, ':') - text);
     aoticache_device device = {.index = -1};
     if (parse(device_types, COUNT(device_types), text, length, &device.type) != AOTICACHE_OK)
         return AOTICACHE_INVALID;

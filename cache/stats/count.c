@@ -63,6 +63,8 @@ void aoticache_unflushed_clear(aoticache_unflushed *unflushed)
     aoticache_recency_free(&unflushed->recency);
     aoticache_index_sums_free(&unflushed->sums);
     aoticache_hash_map_free(&unflushed->spared);
+    for (size_t i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
+        free(atomic_load(&unflushed->histograms[i]));
     pthread_mutex_destroy(&unflushed->mutex);
 }
 
@@ -72,8 +74,11 @@ void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed)
     pthread_mutex_init(&unflushed->mutex, NULL);
     for (size_t i = 0; i < AOTICACHE_COUNTER_COUNT; i++)
         atomic_store(&unflushed->counters[i], 0);
-    for (size_t i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
-        aoticache_histogram_clear(&unflushed->histograms[i]);
+    for (size_t i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
+        aoticache_histogram *histogram = atomic_load(&unflushed->histograms[i]);
+        if (histogram != NULL)
+            aoticache_histogram_clear(histogram);
+    }
     /* These are not freed: a thread of the parent may have been changing them at the fork. */
     unflushed->recency = (aoticache_recency){.by_entry = {.count = 0}};
     unflushed->sums = (aoticache_index_sums){.by_name = {.count = 0}};
@@ -107,9 +112,23 @@ const char *aoticache_latency_name(aoticache_latency_kind kind)
     return (unsigned)kind < AOTICACHE_LATENCY_COUNT ? names[kind] : NULL;
 }
 
+/* NULL where memory runs out. */
+static aoticache_histogram *histogram_of(aoticache_unflushed *unflushed, aoticache_latency_kind kind)
+{
+    aoticache_histogram *histogram = atomic_load_explicit(&unflushed->histograms[kind], memory_order_acquire);
+    if (histogram != NULL)
+        return histogram;
+    aoticache_histogram *made = calloc(1, sizeof *made);
+    if (made != NULL && !atomic_compare_exchange_strong(&unflushed->histograms[kind], &histogram, made))
+        free(made); /* another thread was first, and `histogram` is that one now */
+    return histogram != NULL ? histogram : made;
+}
+
 void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind kind, uint64_t ns)
 {
-    aoticache_histogram_note(&cache->unflushed.histograms[kind], ns);
+    aoticache_histogram *histogram = histogram_of(&cache->unflushed, kind);
+    if (histogram != NULL) /* without memory less is counted */
+        aoticache_histogram_note(histogram, ns);
 }
 
 static const aoticache_hash_map_type spared_type = {.item_size = sizeof(aoticache_digest),

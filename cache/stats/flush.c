@@ -48,7 +48,8 @@ static void drain_histograms(aoticache_cache *cache, batch *taken)
 {
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
         aoticache_distribution *distribution = &taken->distributions[taken->histogram_count];
-        if (!aoticache_histogram_take(&cache->unflushed.histograms[i], distribution))
+        aoticache_histogram *histogram = atomic_load(&cache->unflushed.histograms[i]);
+        if (histogram == NULL || !aoticache_histogram_take(histogram, distribution))
             continue;
         taken->kinds[taken->histogram_count] = i;
         taken->histograms[taken->histogram_count++] = (aoticache_index_histogram){.name = aoticache_latency_name(i),
@@ -75,7 +76,8 @@ static void return_batch(aoticache_cache *cache, const batch *taken)
     for (size_t i = 0; i < taken->count; i++)
         aoticache_cache_count(cache, taken->counters[i], taken->counts[i].value);
     for (size_t i = 0; i < taken->histogram_count; i++)
-        aoticache_histogram_give_back(&cache->unflushed.histograms[taken->kinds[i]], &taken->distributions[i]);
+        aoticache_histogram_give_back(atomic_load(&cache->unflushed.histograms[taken->kinds[i]]),
+                                      &taken->distributions[i]);
     pthread_mutex_lock(&cache->unflushed.mutex);
     for (size_t i = 0; i < taken->tally_count; i++)
         aoticache_recency_add(&cache->unflushed.recency, &taken->tallies[i]);

@@ -83,8 +83,9 @@ typedef enum aoticache_counter {
 
 typedef struct aoticache_unflushed {
     _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
-    aoticache_histogram histograms[AOTICACHE_LATENCY_COUNT];
-    pthread_mutex_t mutex; /* of recency, sums and spared */
+    _Atomic(aoticache_histogram *)
+        histograms[AOTICACHE_LATENCY_COUNT]; /* NULL until the first note: most kinds have none */
+    pthread_mutex_t mutex;                   /* of recency, sums and spared */
     aoticache_recency recency;
     aoticache_index_sums sums;   /* of requests that led to no entry */
     aoticache_hash_map spared;   /* digests of artifacts that this process has put, or been spared compiling */

@@ -125,8 +125,11 @@ static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_s
             status = gather_once(index, options, all, ret_error);
         while (aoticache_cache_recovered(cache, status, &index));
     aoticache_cache_add_unflushed(cache, &all->counters);
-    for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
-        aoticache_histogram_add_to(&cache->unflushed.histograms[i], &all->distributions[i]);
+    for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
+        const aoticache_histogram *histogram = atomic_load(&cache->unflushed.histograms[i]);
+        if (histogram != NULL)
+            aoticache_histogram_add_to(histogram, &all->distributions[i]);
+    }
     return aoticache_cache_index_result(status, ret_error);
 }
 

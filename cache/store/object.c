@@ -75,7 +75,6 @@ static aoticache_status refuse_open(int errno_value, const char *path, aoticache
                      path, ret_error);
 }
 
-#define SMALL_BYTES 16384
 #define DOUBTFUL_BYTES (UINT64_C(64) << 20)
 
 /* Opens the object, takes its in-use lock, and then checks that it is still linked. The bytes are not read. */
@@ -126,20 +125,10 @@ typedef struct reading {
     aoticache_memory_copy copy;
 } reading;
 
-/* Reads a small object with one system call, because a verification and a cold hit read many. */
-static aoticache_status digest_of_object(int fd, uint64_t size, reading *how, aoticache_digest *ret_digest,
-                                         aoticache_error *ret_error)
+static aoticache_status digest_of_object(int fd, reading *how, aoticache_digest *ret_digest, aoticache_error *ret_error)
 {
-    char bytes[SMALL_BYTES];
-    size_t have = 0;
-    if (size > sizeof bytes)
-        return how->copy.file >= 0
-                   ? aoticache_digest_of_fd_copying(fd, &how->copy, ret_digest, NULL, ret_error)
-                   : aoticache_digest_of_fd_while(fd, how->goes_on, how->user, ret_digest, NULL, ret_error);
-    aoticache_status status = read_bytes(fd, bytes, (size_t)size, &have, ret_error);
-    if (status == AOTICACHE_OK && how->copy.file >= 0 && !aoticache_memory_file_write(how->copy.file, bytes, have, 0))
-        how->copy.failed = errno;
-    return status == AOTICACHE_OK ? aoticache_digest_of(bytes, have, ret_digest) : status;
+    return how->copy.file >= 0 ? aoticache_digest_of_fd_copying(fd, &how->copy, ret_digest, NULL, ret_error)
+                               : aoticache_digest_of_fd_while(fd, how->goes_on, how->user, ret_digest, NULL, ret_error);
 }
 
 static aoticache_status judge_digest(aoticache_status status, const aoticache_digest *actual,
@@ -203,7 +192,7 @@ static aoticache_status open_verified(aoticache_directory *directory, const aoti
                      (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
     cleanup_fd int file = is_copied ? aoticache_memory_file_create() : -1;
     how->copy = (aoticache_memory_copy){.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
-    status = digest_of_object(fd, (uint64_t)found.st_size, how, &actual, &detail);
+    status = digest_of_object(fd, how, &actual, &detail);
     if (status == AOTICACHE_IO && how->goes_on != NULL && !how->goes_on(how->user))
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
