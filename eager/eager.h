@@ -82,6 +82,7 @@ typedef struct aoticache_callback {
     aoticache_status (*set_environment)(void *user, aoticache_request *request, aoticache_error *ret_error);
     const char *producer; /* "mycompiler 1.2"; copied */
     bool dynamic;         /* serves dynamic requests (environment "shapes" is "dynamic"): the product has a guard */
+    bool numbers;         /* serves requests whose environment has "numbers" (docs/hooks.md) */
 } aoticache_callback;
 
 #define AOTICACHE_CALLBACK_INIT AOTICACHE_SIZED_INIT(aoticache_callback)
@@ -92,6 +93,8 @@ AOTICACHE_API aoticache_status aoticache_hook_create_callback(const aoticache_ca
 
 /* Whether it compiles dynamic libraries (docs/hooks.md): the worker does, and callbacks that say so. */
 AOTICACHE_API bool aoticache_hook_is_dynamic(const aoticache_hook *hook);
+/* Whether it compiles libraries that take numbers when they run ("numbers", docs/hooks.md): likewise. */
+AOTICACHE_API bool aoticache_hook_takes_numbers(const aoticache_hook *hook);
 
 /* Ends the worker. NULL is allowed. No call may be using the hook. */
 AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);

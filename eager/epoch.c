@@ -87,6 +87,7 @@ static aoticache_epoch_slot *add_slot(void)
     atomic_init(&slot->taken, true);
     slot->depth = 0;
     slot->uses = NULL;
+    slot->numbers = NULL;
     slot->uses_count = slot->last_used = 0;
     slot->next = atomic_load(&slots);
     while (!atomic_compare_exchange_weak(&slots, &slot->next, slot))

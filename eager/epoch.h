@@ -31,7 +31,8 @@ typedef struct aoticache_epoch_slot {
     atomic_bool taken;
     aoticache_use *uses; /* uses_count of them; eager/holder/uses.c's, as long as there is a slot */
     uint32_t uses_count;
-    uint32_t last_used; /* below uses_count, or 0 */
+    uint32_t last_used;                    /* below uses_count, or 0 */
+    struct aoticache_own_numbers *numbers; /* eager/holder/numbers.c's, likewise; NULL: none yet */
     struct aoticache_epoch_slot *next;
 } aoticache_epoch_slot;
 

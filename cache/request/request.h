@@ -173,6 +173,13 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
 #define AOTICACHE_RESULTS_NAME "results"
 #define AOTICACHE_RESULTS_NEW "new"
 #define AOTICACHE_RESULTS_ALL "all"
+
+/*
+ * A library is wanted that takes the numbers of the schema for which the request has tensors (float64, of no dimension) when
+ * it runs. Else they are compiled in, and the request has their values.
+ */
+#define AOTICACHE_NUMBERS_NAME "numbers"
+#define AOTICACHE_NUMBERS_TENSORS "tensors"
 AOTICACHE_API bool aoticache_request_is_dynamic(const aoticache_request *request);
 
 AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);

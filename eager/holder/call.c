@@ -251,14 +251,18 @@ static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticach
 
 /* ---- missed: the policy ---- */
 
-/* shapes: of the state, with this one. */
-static bool wants_dynamic(const aoticache_holder *holder, const aoticache_dynamic_state *state, uint32_t shapes)
+/*
+ * shapes: of the dynamic state, with this one. What takes its numbers from tensors is an optimizer's: it is called for all the
+ * parameters of a model, one behind the other, and one library's code stays in the processor's caches.
+ */
+static bool wants_dynamic(const aoticache_holder *holder, const aoticache_miss_request *miss, uint32_t shapes)
 {
     const aoticache_context *context = holder->context;
+    const aoticache_dynamic_state *state = miss->dynamic_state;
     if (state == NULL || state->not_dynamic || !aoticache_hook_is_dynamic(context->hook))
         return false;
     return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
-           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && shapes > context->dynamic_after);
+           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && (shapes > context->dynamic_after || miss->lent != 0));
 }
 
 /* Counts a miss; a kernel that is not there the first time is counted once. */
@@ -276,7 +280,7 @@ static void enter_miss(slow_call *call)
     if (is_new && miss->dynamic_state != NULL)
         miss->dynamic_state->shapes++;
     miss->prefer_dynamic = holder->context->hook != NULL && miss->dynamic_state != NULL &&
-                           wants_dynamic(holder, miss->dynamic_state, miss->dynamic_state->shapes);
+                           wants_dynamic(holder, miss, miss->dynamic_state->shapes);
     pthread_mutex_unlock(&holder->lock);
     atomic_fetch_add_explicit(&holder->misses_count, 1, memory_order_relaxed);
     if (is_new && holder->context->recorder != NULL)
@@ -343,12 +347,12 @@ static bool lost_trial(slow_call *call)
     return true;
 }
 
-/* Whether the budget leaves the call to the fallback, which counts it. A library for many shapes is always worth it. */
+/* Whether the budget leaves the call to the fallback, which counts it. A library for many calls is always worth it. */
 static bool is_spared(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
     const aoticache_dynamic_state *dynamic = call->miss.dynamic_state;
-    if (holder->context->miss != AOTICACHE_MISS_BACKGROUND)
+    if (holder->context->miss != AOTICACHE_MISS_BACKGROUND || call->miss.lent != 0)
         return false;
     uint32_t asked = 1, needed = 1;
     pthread_mutex_lock(&holder->lock);
@@ -357,7 +361,7 @@ static bool is_spared(slow_call *call)
         needed = state->needed;
         asked = state->asked < needed ? ++state->asked : needed;
     }
-    if (dynamic != NULL && wants_dynamic(holder, dynamic, dynamic->shapes + (state != NULL && !state->entered)))
+    if (dynamic != NULL && wants_dynamic(holder, &call->miss, dynamic->shapes + (state != NULL && !state->entered)))
         needed = asked;
     pthread_mutex_unlock(&holder->lock);
     if (asked >= needed)
@@ -374,6 +378,11 @@ static void handle_miss(slow_call *call)
 {
     const aoticache_context *context = call->holder->context;
     bool compiles = context->hook != NULL && context->miss != AOTICACHE_MISS_NEVER;
+    if (compiles && aoticache_numbers_note(call->holder, arguments_of(call->holder, call->stack)) &&
+        context->miss == AOTICACHE_MISS_BACKGROUND) {
+        call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "one of its numbers keeps changing");
+        return;
+    }
     if ((call->prepares && !compiles) || (compiles && is_spared(call)))
         return;
     if (compiles && call->ret_compiles != NULL) {
@@ -432,12 +441,20 @@ static bool make_miss_request(slow_call *call)
     return true;
 }
 
+/* The fallback sees the numbers. */
+static void take_back(slow_call *call)
+{
+    if (call->ticket->lent != NULL)
+        aoticache_numbers_take_back(call->ticket->lent, call->consumed != NULL && *call->consumed);
+}
+
 static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
     aoticache_holder *holder = call->holder;
     bool failed = call->status != AOTICACHE_NOT_FOUND && call->status != AOTICACHE_UNSUPPORTED;
     if (call->status == AOTICACHE_NO_MEMORY || (failed && holder->context->fail_calls))
         return aoticache_error_set(ret_error, call->status, "%s", call->error.message);
+    take_back(call);
     return aoticache_holder_fall_back(holder, key_set, call->stack, call->status, call->error.message, ret_error);
 }
 
@@ -448,6 +465,7 @@ static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aot
         call->ticket->begin_ns = call->holder->context->clock_ns();
     else
         atomic_fetch_add_explicit(&call->holder->left, 1, memory_order_relaxed);
+    take_back(call);
     return aoticache_holder_fall_back(call->holder, key_set, call->stack, AOTICACHE_UNSUPPORTED,
                                       "the fallback is faster", ret_error);
 }
@@ -480,8 +498,10 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     if (status != AOTICACHE_OK)
         return status;
     const char *reason = reason_to_fall_back(holder, arguments, packed);
-    if (reason != NULL)
+    if (reason != NULL) {
+        take_back(&call);
         return aoticache_holder_fall_back(holder, key_set, stack, AOTICACHE_UNSUPPORTED, reason, ret_error);
+    }
     if (!run_from_table(&call) && !must_wait(&call) && make_miss_request(&call) && !run_dynamic(&call)) {
         /* Others may have added it since: the index is asked for what is new, which is little. */
         aoticache_holder_fill(holder);
@@ -527,11 +547,12 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
 
 /* ---- calls ---- */
 
-/* Answers a call that no runner is ready for. */
+/* Answers a call that no runner is ready for. lent: NULL: nothing is. */
 static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                     const aoticache_packed *packed, aoticache_error *ret_error)
+                                     const aoticache_packed *packed, aoticache_numbers *lent,
+                                     aoticache_error *ret_error)
 {
-    aoticache_ticket ticket = {.standing = NULL};
+    aoticache_ticket ticket = {.standing = NULL, .lent = lent};
     aoticache_status status =
         aoticache_holder_call_slowly(holder, key_set, stack, packed, NULL, &ticket, NULL, ret_error);
     if (ticket.standing != NULL) {
@@ -541,12 +562,56 @@ static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set,
     return status;
 }
 
+/* Answers a call that has been lent tensors, by a kernel that takes its numbers from them. */
+static aoticache_status call_lent(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                  aoticache_numbers *lent, aoticache_error *ret_error)
+{
+    aoticache_packed packed;
+    aoticache_status status = AOTICACHE_NOT_FOUND;
+    bool packs = false, ready = false, left = false;
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot != NULL) {
+        ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
+        left = !ready && packs && aoticache_holder_leaves(holder, &packed);
+        aoticache_epoch_leave(slot);
+    }
+    if (!ready && !left)
+        status = call_unready(holder, key_set, stack, packs ? &packed : NULL, lent, ret_error);
+    aoticache_numbers_take_back(lent, false);
+    if (left)
+        return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
+    return ready ? aoticache_holder_conclude(holder, key_set, stack, status, ret_error) : status;
+}
+
+/* Answers a call that no runner is ready for, from inside its epoch, which ends. packed: NULL as call_slowly() has it. */
+static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *holder, uint64_t key_set,
+                                                              aoticache_stack *stack, const aoticache_packed *packed,
+                                                              aoticache_epoch_slot *slot, aoticache_error *ret_error)
+{
+    aoticache_numbers numbers;
+    aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
+    const bool left = packed != NULL && aoticache_holder_leaves(holder, packed);
+    const bool lent = packed != NULL && !left && aoticache_numbers_lend(holder, arguments, packed, &numbers);
+    aoticache_epoch_leave(slot);
+    if (left)
+        return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
+    if (lent && aoticache_numbers_make_tensors(&numbers, false)) {
+        aoticache_status status = call_lent(holder, key_set, stack, &numbers, ret_error);
+        if (status == AOTICACHE_OK || !aoticache_numbers_were_given_up(holder, &numbers) ||
+            (holder->fallback != NULL && !holder->context->fail_calls))
+            return status;
+    } else if (lent) {
+        aoticache_numbers_take_back(&numbers, false);
+    }
+    return call_unready(holder, key_set, stack, packed, NULL, ret_error);
+}
+
 aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                        aoticache_error *ret_error)
 {
     aoticache_packed packed;
     aoticache_status status;
-    bool packs, left = false;
+    bool packs;
     if (__builtin_expect(stack->count < holder->num_arguments, 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
                                    holder->op, holder->num_arguments, stack->count);
@@ -558,11 +623,7 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
     if (__builtin_expect(!ready && !packs, 0))
         ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
     if (__builtin_expect(!ready, 0))
-        left = packs && aoticache_holder_leaves(holder, &packed);
+        return call_missed(holder, key_set, stack, packs ? &packed : NULL, slot, ret_error);
     aoticache_epoch_leave(slot);
-    if (__builtin_expect(ready, 1))
-        return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
-    if (left)
-        return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
-    return call_unready(holder, key_set, stack, packs ? &packed : NULL, ret_error);
+    return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
 }

@@ -195,6 +195,8 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
         forget_failures(holder, miss->miss_state);
         return status;
     }
+    if (status == AOTICACHE_COMPILE_FAILED || status == AOTICACHE_UNSUPPORTED)
+        aoticache_numbers_give_up(holder, miss->lent);
     aoticache_holder_note_failure(holder, miss->miss_state, status, error.message);
     return aoticache_error_set(ret_error, status, "%s", error.message);
 }

@@ -13,10 +13,17 @@ typedef struct fill_walk {
     int64_t last_entry;
 } fill_walk;
 
-/* True if the environments are the same but for the pair that makes a request dynamic. */
+static bool takes_numbers(const aoticache_request *request)
+{
+    const char *numbers = aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME);
+    return numbers != NULL && strcmp(numbers, AOTICACHE_NUMBERS_TENSORS) == 0;
+}
+
+/* True if the environments are the same but for the pairs that come from a call's arguments. */
 static bool same_environment(const aoticache_request *request, const aoticache_request *like, bool is_dynamic)
 {
-    if (aoticache_request_environment_count(request) != aoticache_request_environment_count(like) + is_dynamic ||
+    if (aoticache_request_environment_count(request) !=
+            aoticache_request_environment_count(like) + is_dynamic + takes_numbers(request) ||
         (is_dynamic && aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) == NULL))
         return false;
     for (size_t i = 0; i < aoticache_request_environment_count(like); i++) {
@@ -53,6 +60,7 @@ static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
     const aoticache_value *values = aoticache_holder_request_values(holder, stored->request, &bytes);
     if (values == NULL || !aoticache_pack(values, holder->num_arguments, &packed))
         return;
+    aoticache_numbers_learn(holder, values);
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, &packed);
     const aoticache_resident *known = entry != NULL ? aoticache_resident_of(atomic_load(&entry->resident)) : NULL;
     if (entry == NULL && aoticache_table_find(&holder->misses, &packed) == NULL)
@@ -64,7 +72,12 @@ static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
 static void add_dynamic(aoticache_holder *holder, const aoticache_stored *stored)
 {
     aoticache_check *check;
+    cleanup_free char *bytes = NULL;
+    const aoticache_value *values =
+        takes_numbers(stored->request) ? aoticache_holder_request_values(holder, stored->request, &bytes) : NULL;
     aoticache_dynamic_state *state = aoticache_holder_dynamic_state(holder, stored->request);
+    if (values != NULL)
+        aoticache_numbers_learn(holder, values);
     if (state != NULL && aoticache_check_parse(stored->guard, &check, NULL) == AOTICACHE_OK)
         aoticache_holder_know_dynamic(holder, state, &stored->key, &stored->artifact, stored->entry_id, check);
 }

@@ -231,6 +231,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     free_states(holder);
     aoticache_epoch_reclaim();
     aoticache_default_values_free(holder->defaults, holder->num_arguments);
+    free(holder->numbers);
     aoticache_schema_free(holder->schema);
     aoticache_uses_close(holder->lost);
     pthread_mutex_destroy(&holder->load_lock);

@@ -272,6 +272,7 @@ typedef struct aoticache_miss_request {
     aoticache_dynamic_state *dynamic_state; /* NULL as dynamic */
     aoticache_miss_state *miss_state;
     uint64_t compile_ns; /* that the compile took; 0: nothing was compiled for it */
+    uint64_t lent;       /* the arguments that are lent tensors in the place of numbers (numbers.c) */
 } aoticache_miss_request;
 
 void aoticache_miss_request_free(aoticache_miss_request *miss);
@@ -287,10 +288,11 @@ struct aoticache_holder {
     size_t num_arguments, num_returns; /* num_returns: of TENSORS */
     enum aoticache_returns returns;
     bool serve_requires_grad;
-    bool judges;      /* kernels on trial against the fallback (standing.c) */
-    uint64_t written; /* bit i: libraries write to argument i; of options.in_place alone */
-    uint32_t lost;    /* the number of calls left to the fallback because it is faster (uses.c) */
-    uint64_t serial;  /* of all holders of the process */
+    bool judges;                 /* kernels on trial against the fallback (standing.c) */
+    uint64_t written;            /* bit i: libraries write to argument i; of options.in_place alone */
+    atomic_uint_least64_t lends; /* bit i: argument i is a number that libraries take as a tensor (numbers.c) */
+    uint32_t lost;               /* the number of calls left to the fallback because it is faster (uses.c) */
+    uint64_t serial;             /* of all holders of the process */
     aoticache_dynamic dynamic;
     aoticache_kernel_fn fallback;
     void *fallback_user;
@@ -304,7 +306,8 @@ struct aoticache_holder {
     aoticache_resident *residents;
     aoticache_miss_state *miss_states;
     aoticache_dynamic_state *dynamic_states;
-    size_t aliases; /* entries of the table that a dynamic library serves */
+    struct aoticache_number *numbers; /* num_arguments; NULL: nothing is known of any */
+    size_t aliases;                   /* entries of the table that a dynamic library serves */
     size_t resident_count;
     uint32_t miss_count; /* miss_states */
     int64_t last_entry;  /* the highest entry of the index that is known; under lock, as the rest up to here */
@@ -378,7 +381,54 @@ typedef struct aoticache_ticket {
     bool is_untimed; /* by the caller: it takes turns elsewhere */
     bool was_wanted; /* such a call has met a trial */
     bool is_spared;  /* a compile that the call would have begun is not worth it yet (the budget of call.c) */
+    struct aoticache_numbers *lent; /* to be taken back before the fallback is called; NULL: none */
 } aoticache_ticket;
+
+/* ---- numbers.c: numbers that differ from call to call ---- */
+
+#define AOTICACHE_NUMBERS_MOST 4
+
+typedef struct aoticache_number_lent {
+    aoticache_value *place; /* of the argument, which was a DOUBLE of this value */
+    double value;
+    aoticache_tensor_view view;
+} aoticache_number_lent;
+
+/* What is lent to one call. */
+typedef struct aoticache_numbers {
+    size_t count;
+    uint64_t arguments;                /* bit i: argument i; stays when they are taken back */
+    struct aoticache_own_numbers *own; /* what the tensors are of; NULL: of this call alone */
+    aoticache_number_lent lent[AOTICACHE_NUMBERS_MOST];
+} aoticache_numbers;
+
+/*
+ * Puts tensors, without handles, into the places of the numbers that libraries take so. False, and nothing was changed: there
+ * are none, or the call has a kernel with its numbers compiled in. packed: of the arguments. Inside an epoch.
+ */
+bool aoticache_numbers_lend(const aoticache_holder *holder, aoticache_value *arguments, const aoticache_packed *packed,
+                            aoticache_numbers *ret_numbers);
+/*
+ * What a library is to run on. consume: it will take the tensors. False: they cannot be made, and the call must not be run.
+ * Inside an epoch, or after one of this thread.
+ */
+bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume);
+/* The arguments are as they were, results are left alone. consumed: a library has taken the tensors. May be called again. */
+void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed);
+
+/*
+ * A call has no kernel. True: one of its arguments has had other values before, so many that it is lent from now on: nothing
+ * is to be compiled for this call. Takes holder->lock.
+ */
+bool aoticache_numbers_note(aoticache_holder *holder, const aoticache_value *arguments);
+/* Arguments as a stored request has them. Under holder->lock. */
+void aoticache_numbers_learn(aoticache_holder *holder, const aoticache_value *arguments);
+/* Bit i: argument i is a number by the schema, and a tensor here. */
+uint64_t aoticache_numbers_lent(const aoticache_holder *holder, const aoticache_value *arguments);
+/* A library that takes these could not be made. They are compiled in from now on. Takes holder->lock. */
+void aoticache_numbers_give_up(aoticache_holder *holder, uint64_t lent);
+/* Whether that has happened since they were lent: a call that has failed may have a kernel all the same. */
+bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aoticache_numbers *numbers);
 
 /* ---- run.c ---- */
 

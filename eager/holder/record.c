@@ -41,9 +41,12 @@ static char *make_line(const aoticache_request *request)
     if (status == AOTICACHE_OK)
         status = aoticache_request_write_json(request, &line, &error);
     free(text);
-    if (status == AOTICACHE_OK && aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL) {
+    const bool writes = aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL;
+    if (status == AOTICACHE_OK &&
+        (writes || aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME) != NULL)) {
         free(line); /* which does not say the pair */
-        status = aoticache_error_set(&error, AOTICACHE_UNSUPPORTED, "it writes to its arguments");
+        status = aoticache_error_set(&error, AOTICACHE_UNSUPPORTED,
+                                     writes ? "it writes to its arguments" : "it takes numbers when it runs");
     }
     if (status != AOTICACHE_UNSUPPORTED)
         return line;

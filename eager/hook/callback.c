@@ -43,6 +43,11 @@ static aoticache_hook_shapes callback_shapes(const aoticache_hook *hook)
     return state->callback.dynamic ? AOTICACHE_HOOK_SHAPES_DYNAMIC : AOTICACHE_HOOK_SHAPES_EXACT;
 }
 
+static bool callback_takes_numbers(const aoticache_hook *hook)
+{
+    return ((const struct callback_state *)hook->state)->callback.numbers;
+}
+
 static void callback_free_state(aoticache_hook *hook)
 {
     free(hook->state);
@@ -54,6 +59,7 @@ static const aoticache_hook_kind callback_kind = {
     .compile_and_deliver = callback_compile,
     .producer = callback_producer,
     .shapes = callback_shapes,
+    .takes_numbers = callback_takes_numbers,
     .free_state = callback_free_state,
 };
 

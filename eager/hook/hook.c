@@ -153,6 +153,11 @@ aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoti
     return status == AOTICACHE_OK ? aoticache_hook_set_gpu_arch(request, ret_error) : status;
 }
 
+bool aoticache_hook_takes_numbers(const aoticache_hook *hook)
+{
+    return hook != NULL && hook->kind->takes_numbers != NULL && hook->kind->takes_numbers(hook);
+}
+
 bool aoticache_hook_is_dynamic(const aoticache_hook *hook)
 {
     return hook != NULL && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_DYNAMIC;

@@ -102,6 +102,7 @@ typedef struct aoticache_hook_kind {
                                             aoticache_error *ret_error);
     const char *(*producer)(const aoticache_hook *hook);
     aoticache_hook_shapes (*shapes)(const aoticache_hook *hook);
+    bool (*takes_numbers)(const aoticache_hook *hook); /* NULL: no */
     void (*free_state)(aoticache_hook *hook);
 } aoticache_hook_kind;
 

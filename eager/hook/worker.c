@@ -330,6 +330,12 @@ static aoticache_hook_shapes worker_shapes(const aoticache_hook *hook)
     return AOTICACHE_HOOK_SHAPES_DYNAMIC;
 }
 
+static bool worker_takes_numbers(const aoticache_hook *hook)
+{
+    (void)hook;
+    return true;
+}
+
 static void worker_free_state(aoticache_hook *hook)
 {
     struct worker_state *state = hook->state;
@@ -343,6 +349,7 @@ static const aoticache_hook_kind worker_kind = {
     .compile = worker_compile,
     .producer = worker_producer,
     .shapes = worker_shapes,
+    .takes_numbers = worker_takes_numbers,
     .free_state = worker_free_state,
 };
 

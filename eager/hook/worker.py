@@ -257,13 +257,16 @@ def plain_value(torch, spec):
 
 def make_call(torch, request):
     """The module that calls the operator, and its inputs: the tensors among the arguments, in order."""
-    inputs, constants = [], {}
+    inputs, constants, read = [], {}, set()
 
-    def place(spec):
+    def place(spec, is_number=False):
         """How to find an argument again: a function of the module and of its inputs."""
         if spec["kind"] == "tensor":
             position = len(inputs)
             inputs.append(example_tensor(torch, spec))
+            if is_number:  # that the library is to read when it runs
+                read.add(position)
+                return lambda module, tensors: tensors[position].item()
             return lambda module, tensors: tensors[position]
         if spec["kind"] == "constant":
             name = f"constant{len(constants)}"
@@ -281,9 +284,13 @@ def make_call(torch, request):
         refuse_mutation(torch, operator, request)
     elif wanted not in ("new", "all"):
         raise Unsupported(f"results {wanted!r}: there are new and all")
-    elif isinstance(operator, torch._ops.OpOverloadPacket):
-        operator = operator.default  # what writes is not chosen by the arguments
-    places = [(spec.get("name", ""), place(spec)) for spec in request["arguments"]]
+    if isinstance(operator, torch._ops.OpOverloadPacket) and {"results", "numbers"} & set(request.get("environment", {})):
+        operator = operator.default  # what the pairs say is not chosen by the arguments
+    numbers = number_arguments(torch, operator, request)
+    places = [
+        (spec.get("name", ""), place(spec, (spec.get("name") or position) in numbers))
+        for position, spec in enumerate(request["arguments"])
+    ]
 
     class Call(torch.nn.Module):
         def __init__(self):
@@ -298,9 +305,34 @@ def make_call(torch, request):
             return new_results(operator, results) if wanted == "new" else results
 
     call = Call().eval()
+    if read:
+        refuse_all_but_floats(inputs, read)
     if wanted is not None:
         refuse_resizing(torch, call, inputs)
     return call, tuple(inputs)
+
+
+def number_arguments(torch, operator, request):
+    """The positions and the names of the arguments for whose numbers the request has tensors, if it has any."""
+    wanted = request.get("environment", {}).get("numbers")
+    if wanted is None:
+        return set()
+    if wanted != "tensors":
+        raise Unsupported(f"numbers {wanted!r}: there are only tensors")
+    schema = getattr(operator, "default", operator)._schema
+    kinds = ("number", "float", "Optional[number]", "Optional[float]")
+    numbers = [(at, argument.name) for at, argument in enumerate(schema.arguments) if str(argument.type) in kinds]
+    return {key for pair in numbers for key in pair}
+
+
+def refuse_all_but_floats(inputs, numbers):
+    """With tensors of integers a number decides the dtype of the results, and Inductor forgets that of one it does not know.
+
+    numbers: the positions of those among the inputs.
+    """
+    for position, tensor in enumerate(inputs):
+        if position not in numbers and not tensor.is_floating_point():
+            raise Unsupported(f"its numbers must be known: an argument is of {tensor.dtype}")
 
 
 def new_results(operator, results):
@@ -314,8 +346,10 @@ def new_results(operator, results):
 def refuse_resizing(torch, call, inputs):
     """A library writes to tensors as they are; PyTorch gives an "out" of other sizes new ones."""
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    with FakeTensorMode() as mode, torch.no_grad():
+    # With an environment of shapes, a number that is read from a tensor is one that is not known.
+    with FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True) as mode, torch.no_grad():
         fakes = [mode.from_tensor(tensor) for tensor in inputs]
         try:
             call(*fakes)
@@ -772,7 +806,14 @@ def serve(torch, request):
     directory = os.path.realpath(request["directory"])
     before = set(os.listdir(directory))
     module, inputs = make_call(torch, request)
-    library, requirements, guard, built = compile_library(torch, module, inputs, request)
+    try:
+        library, requirements, guard, built = compile_library(torch, module, inputs, request)
+    except Unsupported:
+        raise
+    except Exception as error:
+        if "numbers" not in request.get("environment", {}):
+            raise
+        raise Unsupported(f"its numbers must be known when it is compiled: {describe(error)}") from error
     library = os.path.realpath(library)
     files = [{"name": LIBRARY, "path": library}]
     files += remove_intermediates(directory, before, library)

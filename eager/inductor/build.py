@@ -165,7 +165,7 @@ def may_be_plain(own):
 PLAIN_CALLS = {f"aoti_torch_{name}" for name in (
     "empty_strided", "delete_tensor_object", "get_data_ptr", "get_dim", "get_numel", "get_sizes", "get_strides",
     "get_storage_offset", "get_device_type", "get_device_index", "get_dtype", "get_layout", "_reinterpret_tensor",
-    "new_tensor_handle", "create_tensor_from_blob", "create_tensor_from_blob_v2", "check")}
+    "new_tensor_handle", "create_tensor_from_blob", "create_tensor_from_blob_v2", "check", "item_float64")}
 PLAIN_NUMBER = re.compile(r"aoti_torch_(?:dtype|device_type|layout|memory_format)_\w+$")
 KNOWN_HANDLES = {"AtenTensorHandle", "AtenGeneratorHandle", "AOTIProxyExecutorHandle"}
 # What wrapper.h itself calls.
@@ -176,6 +176,7 @@ SCALARS = ("float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bo
 # Parts of wrapper.h that few wrappers need: a word of the wrapper, the part's macro, and what the part calls.
 OPTIONAL_PARTS = (
     ("ConstantType::FoldedConstant", "FOLDS", ""),
+    ("aoti_torch_item_float64", "ITEM", ""),
     ("RAIIC10IValueHandle", "VALUES", " aoti_torch_delete_c10_value_object("),
     ("scalar_to_tensor_handle", "SCALARS", "".join(f" aoti_torch_scalar_to_tensor_{name}(" for name in SCALARS)),
 )

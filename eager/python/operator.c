@@ -46,6 +46,7 @@ static bool look_at_kernel(void *user, const aoticache_stored *stored)
         const char *name, *value;
         aoticache_request_environment_at(stored->request, i, &name, &value);
         if (strcmp(name, AOTICACHE_SHAPES_NAME) != 0 && strcmp(name, AOTICACHE_RESULTS_NAME) != 0 &&
+            strcmp(name, AOTICACHE_NUMBERS_NAME) != 0 &&
             asprintf(&search->pairs[search->count], "%s=%s", name, value) >= 0)
             search->count++;
     }

@@ -262,7 +262,12 @@ static aoticache_standing *find_trial(const aoticache_binding_call *call, uint64
                       (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(stack->values, stack->count, wrapped));
     if (is_refused || !aoticache_pack(stack->values, stack->count, &packed))
         return NULL;
-    return aoticache_holder_find_trial(holder, &packed);
+    aoticache_numbers numbers;
+    if (!aoticache_numbers_lend(holder, stack->values, &packed, &numbers))
+        return aoticache_holder_find_trial(holder, &packed);
+    const bool packs = aoticache_pack(stack->values, stack->count, &packed);
+    aoticache_numbers_take_back(&numbers, false);
+    return packs ? aoticache_holder_find_trial(holder, &packed) : NULL;
 }
 
 static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aoticache_stack *stack,

@@ -86,10 +86,10 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
 
 /* The bridge takes turns before it calls; without one the holder does, and the turn of PyTorch's kernel ends with that. */
 static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
-                                    bool consume, bool *ret_compiles, aoticache_error *error)
+                                    aoticache_numbers *lent, bool consume, bool *ret_compiles, aoticache_error *error)
 {
     aoticache_binding_operator *op = call->op;
-    call->ticket = (aoticache_ticket){.is_untimed = op->binding->has_bridge};
+    call->ticket = (aoticache_ticket){.is_untimed = op->binding->has_bridge, .lent = lent};
     aoticache_status status =
         aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL,
                                      &call->ticket, ret_compiles, error);
@@ -98,29 +98,19 @@ static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_s
     return status;
 }
 
-/* Hits of calls with lists and strings come here too. */
-aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
-                                                        const aoticache_packed *packed, bool consume, bool may_compile,
-                                                        aoticache_error *error)
+/* A call that no kernel is ready for. packed: NULL where no kernel can take it. lent: what it was lent, or NULL. */
+static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint64_t key_set,
+                                              const aoticache_packed *packed, aoticache_numbers *lent, bool consume,
+                                              bool may_compile, aoticache_error *error)
 {
-    aoticache_packed again;
-    aoticache_status status;
-    bool packs = true, compiles = false;
+    bool compiles = false;
     aoticache_binding_operator *op = call->op;
-    aoticache_stack *stack = &call->stack;
-    if (packed == NULL && aoticache_holder_call_ready(op->holder, stack, &again, &packs,
-                                                      consume ? &call->consumed : NULL, &status, error)) {
-        aoticache_uses_note(op->ready);
-        return aoticache_binding_judge(call, aoticache_holder_conclude(op->holder, key_set, stack, status, error));
-    }
-    if (packed == NULL && packs)
-        packed = &again;
     if (packed != NULL && aoticache_holder_leaves(op->holder, packed)) {
         aoticache_binding_note_left(op);
         return AOTICACHE_BRIDGE_FALLBACK;
     }
     aoticache_binding_keep(call);
-    status = call_slowly(call, key_set, packed, consume, may_compile ? NULL : &compiles, error);
+    aoticache_status status = call_slowly(call, key_set, packed, lent, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
     if (call->ticket
@@ -133,9 +123,62 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
     return aoticache_binding_judge(call, status);
 }
 
+/* Whether a kernel for these arguments, of whatever kinds, was ready; *ret_result is what came of it. */
+static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, bool consume, aoticache_packed *ret_packed,
+                         bool *ret_packs, aoticache_bridge_result *ret_result, aoticache_error *error)
+{
+    aoticache_status status;
+    aoticache_binding_operator *op = call->op;
+    if (!aoticache_holder_call_ready(op->holder, &call->stack, ret_packed, ret_packs, consume ? &call->consumed : NULL,
+                                     &status, error))
+        return false;
+    aoticache_uses_note(op->ready);
+    status = aoticache_holder_conclude(op->holder, key_set, &call->stack, status, error);
+    *ret_result = aoticache_binding_judge(call, status);
+    return true;
+}
+
+/* Answers a call that has been lent tensors, by a kernel that takes its numbers from them. */
+static aoticache_bridge_result answer_lent(aoticache_binding_call *call, uint64_t key_set, aoticache_numbers *lent,
+                                           bool consume, bool may_compile, aoticache_error *error)
+{
+    aoticache_packed packed;
+    aoticache_bridge_result result;
+    bool packs;
+    if (!answer_ready(call, key_set, consume, &packed, &packs, &result, error))
+        result = answer_unready(call, key_set, packs ? &packed : NULL, lent, consume, may_compile, error);
+    aoticache_numbers_take_back(lent, call->consumed);
+    return result;
+}
+
+/* Hits of calls with lists and strings, and of those with numbers that keep changing, come here too. */
+aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
+                                                        const aoticache_packed *packed, bool consume, bool may_compile,
+                                                        aoticache_error *error)
+{
+    aoticache_packed again;
+    aoticache_numbers numbers;
+    aoticache_bridge_result result;
+    bool packs = true;
+    if (packed == NULL && answer_ready(call, key_set, consume, &again, &packs, &result, error))
+        return result;
+    if (packed == NULL && packs)
+        packed = &again;
+    if (packed != NULL && aoticache_numbers_lend(call->op->holder, call->stack.values, packed, &numbers)) {
+        if (!aoticache_numbers_make_tensors(&numbers, consume))
+            aoticache_numbers_take_back(&numbers, false);
+        else if ((result = answer_lent(call, key_set, &numbers, consume, may_compile, error)) !=
+                     AOTICACHE_BRIDGE_FAILED ||
+                 call->consumed || !aoticache_numbers_were_given_up(call->op->holder, &numbers))
+            return result;
+    }
+    return answer_unready(call, key_set, packed, NULL, consume, may_compile, error);
+}
+
 void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
 {
     aoticache_packed packed;
+    aoticache_numbers numbers;
     aoticache_binding_operator *op = call->op;
     const aoticache_stack *stack = &call->stack;
     if (!aoticache_binding_admits(call) ||
@@ -144,8 +187,13 @@ void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
         aoticache_binding_count_refused(op);
         return;
     }
+    const bool lent = aoticache_numbers_lend(op->holder, stack->values, &packed, &numbers);
+    const bool packs = !lent || aoticache_pack(stack->values, stack->count, &packed);
     aoticache_binding_keep(call);
-    aoticache_holder_prepare(op->holder, &call->stack, &packed);
+    if (packs)
+        aoticache_holder_prepare(op->holder, &call->stack, &packed);
+    if (lent)
+        aoticache_numbers_take_back(&numbers, false);
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
 }
 

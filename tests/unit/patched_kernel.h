@@ -2,6 +2,7 @@
  * A compile hook for the tests of the holder that is fast: one library is compiled (tests/unit/kernels/patched.c), and each
  * compile writes what the request asks for into a copy. Operators are like "test::scale(Tensor self, float factor=2.0, *,
  * int offset=0) -> Tensor": the first number is the factor, the keyword "offset" what is added. Also the tensors for them.
+ * A hook of patched_open_numbers() makes libraries that take the factor as their second input, too.
  */
 #ifndef AOTICACHE_TESTS_PATCHED_KERNEL_H
 #define AOTICACHE_TESTS_PATCHED_KERNEL_H
@@ -22,16 +23,21 @@
 
 /* ---- the hook ---- */
 
-typedef struct patched_hook {
-    char *library; /* the bytes of the file */
+typedef struct patched_library {
+    char *bytes; /* of the file; NULL: there is none */
     size_t size;
     patched_order *order; /* in them */
-    pthread_mutex_t lock; /* of the bytes */
+} patched_library;
+
+typedef struct patched_hook {
+    patched_library fixed, taking; /* with the factor in it, and taking it */
+    pthread_mutex_t lock;          /* of the bytes */
     aoticache_hook *hook;
     const char *log; /* a file: one line with the key for each compile that succeeded; NULL: none */
-    atomic_int compiles, dynamic_compiles;
-    atomic_int fail_status; /* what a compile returns, once it is not 0 */
-    atomic_int begun;       /* compiles, whatever became of them */
+    atomic_int compiles, dynamic_compiles, number_compiles;
+    atomic_int fail_status;        /* what a compile returns, once it is not 0 */
+    atomic_int number_fail_status; /* the same, of libraries that take the factor alone */
+    atomic_int begun;              /* compiles, whatever became of them */
     atomic_int delay_ms;
     /* compiles that have begun do not go on before it is open: no test depends on how fast it is */
     atomic_bool is_shut;
@@ -39,7 +45,7 @@ typedef struct patched_hook {
 } patched_hook;
 
 /* flags: -DINPUTS=2. Returns false without a compiler. folder: where to compile. */
-static inline bool patched_compile(const char *folder, const char *flags, patched_hook *hook)
+static inline bool patched_compile(const char *folder, const char *flags, patched_library *ret_library)
 {
     char archive[PATH_MAX], header[PATH_MAX], path[PATH_MAX], command[4 * PATH_MAX + 512];
     if (system("cc --version >/dev/null 2>&1") != 0 ||
@@ -55,16 +61,22 @@ static inline bool patched_compile(const char *folder, const char *flags, patche
     FILE *file = system(command) == 0 ? fopen(path, "rb") : NULL;
     if (file == NULL)
         return false;
+    patched_library library = {.size = 0};
     fseek(file, 0, SEEK_END);
-    hook->size = (size_t)ftell(file);
+    library.size = (size_t)ftell(file);
     rewind(file);
-    hook->library = malloc(hook->size);
-    bool read = hook->library != NULL && fread(hook->library, 1, hook->size, file) == hook->size;
+    library.bytes = malloc(library.size);
+    bool read = library.bytes != NULL && fread(library.bytes, 1, library.size, file) == library.size;
     fclose(file);
     unlink(path);
-    hook->order = read ? memmem(hook->library, hook->size, PATCHED_MAGIC, sizeof PATCHED_MAGIC) : NULL;
-    pthread_mutex_init(&hook->lock, NULL);
-    return hook->order != NULL;
+    library.order = read ? memmem(library.bytes, library.size, PATCHED_MAGIC, sizeof PATCHED_MAGIC) : NULL;
+    *ret_library = library;
+    return library.order != NULL;
+}
+
+static inline bool patched_takes_numbers(const aoticache_request *request)
+{
+    return aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME) != NULL;
 }
 
 static inline bool patched_is_dynamic(const aoticache_request *request)
@@ -102,7 +114,8 @@ static inline const char *patched_guard(const patched_hook *hook, const aoticach
     if (hook->guard != NULL)
         return hook->guard;
     uint32_t ndim = aoticache_request_argument(request, 0)->value.tensor.metadata.ndim;
-    strcpy(text, ndim == 1 ? "float32[s0]@cpu; s0=2.." : "float32[s0, s1]@cpu; s0=2.., s1=2..");
+    const char *number = patched_takes_numbers(request) ? ", float64[]@cpu" : "";
+    sprintf(text, ndim == 1 ? "float32[s0]@cpu%s; s0=2.." : "float32[s0, s1]@cpu%s; s0=2.., s1=2..", number);
     return text;
 }
 
@@ -128,6 +141,8 @@ static inline aoticache_status patched_hook_compile(void *user, const aoticache_
     patched_hook *hook = user;
     char path[PATH_MAX], guard[128];
     int delay = hook->delay_ms, failure = hook->fail_status;
+    if (failure == 0 && patched_takes_numbers(request))
+        failure = hook->number_fail_status;
     hook->begun++;
     while (hook->is_shut)
         nanosleep(&(struct timespec){.tv_nsec = 1000000L}, NULL);
@@ -135,11 +150,12 @@ static inline aoticache_status patched_hook_compile(void *user, const aoticache_
     if (failure != 0)
         return aoticache_error_set(ret_error, failure, "this hook fails on purpose");
     snprintf(path, sizeof path, "%.4000s/kernel.so", directory);
+    patched_library *made = patched_takes_numbers(request) ? &hook->taking : &hook->fixed;
     pthread_mutex_lock(&hook->lock);
-    *hook->order = patched_read(request);
-    hook->order->serial = (uint64_t)getpid() << 32 | serial++;
+    *made->order = patched_read(request);
+    made->order->serial = (uint64_t)getpid() << 32 | serial++;
     FILE *file = fopen(path, "wb");
-    bool written = file != NULL && fwrite(hook->library, 1, hook->size, file) == hook->size;
+    bool written = file != NULL && fwrite(made->bytes, 1, made->size, file) == made->size;
     written = file != NULL && fclose(file) == 0 && written;
     pthread_mutex_unlock(&hook->lock);
     if (!written)
@@ -156,26 +172,42 @@ static inline aoticache_status patched_hook_compile(void *user, const aoticache_
         patched_log(hook, request);
         atomic_fetch_add(&hook->compiles, 1);
         atomic_fetch_add(&hook->dynamic_compiles, patched_is_dynamic(request));
+        atomic_fetch_add(&hook->number_compiles, patched_takes_numbers(request));
     }
     return status;
 }
 
-static inline bool patched_open(const char *folder, const char *flags, bool dynamic, patched_hook *hook)
+static inline bool patched_create(bool dynamic, bool numbers, patched_hook *hook)
 {
     aoticache_callback callback = AOTICACHE_CALLBACK_INIT;
-    *hook = (patched_hook){.size = 0};
     callback.user = hook;
     callback.compile = patched_hook_compile;
     callback.producer = "patched 1";
     callback.dynamic = dynamic;
-    return patched_compile(folder, flags, hook) &&
-           aoticache_hook_create_callback(&callback, &hook->hook, NULL) == AOTICACHE_OK;
+    callback.numbers = numbers;
+    return aoticache_hook_create_callback(&callback, &hook->hook, NULL) == AOTICACHE_OK;
+}
+
+static inline bool patched_open(const char *folder, const char *flags, bool dynamic, patched_hook *hook)
+{
+    *hook = (patched_hook){.hook = NULL};
+    pthread_mutex_init(&hook->lock, NULL);
+    return patched_compile(folder, flags, &hook->fixed) && patched_create(dynamic, false, hook);
+}
+
+static inline bool patched_open_numbers(const char *folder, bool dynamic, patched_hook *hook)
+{
+    *hook = (patched_hook){.hook = NULL};
+    pthread_mutex_init(&hook->lock, NULL);
+    return patched_compile(folder, "", &hook->fixed) && patched_compile(folder, "-DTAKES_SCALE", &hook->taking) &&
+           patched_create(dynamic, true, hook);
 }
 
 static inline void patched_close(patched_hook *hook)
 {
     aoticache_hook_free(hook->hook);
-    free(hook->library);
+    free(hook->fixed.bytes);
+    free(hook->taking.bytes);
     pthread_mutex_destroy(&hook->lock);
 }
 

@@ -71,7 +71,7 @@ Test(holder_miss, unsupported_is_asked_once)
 Test(holder_miss, library_that_cannot_be_loaded_is_said_once)
 {
     begin_scale();
-    memset(hook.library, 'x', 4); /* no ELF file any more */
+    memset(hook.fixed.bytes, 'x', 4); /* no ELF file any more */
     for (int i = 0; i < 5; i++)
         cr_expect(falls_back(x, 2, 0));
     cr_expect_eq(warnings, 1);

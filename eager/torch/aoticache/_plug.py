@@ -229,6 +229,8 @@ class Backend:
         """Compiled by this version of PyTorch, with all results that AOTI-eager expects."""
         if self.library.get("aoticache_request_get_environment", request, b"results") == b"new":
             return False
+        if self.library.get("aoticache_request_get_environment", request, b"numbers"):
+            return False  # it takes tensors in the place of numbers
         environment = (
             self.library.get("aoticache_request_get_environment", request, name)
             for name in (b"framework", b"framework_version")

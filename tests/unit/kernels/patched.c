@@ -1,11 +1,17 @@
 /*
  * A kernel library for the tests of the holder: scale * x + offset, for tensors of float32 of the sizes that are written
  * into the finished file (tests/unit/patched_kernel.h): a library for each request, without a compiler for each. Inputs
- * after the first are added. With OUTPUTS more than one, output i is i more than output 0.
+ * after the first are added. With OUTPUTS more than one, output i is i more than output 0. With TAKES_SCALE the second input
+ * is the scale, a number of float64.
  */
 #include "patched_order.h"
 #include "runtime/kernel.h"
 
+#ifdef TAKES_SCALE
+#define NUMBERS 1
+#else
+#define NUMBERS 0
+#endif
 #ifndef INPUTS
 #define INPUTS 1
 #endif
@@ -38,12 +44,18 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
             return AOTICACHE_KERNEL_FAILURE;
     if (x.numel > 0 && data[0][0] == -1)
         return aoticache_kernel_fail(call, "x is -1, on purpose");
+    double scale = order.scale;
+    const double *number;
+    if (NUMBERS != 0 && aoticache_kernel_data(call, call->inputs[INPUTS], &number) != 0)
+        return AOTICACHE_KERNEL_FAILURE;
+    if (NUMBERS != 0)
+        scale = *number;
     for (int output = 0; output < OUTPUTS; output++) {
         float *y;
         if (aoticache_kernel_empty(call, output, AOTICACHE_DTYPE_FLOAT32, x.ndim, x.sizes, NULL, &y) != 0)
             return AOTICACHE_KERNEL_FAILURE;
         for (int64_t k = 0; k < x.numel; k++) {
-            float sum = (float)order.scale * data[0][k] + (float)order.offset + (float)output;
+            float sum = (float)scale * data[0][k] + (float)order.offset + (float)output;
             for (int i = 1; i < INPUTS; i++)
                 sum += data[i][k];
             y[k] = sum;
@@ -56,7 +68,7 @@ static const char *const names[] = {"t0", "t1", "t2", "t3"};
 static const aoticache_kernel kernel = {
     .size = sizeof kernel,
     .device = "cpu",
-    .num_inputs = INPUTS,
+    .num_inputs = INPUTS + NUMBERS,
     .input_names = names,
     .num_outputs = OUTPUTS,
     .output_names = names,

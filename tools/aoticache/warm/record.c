@@ -164,6 +164,8 @@ static const char *why_not(const aoticache_request *request)
         return "a model of a package: see aoticache add";
     if (aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL)
         return "it writes to its arguments";
+    if (aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME) != NULL)
+        return "it takes numbers when it runs";
     return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL ? "for symbolic shapes" : NULL;
 }
 

@@ -1,0 +1,242 @@
+/*
+ * eager/holder/numbers: numbers that differ from call to call, as the step size of an optimizer does. The numbers of a call
+ * are compiled into its library, so that each would need one of its own. Where an argument has had several values, one
+ * library serves them all: it takes the number as a tensor of no dimension, and reads it when it runs.
+ *
+ * While the holder works on a call, such a tensor is lent to its arguments in the number's place. All that follows from
+ * there, packing, requests, inputs, knows tensors.
+ */
+#include "eager/holder/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An argument's values that are compiled in; with the next one it is lent. */
+#define VALUES_COMPILED_IN 2
+/*
+ * PyTorch refuses numbers that the dtype of the tensors cannot have. Half precision can have these, and all others more, so
+ * that nothing of what it refuses is lent.
+ */
+#define MOST_LENT 65504.0
+
+/* What is known of one argument. Under holder->lock. */
+struct aoticache_number {
+    double seen[VALUES_COMPILED_IN];
+    uint32_t count; /* of seen */
+    bool is_fixed;  /* a library that takes it as a tensor could not be made: it is not lent again */
+};
+
+static bool is_number(const aoticache_holder *holder, size_t argument)
+{
+    const aoticache_type *type = aoticache_schema_argument_at(holder->schema, argument)->type;
+    if (type->kind == AOTICACHE_TYPE_OPTIONAL)
+        type = type->elements[0];
+    return argument < 64 && (type->kind == AOTICACHE_TYPE_NUMBER || type->kind == AOTICACHE_TYPE_FLOAT);
+}
+
+static bool can_be_lent(const aoticache_value *value)
+{
+    return value->kind == AOTICACHE_VALUE_DOUBLE && fabs(value->as.double_value) <= MOST_LENT; /* false for NaN */
+}
+
+static bool is_floating(const aoticache_tensor_view *view)
+{
+    return view == NULL || view->dtype == AOTICACHE_DTYPE_FLOAT32 || view->dtype == AOTICACHE_DTYPE_BFLOAT16 ||
+           view->dtype == AOTICACHE_DTYPE_FLOAT16 || view->dtype == AOTICACHE_DTYPE_FLOAT64;
+}
+
+/*
+ * With tensors of integers a number decides the dtype of the results, and PyTorch's compiler forgets that of one it does not
+ * know. It leaves complex tensors to PyTorch's own kernels.
+ */
+static bool has_floats_alone(const aoticache_holder *holder, const aoticache_value *arguments)
+{
+    for (size_t i = 0; i < holder->num_arguments; i++) {
+        const aoticache_value *value = &arguments[i];
+        if (value->kind == AOTICACHE_VALUE_TENSOR && !is_floating(value->as.tensor))
+            return false;
+        for (uint32_t k = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && k < value->count; k++)
+            if (!is_floating(value->as.tensors[k]))
+                return false;
+    }
+    return true;
+}
+
+uint64_t aoticache_numbers_lent(const aoticache_holder *holder, const aoticache_value *arguments)
+{
+    uint64_t lent = 0;
+    for (size_t i = 0; i < holder->num_arguments; i++)
+        if (arguments[i].kind == AOTICACHE_VALUE_TENSOR && is_number(holder, i))
+            lent |= UINT64_C(1) << i;
+    return lent;
+}
+
+/* ---- which arguments ---- */
+
+/* Under holder->lock. NULL without memory. */
+static struct aoticache_number *number_at(aoticache_holder *holder, size_t argument)
+{
+    if (holder->numbers == NULL)
+        holder->numbers = calloc(holder->num_arguments, sizeof *holder->numbers);
+    return holder->numbers != NULL ? &holder->numbers[argument] : NULL;
+}
+
+/* True where it has had as many values as are compiled in, and this is another one. */
+static bool is_one_more(struct aoticache_number *number, double value)
+{
+    for (uint32_t i = 0; i < number->count; i++)
+        if (number->seen[i] == value)
+            return false;
+    if (number->count == VALUES_COMPILED_IN)
+        return true;
+    number->seen[number->count++] = value;
+    return false;
+}
+
+/* The arguments that are lent from now on, as a call or a library of these shows. Under holder->lock. */
+static uint64_t note_values(aoticache_holder *holder, const aoticache_value *arguments)
+{
+    uint64_t lent = 0;
+    if (holder->dynamic == AOTICACHE_DYNAMIC_NEVER || !aoticache_hook_takes_numbers(holder->context->hook) ||
+        !has_floats_alone(holder, arguments))
+        return 0;
+    for (size_t i = 0; i < holder->num_arguments; i++) {
+        if (!can_be_lent(&arguments[i]) || !is_number(holder, i))
+            continue;
+        struct aoticache_number *number = number_at(holder, i);
+        if (number != NULL && !number->is_fixed && is_one_more(number, arguments[i].as.double_value))
+            lent |= UINT64_C(1) << i;
+    }
+    atomic_fetch_or(&holder->lends, lent);
+    return lent;
+}
+
+bool aoticache_numbers_note(aoticache_holder *holder, const aoticache_value *arguments)
+{
+    pthread_mutex_lock(&holder->lock);
+    const uint64_t lent = note_values(holder, arguments);
+    pthread_mutex_unlock(&holder->lock);
+    return lent != 0;
+}
+
+void aoticache_numbers_learn(aoticache_holder *holder, const aoticache_value *arguments)
+{
+    uint64_t lent = aoticache_numbers_lent(holder, arguments);
+    for (size_t i = 0; lent != 0 && i < holder->num_arguments; i++) {
+        const struct aoticache_number *number = (lent >> i & 1) != 0 ? number_at(holder, i) : NULL;
+        if (number != NULL && number->is_fixed)
+            lent &= ~(UINT64_C(1) << i);
+    }
+    atomic_fetch_or(&holder->lends, lent);
+    note_values(holder, arguments);
+}
+
+void aoticache_numbers_give_up(aoticache_holder *holder, uint64_t lent)
+{
+    if (lent == 0)
+        return;
+    pthread_mutex_lock(&holder->lock);
+    for (size_t i = 0; i < holder->num_arguments && i < 64; i++) {
+        struct aoticache_number *number = (lent >> i & 1) != 0 ? number_at(holder, i) : NULL;
+        if (number != NULL)
+            number->is_fixed = true;
+    }
+    atomic_fetch_and(&holder->lends, ~lent);
+    pthread_mutex_unlock(&holder->lock);
+}
+
+bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aoticache_numbers *numbers)
+{
+    return (numbers->arguments & ~atomic_load(&holder->lends)) != 0;
+}
+
+/* ---- lending ---- */
+
+bool aoticache_numbers_lend(const aoticache_holder *holder, aoticache_value *arguments, const aoticache_packed *packed,
+                            aoticache_numbers *ret_numbers)
+{
+    static const int64_t no_sizes[1];
+    uint64_t lends = atomic_load_explicit(&holder->lends, memory_order_relaxed);
+    if (lends == 0 || !has_floats_alone(holder, arguments) || aoticache_table_find(&holder->table, packed) != NULL)
+        return false;
+    *ret_numbers = (aoticache_numbers){.count = 0};
+    for (; lends != 0 && ret_numbers->count < AOTICACHE_NUMBERS_MOST; lends &= lends - 1) {
+        const int argument = __builtin_ctzll(lends);
+        aoticache_value *place = &arguments[argument];
+        if (!can_be_lent(place))
+            continue;
+        aoticache_number_lent *lent = &ret_numbers->lent[ret_numbers->count++];
+        ret_numbers->arguments |= UINT64_C(1) << argument;
+        lent->place = place;
+        lent->value = place->as.double_value;
+        lent->view = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT64,
+                                             .device = AOTICACHE_DEVICE_CPU,
+                                             .layout = AOTICACHE_LAYOUT_STRIDED,
+                                             .sizes = no_sizes,
+                                             .strides = no_sizes};
+        *place = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &lent->view};
+    }
+    return ret_numbers->count > 0;
+}
+
+/* A tensor costs more to make than many a kernel runs. Each thread has some, for one call at a time. */
+struct aoticache_own_numbers {
+    bool is_taken;
+    double values[AOTICACHE_NUMBERS_MOST];
+    AtenTensorHandle tensors[AOTICACHE_NUMBERS_MOST]; /* of the values; NULL: not made yet */
+};
+
+static AtenTensorHandle make_tensor(double *value)
+{
+    AtenTensorHandle tensor = NULL;
+    (void)aoticache_tensor_from_blob(value, AOTICACHE_DTYPE_FLOAT64, 0, NULL, NULL, &tensor, NULL);
+    return tensor;
+}
+
+/* NULL where this thread has none that is free: a kernel's own call of an operator, or no memory. */
+static struct aoticache_own_numbers *take_own(void)
+{
+    aoticache_epoch_slot *mine = aoticache_epoch_mine;
+    if (mine->numbers == NULL)
+        mine->numbers = calloc(1, sizeof *mine->numbers);
+    if (mine->numbers == NULL || mine->numbers->is_taken)
+        return NULL;
+    mine->numbers->is_taken = true;
+    return mine->numbers;
+}
+
+bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume)
+{
+    struct aoticache_own_numbers *own = numbers->own = consume ? NULL : take_own();
+    for (size_t i = 0; i < numbers->count; i++) {
+        aoticache_number_lent *lent = &numbers->lent[i];
+        if (own == NULL) {
+            lent->view.handle = make_tensor(&lent->value);
+        } else {
+            own->values[i] = lent->value;
+            if (own->tensors[i] == NULL)
+                own->tensors[i] = make_tensor(&own->values[i]);
+            lent->view.handle = own->tensors[i];
+        }
+        if (lent->view.handle == NULL)
+            return false;
+    }
+    return true;
+}
+
+void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed)
+{
+    for (size_t i = 0; i < numbers->count; i++) {
+        aoticache_number_lent *lent = &numbers->lent[i];
+        if (numbers->own == NULL && !consumed)
+            aoticache_tensor_free(lent->view.handle);
+        /* A call that was answered may have put a result there. */
+        if (lent->place->kind == AOTICACHE_VALUE_TENSOR && lent->place->as.tensor == &lent->view)
+            *lent->place = (aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = lent->value};
+    }
+    if (numbers->own != NULL)
+        numbers->own->is_taken = false;
+    numbers->own = NULL;
+    numbers->count = 0;
+}
