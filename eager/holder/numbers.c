@@ -98,7 +98,8 @@ static bool is_one_more(struct aoticache_number *number, double value)
 static uint64_t note_values(aoticache_holder *holder, const aoticache_value *arguments)
 {
     uint64_t lent = 0;
-    if (holder->dynamic == AOTICACHE_DYNAMIC_NEVER || !aoticache_hook_takes_numbers(holder->context->hook) ||
+    if (holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* not tried on others */
+        holder->dynamic == AOTICACHE_DYNAMIC_NEVER || !aoticache_hook_takes_numbers(holder->context->hook) ||
         !has_floats_alone(holder, arguments))
         return 0;
     for (size_t i = 0; i < holder->num_arguments; i++) {
