@@ -29,15 +29,23 @@ struct aoticache_number {
 
 static bool is_number(const aoticache_holder *holder, size_t argument)
 {
-    const aoticache_type *type = aoticache_schema_argument_at(holder->schema, argument)->type;
-    if (type->kind == AOTICACHE_TYPE_OPTIONAL)
-        type = type->elements[0];
+    const aoticache_schema_argument *said = aoticache_schema_argument_at(holder->schema, argument);
+    const aoticache_type *type = said->type->kind == AOTICACHE_TYPE_OPTIONAL ? said->type->elements[0] : said->type;
     return argument < 64 && (type->kind == AOTICACHE_TYPE_NUMBER || type->kind == AOTICACHE_TYPE_FLOAT);
 }
 
+/* PyTorch takes roots and products for some exponents: of -inf and -0 they give something else than a power does. */
+static bool may_be_lent(const aoticache_holder *holder, size_t argument)
+{
+    return is_number(holder, argument) &&
+           strcmp(aoticache_schema_argument_at(holder->schema, argument)->name, "exponent") != 0;
+}
+
+/* Times 0 is another matter too: beta=0 of a product of matrices means that NaN is not taken over. */
 static bool can_be_lent(const aoticache_value *value)
 {
-    return value->kind == AOTICACHE_VALUE_DOUBLE && fabs(value->as.double_value) <= MOST_LENT; /* false for NaN */
+    return value->kind == AOTICACHE_VALUE_DOUBLE && value->as.double_value != 0 &&
+           fabs(value->as.double_value) <= MOST_LENT; /* false for NaN */
 }
 
 static bool is_floating(const aoticache_tensor_view *view)
@@ -103,7 +111,7 @@ static uint64_t note_values(aoticache_holder *holder, const aoticache_value *arg
         !has_floats_alone(holder, arguments))
         return 0;
     for (size_t i = 0; i < holder->num_arguments; i++) {
-        if (!can_be_lent(&arguments[i]) || !is_number(holder, i))
+        if (!can_be_lent(&arguments[i]) || !may_be_lent(holder, i))
             continue;
         struct aoticache_number *number = number_at(holder, i);
         if (number != NULL && !number->is_fixed && is_one_more(number, arguments[i].as.double_value))

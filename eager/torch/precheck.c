@@ -23,6 +23,7 @@ typedef enum precheck_kind {
     NOT_OF_BYTES, /* `checked` is not of uint8, whose truth is bool to PyTorch's compiler, and whose means are rounded otherwise */
     INTEGER_DIVISOR, /* `other` is divided by `checked`; `extra`: the rounding mode, absent for a division of floats */
     FLOOR_DIVISOR,   /* ... and rounded down, or the remainder of that */
+    EXPONENT,        /* `other` to the power of `checked` */
 } precheck_kind;
 
 struct aoticache_precheck {
@@ -79,6 +80,7 @@ static const aoticache_precheck prechecks[] = {
     {"aten::remainder.Scalar_Tensor", FLOOR_DIVISOR, 1, 0, -1},
     {"aten::fmod.Tensor", INTEGER_DIVISOR, 1, 0, -1},
     {"aten::fmod.Scalar", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::pow.Tensor_Scalar", EXPONENT, 1, 0, -1},
 };
 
 /* Of "aten::index_add_" or "aten::div.out_mode": whether the table's name is of the same operator, whatever the overload. */
@@ -343,6 +345,12 @@ static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_v
     return number != 0 && number != -1;
 }
 
+/* PyTorch takes a reciprocal root, whose results of -inf and -0 are NaN and -inf; its compiler a power, with 0 and inf. */
+static bool passes_exponent(const aoticache_value *exponent)
+{
+    return exponent->kind != AOTICACHE_VALUE_DOUBLE || exponent->as.double_value != -0.5;
+}
+
 /* ---- the call ---- */
 
 bool aoticache_binding_admits(const aoticache_binding_call *call)
@@ -354,6 +362,8 @@ bool aoticache_binding_admits(const aoticache_binding_call *call)
         return false;
     if (op->precheck == NULL)
         return true;
+    if (op->precheck->kind == EXPONENT)
+        return passes_exponent(&call->stack.values[op->precheck->checked]);
     bool divides = op->precheck->kind == INTEGER_DIVISOR || op->precheck->kind == FLOOR_DIVISOR;
     return divides ? passes_divisor(op->precheck, call->stack.values)
                    : passes_tensors(op->precheck, call->stack.values);

@@ -81,6 +81,19 @@ SCENARIOS = {
         assert torch.add(x, y, alpha=float("inf")).isinf().all()
         torch.testing.assert_close(torch.add(x, y, alpha=70000.5), x + 70000.5 * y)
     """,
+    "what_PyTorch_computes_another_way": """
+        special = torch.tensor([-float("inf"), -0.0, 0.0, -2.0, 2.0, float("nan"), float("inf"), 1e-40] * 8)
+        for name, call in (("pow.Tensor_Scalar", lambda v: torch.pow(special, v)),
+                           ("add.Tensor", lambda v: torch.add(x, special[:16], alpha=v))):
+            values = (0.7, 1.3, 2.0, 3.0, 0.5, -0.5, -1.0, 0.0, -0.0, 1.0)
+            aoticache.disable()
+            expected = [call(v) for v in values]
+            on("aten::" + name)
+            for v, other in zip(values, expected):
+                torch.testing.assert_close(call(v), other, equal_nan=True)
+                assert torch.equal(torch.signbit(call(v)).logical_or(other.isnan()),
+                                   torch.signbit(other).logical_or(other.isnan())), (name, v)
+    """,
     "autograd": """
         on("aten::add.Tensor")
         for v in (0.3, 0.4, 0.5, 0.6, 0.7):

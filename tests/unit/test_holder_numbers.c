@@ -150,14 +150,14 @@ Test(holder_numbers, without_a_fallback_the_exact_library_is_next)
     end_all();
 }
 
-/* What PyTorch would refuse for some dtypes, and what is no number, is compiled in, as ever. */
-Test(holder_numbers, numbers_that_are_too_large_are_not_lent)
+/* What PyTorch would refuse for some dtypes, has another way for, or what is no number, is compiled in, as ever. */
+Test(holder_numbers, some_values_are_not_lent)
 {
     begin_numbers(false);
     for (int i = 0; i < 5; i++)
         cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
     cr_expect_eq(hook.number_compiles, 1);
-    const double others[] = {65505, -1e30, INFINITY, NAN};
+    const double others[] = {65505, -1e30, INFINITY, NAN, 0};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         aoticache_value values[] = {VALUE_TENSOR(x), VALUE_DOUBLE(others[i]), VALUE_INT(0)};
         cr_expect_eq(call_values(holder, values, 3), AOTICACHE_OK, "%s", error.message);
@@ -204,6 +204,18 @@ Test(holder_numbers, the_fallback_sees_the_number)
     cr_assert_eq(aoticache_context_wait(eager, 60000, &error), AOTICACHE_OK, "%s", error.message);
     cr_expect(scales(x, 20.5, 0), "%s", error.message);
     cr_expect_eq(hook.number_compiles, 1);
+    end_all();
+}
+
+Test(holder_numbers, exponents_are_not_lent)
+{
+    begin_numbers(false);
+    aoticache_holder_unref(holder);
+    holder = make_holder("test::scale(Tensor self, float exponent=2.0, *, int offset=0) -> Tensor");
+    for (int i = 0; i < 6; i++)
+        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    cr_expect_eq(hook.compiles, 6);
+    cr_expect_eq(hook.number_compiles, 0);
     end_all();
 }
 

@@ -186,6 +186,15 @@ Test(precheck, truth_of_bytes_is_pytorchs)
     cr_expect(passes("aten::any", (aoticache_value[]){TENSOR(&view)}, 1));
 }
 
+Test(precheck, a_reciprocal_root_is_pytorchs)
+{
+    aoticache_value exponent = {.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = 0.5};
+    cr_expect(passes("aten::pow.Tensor_Scalar", (aoticache_value[]){TENSOR(&table), exponent}, 2));
+    exponent.as.double_value = -0.5;
+    cr_expect_not(passes("aten::pow.Tensor_Scalar", (aoticache_value[]){TENSOR(&table), exponent}, 2));
+    cr_expect(passes("aten::pow.Tensor_Scalar", (aoticache_value[]){TENSOR(&table), INT(-1)}, 2));
+}
+
 Test(precheck, numbers_are_divisors_too)
 {
     int32_t numbers[2] = {5, 7};
