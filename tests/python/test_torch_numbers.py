@@ -49,7 +49,7 @@ SCENARIOS = {
         served("clamp", 8)
     """,
     "half_precision": """
-        for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        for dtype in (torch.bfloat16, torch.float16):
             a, b = x.to(dtype), y.to(dtype)
             found = changes(lambda v: torch.add(a, b, alpha=v), "add.Tensor", range(20, 28))
             assert all(one.dtype == dtype for one in found)
@@ -83,9 +83,8 @@ SCENARIOS = {
     """,
     "what_PyTorch_computes_another_way": """
         special = torch.tensor([-float("inf"), -0.0, 0.0, -2.0, 2.0, float("nan"), float("inf"), 1e-40] * 8)
-        for name, call in (("pow.Tensor_Scalar", lambda v: torch.pow(special, v)),
-                           ("add.Tensor", lambda v: torch.add(x, special[:16], alpha=v))):
-            values = (0.7, 1.3, 2.0, 3.0, 0.5, -0.5, -1.0, 0.0, -0.0, 1.0)
+        for name, values, call in (("pow.Tensor_Scalar", (0.7, 2.0, 0.5, -0.5, 3.0), lambda v: torch.pow(special, v)),
+                                   ("add.Tensor", (0.7, 1.3, 2.5, 1.0, 0.0), lambda v: torch.add(x, special[:16], alpha=v))):
             aoticache.disable()
             expected = [call(v) for v in values]
             on("aten::" + name)
@@ -142,9 +141,9 @@ SCENARIOS = {
 
 OPTIMIZERS = BEGIN + """
 from torch import nn
-def train(make_optimizer, steps=24):
+def train(make_optimizer, steps=16):
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 8))
+    model = nn.Linear(16, 8)
     optimizer = make_optimizer(model.parameters())
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
     for _ in range(steps):
@@ -177,7 +176,7 @@ on("aten::addcdiv_", mode="never")
 found = train(makers[0], 40)
 for one, parameter in zip(found, expected):
     torch.testing.assert_close(one, parameter, rtol=1e-4, atol=1e-5)
-assert counts("addcdiv_").hits == counts("addcdiv_").calls == 160 and counts("addcdiv_").misses == 0, counts("addcdiv_")
+assert counts("addcdiv_").hits == counts("addcdiv_").calls == 80 and counts("addcdiv_").misses == 0, counts("addcdiv_")
 print("done")
 """
 
