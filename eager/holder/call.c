@@ -597,7 +597,8 @@ static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *
         return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
     if (lent && aoticache_numbers_make_tensors(&numbers, false)) {
         aoticache_status status = call_lent(holder, key_set, stack, &numbers, ret_error);
-        if (status == AOTICACHE_OK || !aoticache_numbers_were_given_up(holder, &numbers) ||
+        const bool was_made = status != AOTICACHE_COMPILE_FAILED && status != AOTICACHE_UNSUPPORTED;
+        if (was_made || !aoticache_numbers_were_given_up(holder, &numbers) ||
             (holder->fallback != NULL && !holder->context->fail_calls))
             return status;
     } else if (lent) {

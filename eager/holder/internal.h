@@ -423,6 +423,8 @@ void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed);
 bool aoticache_numbers_note(aoticache_holder *holder, const aoticache_value *arguments);
 /* Arguments as a stored request has them. Under holder->lock. */
 void aoticache_numbers_learn(aoticache_holder *holder, const aoticache_value *arguments);
+/* Whether it is a tensor that was lent, and none of the caller's. */
+bool aoticache_number_is_lent(const aoticache_value *value);
 /* Bit i: argument i is a number by the schema, and a tensor here. */
 uint64_t aoticache_numbers_lent(const aoticache_holder *holder, const aoticache_value *arguments);
 /* A library that takes these could not be made. They are compiled in from now on. Takes holder->lock. */

@@ -71,6 +71,14 @@ static bool has_floats_alone(const aoticache_holder *holder, const aoticache_val
     return true;
 }
 
+/* What is lent is known by its sizes, which are these. */
+static const int64_t no_sizes[1];
+
+bool aoticache_number_is_lent(const aoticache_value *value)
+{
+    return value->kind == AOTICACHE_VALUE_TENSOR && value->as.tensor != NULL && value->as.tensor->sizes == no_sizes;
+}
+
 uint64_t aoticache_numbers_lent(const aoticache_holder *holder, const aoticache_value *arguments)
 {
     uint64_t lent = 0;
@@ -165,7 +173,6 @@ bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aotic
 bool aoticache_numbers_lend(const aoticache_holder *holder, aoticache_value *arguments, const aoticache_packed *packed,
                             aoticache_numbers *ret_numbers)
 {
-    static const int64_t no_sizes[1];
     uint64_t lends = atomic_load_explicit(&holder->lends, memory_order_relaxed);
     if (lends == 0 || !has_floats_alone(holder, arguments) || aoticache_table_find(&holder->table, packed) != NULL)
         return false;

@@ -97,11 +97,10 @@ static bool lacks_tensor(const aoticache_type *type, const aoticache_value *valu
 aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder, const aoticache_value *arguments,
                                                   aoticache_error *ret_error)
 {
-    const uint64_t lent = aoticache_numbers_lent(holder, arguments) & atomic_load(&holder->lends);
     for (size_t i = 0; i < holder->num_arguments; i++) {
         const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
         bool lacks = lacks_tensor(argument->type, &arguments[i]);
-        if (!lacks && (type_takes(argument->type, arguments[i].kind) || (lent >> (i & 63) & 1) != 0))
+        if (!lacks && (type_takes(argument->type, arguments[i].kind) || aoticache_number_is_lent(&arguments[i])))
             continue;
         char text[96];
         aoticache_type_format(argument->type, text, sizeof text);

@@ -176,7 +176,6 @@ SCALARS = ("float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bo
 # Parts of wrapper.h that few wrappers need: a word of the wrapper, the part's macro, and what the part calls.
 OPTIONAL_PARTS = (
     ("ConstantType::FoldedConstant", "FOLDS", ""),
-    ("aoti_torch_item_float64", "ITEM", ""),
     ("RAIIC10IValueHandle", "VALUES", " aoti_torch_delete_c10_value_object("),
     ("scalar_to_tensor_handle", "SCALARS", "".join(f" aoti_torch_scalar_to_tensor_{name}(" for name in SCALARS)),
 )

@@ -136,19 +136,16 @@ inline AOTITorchError host_empty_strided(int64_t ndim, const int64_t *sizes, con
                : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device_type, device_index, ret_tensor);
 }
 
-#ifdef AOTICACHE_WRAPPER_USES_ITEM
 /* Of a tensor on the CPU, as all are that a plain library takes: a number that it is given when it runs. */
 inline AOTITorchError host_item_float64(AtenTensorHandle tensor, double *ret_value)
 {
     void *data;
-    const aoticache_kernel_host *host = __atomic_load_n(&run_host, __ATOMIC_RELAXED);
-    if (host == nullptr || host->get_data_ptr(tensor, &data) != AOTI_TORCH_SUCCESS)
-        return aoti_torch_item_float64(tensor, ret_value);
-    *ret_value = *static_cast<const double *>(data);
-    return AOTI_TORCH_SUCCESS;
+    const AOTITorchError code = host_get_data_ptr(tensor, &data);
+    if (code == AOTI_TORCH_SUCCESS)
+        *ret_value = *static_cast<const double *>(data);
+    return code;
 }
 #define aoti_torch_item_float64 ::torch::aot_inductor::host_item_float64
-#endif
 #define aoti_torch_get_data_ptr ::torch::aot_inductor::host_get_data_ptr
 #define aoti_torch_empty_strided ::torch::aot_inductor::host_empty_strided
 #endif

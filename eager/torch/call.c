@@ -165,12 +165,9 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
     if (packed == NULL && packs)
         packed = &again;
     if (packed != NULL && aoticache_numbers_lend(call->op->holder, call->stack.values, packed, &numbers)) {
-        if (!aoticache_numbers_make_tensors(&numbers, consume))
-            aoticache_numbers_take_back(&numbers, false);
-        else if ((result = answer_lent(call, key_set, &numbers, consume, may_compile, error)) !=
-                     AOTICACHE_BRIDGE_FAILED ||
-                 call->consumed || !aoticache_numbers_were_given_up(call->op->holder, &numbers))
-            return result;
+        if (aoticache_numbers_make_tensors(&numbers, consume))
+            return answer_lent(call, key_set, &numbers, consume, may_compile, error);
+        aoticache_numbers_take_back(&numbers, false);
     }
     return answer_unready(call, key_set, packed, NULL, consume, may_compile, error);
 }

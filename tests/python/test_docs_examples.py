@@ -56,4 +56,4 @@ def test_session():
 
 
 if __name__ == "__main__":
-    main([test_examples, test_session])
+    main(globals())

@@ -44,4 +44,4 @@ def test_tutorial():
 
 
 if __name__ == "__main__":
-    main([test_examples, test_tutorial])
+    main(globals())

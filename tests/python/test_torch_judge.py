@@ -160,4 +160,4 @@ def test_setting_is_checked():
 
 
 if __name__ == "__main__":
-    main([one for name, one in list(globals().items()) if name.startswith("test_")])
+    main(globals())

@@ -76,4 +76,4 @@ def test_what_it_cannot_have_is_told():
 
 
 if __name__ == "__main__":
-    main([value for name, value in list(globals().items()) if name.startswith("test_")])
+    main(globals())

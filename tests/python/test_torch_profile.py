@@ -70,4 +70,4 @@ def test_functions_of_kernels_have_names_of_their_operators():
 
 
 if __name__ == "__main__":
-    main([value for name, value in list(globals().items()) if name.startswith("test_")])
+    main(globals())

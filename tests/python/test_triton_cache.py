@@ -184,6 +184,6 @@ if __name__ == "__main__":
         sys.exit(0)
     sys.path.insert(0, environment()["PYTHONPATH"])
     try:
-        main([value for name, value in list(globals().items()) if name.startswith("test_")])
+        main(globals())
     finally:
         shutil.rmtree(FOLDER, ignore_errors=True)

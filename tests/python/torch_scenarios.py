@@ -82,9 +82,9 @@ def play_together(begin, texts, **more):
     return done.returncode == 0 and all(f"ok - {name}" in said for name, _ in pairs)
 
 
-def main(functions, failed=0):
-    """Runs test functions, or those that the command line names. failed: how many others did."""
-    for function in functions:
+def main(module, failed=0):
+    """Runs a module's test functions, or those that the command line names. module: its globals(). failed: how many others did."""
+    for function in [value for name, value in module.items() if name.startswith("test_")]:
         name = function.__name__.removeprefix("test_")
         if not is_wanted(name):
             continue

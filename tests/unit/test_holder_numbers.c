@@ -28,13 +28,20 @@ static void begin_numbers(bool dynamic)
     holder = make_holder(SCALE);
 }
 
-static void begin_anew(aoticache_miss miss)
+/* Another context on the same cache. */
+static void begin_anew(const aoticache_context_options *options)
 {
     aoticache_holder_unref(holder);
     aoticache_context_free(eager);
-    aoticache_context_options options = number_options(miss);
-    make_eager(&options);
+    make_eager(options);
     holder = make_holder(SCALE);
+}
+
+/* The first three values have libraries of their own. */
+static void ask_for_values(int count)
+{
+    for (int i = 0; i < count; i++)
+        cr_expect(scales(x, 1.5 + i, 0), "%d: %s", i, error.message);
 }
 
 Test(holder_numbers, one_library_serves_a_number_that_keeps_changing)
@@ -68,10 +75,10 @@ Test(holder_numbers, such_a_library_serves_all_shapes_where_the_hook_can)
 Test(holder_numbers, the_next_process_knows_from_the_index)
 {
     begin_numbers(false);
-    for (int i = 0; i < 5; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(5);
     cr_expect_eq(hook.compiles, 4);
-    begin_anew(AOTICACHE_MISS_NEVER);
+    aoticache_context_options options = number_options(AOTICACHE_MISS_NEVER);
+    begin_anew(&options);
     for (int i = 0; i < 20; i++)
         cr_expect(scales(x, 100 + i, 0), "%s", error.message);
     cr_expect(scales(x, 1.5, 0), "the libraries with a value in them are there as well: %s", error.message);
@@ -83,9 +90,9 @@ Test(holder_numbers, the_next_process_knows_from_the_index)
 Test(holder_numbers, values_in_the_index_count_too)
 {
     begin_numbers(false);
-    for (int i = 0; i < 3; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
-    begin_anew(AOTICACHE_MISS_WAIT);
+    ask_for_values(3);
+    aoticache_context_options options = number_options(AOTICACHE_MISS_WAIT);
+    begin_anew(&options);
     cr_expect(scales(x, 10, 0), "%s", error.message);
     cr_expect_eq(hook.compiles, 4);
     cr_expect_eq(hook.number_compiles, 1);
@@ -99,18 +106,14 @@ Test(holder_numbers, only_where_hook_and_policy_say_so)
     aoticache_context_options options = number_options(AOTICACHE_MISS_WAIT);
     make_eager(&options);
     holder = make_holder(SCALE);
-    for (int i = 0; i < 6; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(6);
     cr_expect_eq(hook.compiles, 6);
     end_all();
 
     begin_numbers(false);
-    aoticache_holder_unref(holder);
-    aoticache_context_free(eager);
     options = number_options(AOTICACHE_MISS_WAIT);
     options.dynamic = AOTICACHE_DYNAMIC_NEVER;
-    make_eager(&options);
-    holder = make_holder(SCALE);
+    begin_anew(&options);
     for (int i = 0; i < 6; i++)
         cr_expect(scales(x, 10.5 + i, 0), "%s", error.message);
     cr_expect_eq(hook.number_compiles, 0);
@@ -120,8 +123,7 @@ Test(holder_numbers, only_where_hook_and_policy_say_so)
 Test(holder_numbers, a_hook_that_cannot_is_asked_once)
 {
     begin_numbers(false);
-    for (int i = 0; i < 3; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(3);
     hook.number_fail_status = AOTICACHE_UNSUPPORTED;
     cr_expect(falls_back(x, 10, 0), "%s", error.message);
     cr_expect_eq(hook.begun, 4);
@@ -140,8 +142,7 @@ Test(holder_numbers, without_a_fallback_the_exact_library_is_next)
     aoticache_holder_options options = holder_options(SCALE);
     options.fallback = NULL;
     cr_assert_eq(aoticache_holder_create(eager, &options, &holder, &error), AOTICACHE_OK, "%s", error.message);
-    for (int i = 0; i < 3; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(3);
     hook.number_fail_status = AOTICACHE_COMPILE_FAILED;
     for (int i = 0; i < 3; i++)
         cr_expect(scales(x, 10 + i, 0), "%s", error.message);
@@ -154,8 +155,7 @@ Test(holder_numbers, without_a_fallback_the_exact_library_is_next)
 Test(holder_numbers, some_values_are_not_lent)
 {
     begin_numbers(false);
-    for (int i = 0; i < 5; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(5);
     cr_expect_eq(hook.number_compiles, 1);
     const double others[] = {65505, -1e30, INFINITY, NAN, 0};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -183,8 +183,7 @@ Test(holder_numbers, the_fallback_sees_the_number)
 {
     static size_t arguments = 3;
     begin_numbers(false);
-    for (int i = 0; i < 3; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(3);
     aoticache_holder_unref(holder);
     aoticache_context_free(eager);
     aoticache_context_options options = number_options(AOTICACHE_MISS_BACKGROUND);
@@ -212,8 +211,7 @@ Test(holder_numbers, exponents_are_not_lent)
     begin_numbers(false);
     aoticache_holder_unref(holder);
     holder = make_holder("test::scale(Tensor self, float exponent=2.0, *, int offset=0) -> Tensor");
-    for (int i = 0; i < 6; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(6);
     cr_expect_eq(hook.compiles, 6);
     cr_expect_eq(hook.number_compiles, 0);
     end_all();
@@ -225,6 +223,9 @@ Test(holder_numbers, a_tensor_of_the_caller_is_no_number)
     begin_numbers(false);
     aoticache_value values[] = {VALUE_TENSOR(x), VALUE_TENSOR(x), VALUE_INT(0)};
     cr_expect_eq(call_values(holder, values, 3), AOTICACHE_INVALID);
+    ask_for_values(5);
+    cr_expect_eq(hook.number_compiles, 1);
+    cr_expect_eq(call_values(holder, values, 3), AOTICACHE_INVALID, "also where numbers are lent");
     end_all();
 }
 
@@ -249,8 +250,7 @@ static void *call_often(void *user)
 Test(holder_numbers, threads_do_not_see_each_others_numbers)
 {
     begin_numbers(false);
-    for (int i = 0; i < 5; i++)
-        cr_expect(scales(x, 1.5 + i, 0), "%s", error.message);
+    ask_for_values(5);
     pthread_t threads[THREADS];
     double first[THREADS];
     for (int i = 0; i < THREADS; i++) {
