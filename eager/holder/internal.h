@@ -388,6 +388,9 @@ typedef struct aoticache_ticket {
 
 #define AOTICACHE_NUMBERS_MOST 4
 
+/* Whether it is that of real floats of 16, 32 or 64 bits. */
+bool aoticache_holder_is_floating(int32_t dtype);
+
 typedef struct aoticache_number_lent {
     aoticache_value *place; /* of the argument, which was a DOUBLE of this value */
     double value;

@@ -48,10 +48,10 @@ static bool can_be_lent(const aoticache_value *value)
            fabs(value->as.double_value) <= MOST_LENT; /* false for NaN */
 }
 
-static bool is_floating(const aoticache_tensor_view *view)
+bool aoticache_holder_is_floating(int32_t dtype)
 {
-    return view == NULL || view->dtype == AOTICACHE_DTYPE_FLOAT32 || view->dtype == AOTICACHE_DTYPE_BFLOAT16 ||
-           view->dtype == AOTICACHE_DTYPE_FLOAT16 || view->dtype == AOTICACHE_DTYPE_FLOAT64;
+    return dtype == AOTICACHE_DTYPE_FLOAT32 || dtype == AOTICACHE_DTYPE_BFLOAT16 || dtype == AOTICACHE_DTYPE_FLOAT16 ||
+           dtype == AOTICACHE_DTYPE_FLOAT64;
 }
 
 /*
@@ -62,10 +62,10 @@ static bool has_floats_alone(const aoticache_holder *holder, const aoticache_val
 {
     for (size_t i = 0; i < holder->num_arguments; i++) {
         const aoticache_value *value = &arguments[i];
-        if (value->kind == AOTICACHE_VALUE_TENSOR && !is_floating(value->as.tensor))
+        if (value->kind == AOTICACHE_VALUE_TENSOR && !aoticache_holder_is_floating(value->as.tensor->dtype))
             return false;
         for (uint32_t k = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && k < value->count; k++)
-            if (!is_floating(value->as.tensors[k]))
+            if (value->as.tensors[k] != NULL && !aoticache_holder_is_floating(value->as.tensors[k]->dtype))
                 return false;
     }
     return true;

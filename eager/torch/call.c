@@ -238,35 +238,50 @@ static bool is_wrapped(size_t argument, uint64_t wrapped)
     return (wrapped >> (argument < 63 ? argument : 63) & 1) != 0;
 }
 
-/* The highest category of the tensors that have dimensions; -1 where none has. */
-static int highest_of_tensors(const aoticache_value *value)
+typedef struct promotion {
+    int tensors;          /* the highest category of the tensors that have dimensions; -1 where none has */
+    int scalars, numbers; /* of the other tensors, and of wrapped numbers */
+    uint64_t dtypes;      /* bit i: one of these other tensors is of the dtype i */
+} promotion;
+
+static void note_tensors(const aoticache_value *value, promotion *all)
 {
-    int highest = -1;
     bool is_list = value->kind == AOTICACHE_VALUE_TENSOR_LIST;
     uint32_t count = is_list ? value->count : value->kind == AOTICACHE_VALUE_TENSOR;
     for (uint32_t i = 0; i < count; i++) {
         const aoticache_tensor_view *view = is_list ? value->as.tensors[i] : value->as.tensor;
-        if (view != NULL && view->ndim > 0 && (int)category_of(view->dtype) > highest)
-            highest = (int)category_of(view->dtype);
+        if (view == NULL)
+            continue;
+        int *highest = view->ndim > 0 ? &all->tensors : &all->scalars, category = (int)category_of(view->dtype);
+        if (category > *highest)
+            *highest = category;
+        if (view->ndim == 0)
+            all->dtypes |= UINT64_C(1) << (view->dtype & 63);
     }
-    return highest;
 }
 
 bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, size_t count, uint64_t wrapped)
 {
-    int number = -1, tensors = -1;
+    promotion all = {.tensors = -1, .scalars = -1, .numbers = -1};
+    int32_t dtype = -1;
     for (size_t i = 0; i < count; i++) {
         const aoticache_value *value = &arguments[i];
-        int highest = highest_of_tensors(value);
-        if (highest > tensors)
-            tensors = highest;
-        if (!is_wrapped(i, wrapped))
+        /* From argument 63 on all have one bit, so a tensor with dimensions may be among those that have it set. */
+        bool is_number = is_wrapped(i, wrapped);
+        if (!is_number ||
+            (value->kind == AOTICACHE_VALUE_TENSOR && value->as.tensor != NULL && value->as.tensor->ndim > 0))
+            note_tensors(value, &all);
+        if (!is_number)
             continue;
         if (value->kind != AOTICACHE_VALUE_TENSOR || value->as.tensor == NULL)
             return false;
         int category = (int)category_of(value->as.tensor->dtype);
-        if (category > number)
-            number = category;
+        if (category > all.numbers) {
+            all.numbers = category;
+            dtype = value->as.tensor->dtype;
+        }
     }
-    return tensors >= number;
+    /* A tensor of no dimension keeps its dtype beside one of a lower category, but not a complex one beside a float64. */
+    return all.tensors >= all.numbers || (all.scalars > all.numbers && all.scalars <= CATEGORY_FLOATING) ||
+           (all.dtypes >> (dtype & 63) & 1) != 0;
 }

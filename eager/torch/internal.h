@@ -152,7 +152,8 @@ void aoticache_binding_recount(aoticache_binding_operator *op);
 /*
  * Wrapped numbers ("x + 2.0" makes a tensor of 2.0): in PyTorch's type promotion they count for less than tensors of no
  * dimension. Whether the result is all the same what they are: where a tensor that has dimensions is of their category
- * (bool, integer, floating, complex) or a higher one. wrapped: bit i: argument i; not 0.
+ * (bool, integer, floating, complex) or a higher one, or a tensor of no dimension of a higher one or of their dtype. wrapped:
+ * bit i: argument i; not 0.
  */
 bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, size_t count, uint64_t wrapped);
 

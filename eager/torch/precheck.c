@@ -24,6 +24,7 @@ typedef enum precheck_kind {
     INTEGER_DIVISOR, /* `other` is divided by `checked`; `extra`: the rounding mode, absent for a division of floats */
     FLOOR_DIVISOR,   /* ... and rounded down, or the remainder of that */
     EXPONENT,        /* `other` to the power of `checked` */
+    CONVERSION,      /* `checked` is converted to the dtype of `other`, or the dtype `other` */
 } precheck_kind;
 
 struct aoticache_precheck {
@@ -81,6 +82,15 @@ static const aoticache_precheck prechecks[] = {
     {"aten::fmod.Tensor", INTEGER_DIVISOR, 1, 0, -1},
     {"aten::fmod.Scalar", INTEGER_DIVISOR, 1, 0, -1},
     {"aten::pow.Tensor_Scalar", EXPONENT, 1, 0, -1},
+    {"aten::copy", CONVERSION, 1, 0, -1},
+    {"aten::_to_copy", CONVERSION, 0, 1, -1},
+    {"aten::sum.dim_IntList", CONVERSION, 0, 3, -1}, /* before those of fewer arguments (aoticache_precheck_find()) */
+    {"aten::sum", CONVERSION, 0, 1, -1},
+    {"aten::nansum", CONVERSION, 0, 3, -1},
+    {"aten::prod.dim_int", CONVERSION, 0, 3, -1},
+    {"aten::prod", CONVERSION, 0, 1, -1},
+    {"aten::cumsum", CONVERSION, 0, 2, -1},
+    {"aten::cumprod", CONVERSION, 0, 2, -1},
 };
 
 /* Of "aten::index_add_" or "aten::div.out_mode": whether the table's name is of the same operator, whatever the overload. */
@@ -316,11 +326,16 @@ static bool passes_tensors(const aoticache_precheck *precheck, const aoticache_v
 
 /* ---- divisors ---- */
 
-static bool is_integer(const aoticache_value *value)
+static bool is_integer_dtype(int32_t dtype)
 {
     int64_t bytes;
+    return row_of(dtype, &bytes) != NULL;
+}
+
+static bool is_integer(const aoticache_value *value)
+{
     if (is_tensor(value))
-        return row_of(value->as.tensor->dtype, &bytes) != NULL;
+        return is_integer_dtype(value->as.tensor->dtype);
     return value->kind == AOTICACHE_VALUE_INT || value->kind == AOTICACHE_VALUE_BOOL;
 }
 
@@ -351,6 +366,24 @@ static bool passes_exponent(const aoticache_value *exponent)
     return exponent->kind != AOTICACHE_VALUE_DOUBLE || exponent->as.double_value != -0.5;
 }
 
+/* ---- conversions ---- */
+
+/*
+ * What becomes of a float that no integer of the dtype is near to is not defined: PyTorch's compiler makes -128 of NaN for
+ * int8, and 127 of 300, PyTorch 0 and 44. And PyTorch warns of imaginary parts that are lost.
+ */
+static bool passes_conversion(const aoticache_value *from, const aoticache_value *to)
+{
+    if (to->kind == AOTICACHE_VALUE_NONE)
+        return true;
+    if (!is_tensor(from) || (!is_tensor(to) && to->kind != AOTICACHE_VALUE_DTYPE))
+        return false;
+    int32_t old = from->as.tensor->dtype, new = is_tensor(to) ? to->as.tensor->dtype : (int32_t)to->as.int_value;
+    if (aoticache_holder_is_floating(new))
+        return is_integer_dtype(old) || aoticache_holder_is_floating(old);
+    return old == new || (is_integer_dtype(old) && is_integer_dtype(new));
+}
+
 /* ---- the call ---- */
 
 bool aoticache_binding_admits(const aoticache_binding_call *call)
@@ -364,6 +397,8 @@ bool aoticache_binding_admits(const aoticache_binding_call *call)
         return true;
     if (op->precheck->kind == EXPONENT)
         return passes_exponent(&call->stack.values[op->precheck->checked]);
+    if (op->precheck->kind == CONVERSION)
+        return passes_conversion(&call->stack.values[op->precheck->checked], &call->stack.values[op->precheck->other]);
     bool divides = op->precheck->kind == INTEGER_DIVISOR || op->precheck->kind == FLOOR_DIVISOR;
     return divides ? passes_divisor(op->precheck, call->stack.values)
                    : passes_tensors(op->precheck, call->stack.values);

@@ -95,6 +95,77 @@ SCENARIOS = {
             assert torch.equal(values, x.amax(1)) and torch.equal(places, x.argmax(1))
         assert hits("max.dim_max") >= 2, aoticache.stats()
     """,
+    "copies_are_PyTorchs_whatever_their_layouts_and_dtypes": """
+        wild = torch.tensor([[300.0, -300.0, float("nan"), float("inf"), -0.0, 1.5]] * 4)
+        short, long, heads = wild.bfloat16(), wild.double() * 1000, torch.randn(2, 4, 3)
+        whole, small = torch.tensor([(1 << 53) + 1, -1, 1 << 40]), torch.tensor([300, -1, 128])
+        truth, wave = torch.eye(2).bool(), torch.tensor([1 + 2j, 0j, 1j, 3 + 0j])
+        number = torch.tensor(2.5)
+        def into(tensor, source, **options):
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                try:
+                    found = tensor.copy_(source, **options)
+                except RuntimeError as error:
+                    return str(error)
+                assert found is tensor
+            base = tensor._base if tensor._base is not None else tensor
+            warnings_of = [str(one.message)[:40] for one in warned]
+            return repr(base.detach().tolist()), base.dtype, tensor._version, tensor.stride(), warnings_of  # without a copy
+        def zeros(*sizes, dtype=torch.float32):
+            return torch.zeros(*sizes, dtype=dtype)
+        # What compiled kernels answer; then what is PyTorch's.
+        served = {
+            "transposed": lambda: into(zeros(6, 4), x.t()),
+            "into a transposed one": lambda: into(zeros(6, 4).t(), x),
+            "into every second column": lambda: into(zeros(4, 12)[:, ::2], x),
+            "permuted heads": lambda: into(zeros(2, 3, 4), heads.transpose(1, 2)),
+            "one row for all": lambda: into(zeros(4, 6), y[0]),
+            "one number for all": lambda: into(zeros(4, 6), number),
+            "to bfloat16": lambda: into(zeros(4, 6, dtype=torch.bfloat16), wild),
+            "from bfloat16": lambda: into(zeros(4, 6), short),
+            "to float16, which has no 300000": lambda: into(zeros(4, 6, dtype=torch.float16), long),
+            "integers to floats": lambda: into(zeros(3), whole),
+            "integers that wrap": lambda: into(zeros(3, dtype=torch.int8), small),
+            "nothing": lambda: into(zeros(0, 6), x[:0]),
+            "bools": lambda: into(zeros(2, 2, dtype=torch.bool), truth.t()),
+        }
+        others = {
+            "floats to int8": lambda: into(zeros(4, 6, dtype=torch.int8), wild),
+            "floats to bool": lambda: into(zeros(4, 6, dtype=torch.bool), wild),
+            "complex to real": lambda: into(zeros(4), wave),
+            "conjugated": lambda: into(zeros(2, dtype=torch.complex64), wave[:2].conj()),
+            "negated": lambda: into(zeros(4), wave.conj().imag),
+            "itself": lambda: (lambda one: into(one, one))(torch.ones(4, 6)),
+            "its neighbour": lambda: (lambda one: into(one[1:], one[:-1]))(torch.arange(24.0).reshape(4, 6)),
+            "into one that overlaps itself": lambda: into(zeros(1, 6).expand(4, 6), x),
+            "other sizes": lambda: into(zeros(4, 5), x),
+            "a leaf": lambda: into(zeros(4, 6).requires_grad_(), x),
+        }
+        torch.set_warn_always(True)
+        expected = {name: call() for name, call in {**served, **others}.items()}
+        on("aten::copy_")
+        for name, call in {**served, **others}.items():
+            before = hits("copy_")
+            for _ in range(3):
+                found = call()
+                assert found == expected[name], (name, found, expected[name])
+            assert (hits("copy_") >= before + 2) == (name in served), (name, aoticache.stats())
+        torch.set_warn_always(False)
+        aoticache.disable()
+        assert "aten::copy_" in aoticache.enable("safe", mode="never").operators
+    """,
+    "sums_of_floats_as_small_integers_are_PyTorchs": """
+        wild = torch.tensor([300.0, 1e9, float("nan"), -300.0])
+        calls = [lambda: torch.sum(wild, dtype=torch.int8), lambda: torch.nansum(wild, dtype=torch.int8),
+                 lambda: torch.sum(wild, 0, dtype=torch.int8), lambda: torch.sum(wild.long(), dtype=torch.int8)]
+        expected = [call() for call in calls]
+        on("aten::sum", "aten::sum.dim_IntList", "aten::nansum")
+        for call, theirs in zip(calls, expected):
+            for _ in range(3):
+                assert torch.equal(call(), theirs), (call(), theirs)
+        assert hits("sum.dim_IntList") == hits("nansum") == 0 and hits("sum") in (2, 3), aoticache.stats()
+    """,
     "what_overlaps_is_PyTorchs": """
         on("aten::add_.Tensor", "aten::index_add_")
         z = x.clone()

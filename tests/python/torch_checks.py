@@ -82,7 +82,7 @@ def writing_operators(aoticache, operators):
 def database_names(operators):
     """Entries of the database by whose name an operator of the presets goes, or that call one."""
     bases = {name.removeprefix("aten::").partition(".")[0].strip("_") for name in operators}
-    bases |= {"batch_norm", "layer_norm", "group_norm", "max_pool2d", "pad", "interpolate", "true_divide", "xlog1py"}
+    bases |= {"clone", "contiguous", "to", "float", "half", "char", "long", "batch_norm", "layer_norm", "group_norm", "max_pool2d", "pad", "interpolate", "true_divide", "xlog1py"}
     return [name for name in sorted(operator_table.database()) if base_of(name) in bases]
 
 
@@ -227,6 +227,11 @@ def known(torch):
     yield "any of bytes", lambda: torch.any(torch.arange(9, dtype=torch.uint8))
     yield "all of bytes in a dimension", lambda: torch.all(torch.ones(2, 9, dtype=torch.uint8), 1)
     yield "acosh of a large number", lambda: torch.acosh(torch.full((9,), 3e38))
+    yield "floats to int8", lambda: torch.zeros(9, dtype=torch.int8).copy_(torch.full((9,), 300.0))
+    yield "a sum as int8", lambda: torch.sum(torch.full((9,), 300.0), dtype=torch.int8)
+    yield "a sum of NaN as bytes", lambda: torch.nansum(torch.full((3, 9), float("nan")), 1, dtype=torch.uint8)
+    yield "a number times a scalar", lambda: torch.tensor(7.0) * 0.1 + torch.tensor(3, dtype=torch.int32) * 2
+    yield "a step", lambda: torch.tensor(16777216.0).add_(1)
     yield "embedding beyond", lambda: functional.embedding(far, table)
     yield "embedding of -1", lambda: functional.embedding(torch.tensor([1, -1]), table)
     yield "embedding, right", lambda: functional.embedding(far % 3000, table)
@@ -433,7 +438,8 @@ made twice with compiled kernels and compared with plain PyTorch. tests/python/t
 
 def measure_of(name, counts):
     import aoticache
-    looked = {"known", "all", "any", "floor_divide", "remainder", "fmod", "gather", "index_select", "embedding", "div"}
+    looked = {"known", "all", "any", "floor_divide", "remainder", "fmod", "gather", "index_select", "embedding", "div",
+              "sum", "nansum", "prod", "cumsum", "cumprod", "char", "long", "to"}
     words = ["looked at"] if base_of(name) in looked else []
     words += ["left out"] if f"aten::{name}" in aoticache._operators.OTHER_VALUES else []
     words += ["values differ"] if counts["different"] else []

@@ -215,6 +215,19 @@ Test(binding_bridge, wrapped_numbers_matter_where_no_tensor_with_dimensions_reac
     cr_expect_not(do_not_matter(AOTICACHE_DTYPE_FLOAT64, 2, AOTICACHE_DTYPE_COMPLEX128));
 }
 
+Test(binding_bridge, wrapped_numbers_do_not_matter_beside_scalars_of_a_higher_category_or_of_their_dtype)
+{
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_FLOAT32, 0, AOTICACHE_DTYPE_INT64), "the step of an optimizer, plus 1");
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_INT32, 0, AOTICACHE_DTYPE_BOOL));
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_FLOAT64, 0, AOTICACHE_DTYPE_FLOAT64));
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_INT64, 0, AOTICACHE_DTYPE_INT64));
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_INT32, 0, AOTICACHE_DTYPE_INT64), "int32, and not int64");
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_INT64, 0, AOTICACHE_DTYPE_FLOAT64), "float32, and not float64");
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_COMPLEX64, 0, AOTICACHE_DTYPE_FLOAT64),
+                  "complex64, and not complex128");
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_BOOL, 0, AOTICACHE_DTYPE_INT64));
+}
+
 Test(binding_bridge, wrapped_numbers_are_judged_over_all_arguments)
 {
     aoticache_value values[] = {tensor_value(0, AOTICACHE_DTYPE_INT32, 1), tensor_value(1, AOTICACHE_DTYPE_FLOAT64, 0),

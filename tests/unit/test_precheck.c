@@ -195,6 +195,46 @@ Test(precheck, a_reciprocal_root_is_pytorchs)
     cr_expect(passes("aten::pow.Tensor_Scalar", (aoticache_value[]){TENSOR(&table), INT(-1)}, 2));
 }
 
+static bool converts(int32_t from, int32_t to)
+{
+    uint64_t numbers[2] = {0};
+    aoticache_tensor_view source = vector(numbers, from, 2), target = vector(numbers, to, 2);
+    return passes("aten::copy", (aoticache_value[]){TENSOR(&target), TENSOR(&source), INT(0)}, 3);
+}
+
+Test(precheck, floats_become_integers_as_pytorch_has_them)
+{
+    static const int32_t floats[] = {AOTICACHE_DTYPE_FLOAT32, AOTICACHE_DTYPE_FLOAT64, AOTICACHE_DTYPE_BFLOAT16,
+                                     AOTICACHE_DTYPE_FLOAT16};
+    for (size_t i = 0; i < sizeof floats / sizeof floats[0]; i++) {
+        cr_expect(converts(floats[i], AOTICACHE_DTYPE_FLOAT32));
+        cr_expect(converts(AOTICACHE_DTYPE_INT64, floats[i]));
+        cr_expect_not(converts(floats[i], AOTICACHE_DTYPE_INT64));
+        cr_expect_not(converts(floats[i], AOTICACHE_DTYPE_BOOL));
+        cr_expect_not(converts(AOTICACHE_DTYPE_COMPLEX64, floats[i]), "PyTorch warns");
+    }
+    cr_expect(converts(AOTICACHE_DTYPE_INT64, AOTICACHE_DTYPE_UINT8));
+    cr_expect(converts(AOTICACHE_DTYPE_COMPLEX64, AOTICACHE_DTYPE_COMPLEX64));
+    cr_expect(find_form("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)") != NULL);
+}
+
+Test(precheck, sums_are_of_the_integers_that_pytorch_makes)
+{
+    aoticache_value dtype = {.kind = AOTICACHE_VALUE_DTYPE, .as.int_value = AOTICACHE_DTYPE_INT8};
+    cr_expect_not(passes("aten::sum", (aoticache_value[]){TENSOR(&table), dtype}, 2));
+    cr_expect_not(passes("aten::sum.dim_IntList", (aoticache_value[]){TENSOR(&table), NONE, INT(0), dtype}, 4));
+    cr_expect(passes("aten::sum.dim_IntList", (aoticache_value[]){TENSOR(&table), NONE, INT(0), NONE}, 4));
+    dtype.as.int_value = AOTICACHE_DTYPE_FLOAT64;
+    cr_expect(passes("aten::sum", (aoticache_value[]){TENSOR(&table), dtype}, 2));
+    const aoticache_precheck *whole = find("aten::sum", 2), *in_dims = find("aten::sum.dim_IntList", 4);
+    cr_expect_eq(find_form("aten::sum.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"),
+                 whole);
+    cr_expect_eq(
+        find_form("aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, "
+                  "Tensor(a!) out) -> Tensor(a!)"),
+        in_dims);
+}
+
 Test(precheck, numbers_are_divisors_too)
 {
     int32_t numbers[2] = {5, 7};

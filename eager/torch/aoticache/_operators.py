@@ -29,6 +29,10 @@ PLUMBING = frozenset(
     ).split()
 )
 
+# PyTorch's compiler makes a loop for the sizes and strides at hand, where PyTorch's kernel works them out in every call. It is
+# what clone(), contiguous(), to() and addmm() call. On a GPU it is the driver's copy.
+COPY = "aten::copy_"
+
 # They change the sizes of an argument.
 RESIZERS = frozenset({"aten::resize", "aten::resize_as", "aten::resize_as_sparse"})
 # They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
@@ -79,12 +83,12 @@ SAFE = tuple(
         "mse_loss huber_loss smooth_l1_loss masked_fill.Tensor tril triu flip roll cat stack constant_pad_nd "
         "avg_pool2d _adaptive_avg_pool2d max_pool2d_with_indices upsample_nearest2d upsample_bilinear2d "
         "index_select gather embedding cumsum floor_divide native_batch_norm native_batch_norm_backward abs_ "
-        "masked_fill_.Scalar masked_fill_.Tensor hardswish_ mish_"
+        "masked_fill_.Scalar masked_fill_.Tensor hardswish_ mish_ copy_"
     ).split()
 )
 PRESETS = {
     "pointwise": "every operator that PyTorch tags as pointwise",
-    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation, lists for optimizers",
+    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation, copies, lists for optimizers",
 }
 
 # Of lists of tensors, in "safe": what PyTorch's optimizers do with foreach=True.
@@ -373,6 +377,8 @@ def _leave_out(operator: Any, name: str, device: str) -> str:
     is_variant, tags = is_out(operator._schema), {tag.name for tag in operator.tags}
     if is_variant and "generated" in tags:
         return "it is the operator without out and a copy; patterns and presets leave it out"
+    if name == COPY and device == "cpu":
+        return ""
     name = functional_name(name)
     base = name.partition(".")[0]
     if name in PLUMBING or (is_variant and base in PLUMBING):
