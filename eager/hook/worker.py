@@ -292,6 +292,9 @@ def make_call(torch, request):
         for position, spec in enumerate(request["arguments"])
     ]
 
+    forms = load_beside("inductor", "forms.py")
+    form = operator if constants else forms.form_of(torch, operator, request["operator"], inputs)
+
     class Call(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -301,7 +304,7 @@ def make_call(torch, request):
         def forward(self, *tensors):
             positional = [find(self, tensors) for name, find in places if not name]
             keywords = {name: find(self, tensors) for name, find in places if name}
-            results = operator(*positional, **keywords)
+            results = form(*positional, **keywords)
             return new_results(operator, results) if wanted == "new" else results
 
     call = Call().eval()

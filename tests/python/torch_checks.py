@@ -15,7 +15,8 @@ Each entry is also called in place and with out= (torch_writes.py), where what w
 counters and the result's identity are compared.
 
 Environment: BUILD; CACHE: where kernels are kept; JOBS: processes at a time; QUICK=1: without the changes of shapes and
-most dtypes, which need kernels of their own (minutes instead of most of an hour); PART: "values" or "writes" alone.
+most dtypes, which need kernels of their own (minutes instead of most of an hour); PART: "values" or "writes" alone;
+CHANGE: the cases with one of these changes alone ("turned,every second").
 """
 import collections
 import concurrent.futures
@@ -35,6 +36,7 @@ TABLE = os.path.join(HERE, "..", "..", "docs", "torch-checks.md")
 JOBS = int(os.environ.get("JOBS", "2"))
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
 PART = os.environ.get("PART", "")
+CHANGE = [word for word in os.environ.get("CHANGE", "").split(",") if word]
 SECONDS = 500  # for one batch
 BATCH = 6
 THREADS = (2, 1)
@@ -47,8 +49,8 @@ import operator_table  # noqa: E402
 import torch_writes  # noqa: E402
 
 # Changes that need kernels of their own: made of one dtype, where the operator has float32.
-OF_SHAPE = ("empty", "without dimensions", "expanded", "overlapping", "the second of another shape",
-            "the second of float64")
+OF_SHAPE = ("empty", "without dimensions", "turned", "channels last", "every second", "expanded", "overlapping",
+            "the second of another shape", "the second of float64")
 # Entries of the database whose values differ in some case, and why that is left so.
 ZERO = "the sign of a zero"
 DIFFERENT = {
@@ -155,6 +157,9 @@ def changes(torch):
     yield "near numbers in integers", each(lambda tensor: filled(torch, tensor, [5, 0, 1]), integers)
     yield "empty", each(lambda tensor: tensor[:0] if tensor.dim() else tensor)
     yield "without dimensions", each(lambda tensor: tensor.flatten()[0] if tensor.numel() else tensor)
+    yield "turned", each(lambda tensor: torch_writes.turned(torch, tensor)[0] if tensor.dim() > 1 else tensor)
+    yield "channels last", each(lambda tensor: tensor.movedim(1, -1).contiguous().movedim(-1, 1) if tensor.dim() > 2 else tensor)
+    yield "every second", each(lambda tensor: torch_writes.embedded(torch, tensor)[0] if tensor.dim() else tensor)
     yield "expanded", each(lambda tensor: tensor[:1].expand(tensor.shape) if tensor.dim() and tensor.numel() else tensor)
     yield "overlapping", each(overlapping, lambda tensor: tensor.dim() == 2 and tensor.dtype != torch.bool)
     yield "the second of another shape", only(1, lambda tensor: torch.zeros(7, 3, dtype=tensor.dtype))
@@ -165,7 +170,7 @@ def cases_of(torch, name, info):
     """(name of the case, the call's sample)."""
     torch.manual_seed(7)
     random.seed(7)
-    if info.error_inputs_func is not None:
+    if info.error_inputs_func is not None and not CHANGE:
         errors = itertools.islice(info.error_inputs("cpu"), MOST_ERRORS)
         yield from ((f"{name}, error {i}", one.sample_input) for i, one in enumerate(errors))
     supported = info.supported_dtypes("cpu")
@@ -173,8 +178,11 @@ def cases_of(torch, name, info):
         dtype = getattr(torch, dtype)
         for number, sample in enumerate(chosen):
             where = f"{name}, {str(dtype).removeprefix('torch.')}, sample {number}"
-            yield where, sample
+            if not CHANGE:
+                yield where, sample
             for what, change in changes(torch) if number == 0 else ():
+                if CHANGE and what not in CHANGE:
+                    continue
                 if what in OF_SHAPE and (QUICK or (dtype != torch.float32 and torch.float32 in supported)):
                     continue
                 try:
@@ -183,7 +191,7 @@ def cases_of(torch, name, info):
                     continue
                 if changed is not None:
                     yield f"{where}, {what}", changed
-    for dtype in (torch.uint8,) if QUICK else (torch.complex64, torch.bfloat16, torch.uint8):
+    for dtype in () if CHANGE else (torch.uint8,) if QUICK else (torch.complex64, torch.bfloat16, torch.uint8):
         if dtype in supported:
             for sample in itertools.islice(info.sample_inputs("cpu", dtype), 1):
                 yield f"{name}, {str(dtype).removeprefix('torch.')}, sample 0", sample

@@ -29,9 +29,9 @@ PLUMBING = frozenset(
     ).split()
 )
 
-# PyTorch's compiler makes a loop for the sizes and strides at hand, where PyTorch's kernel works them out in every call. It is
-# what clone(), contiguous(), to() and addmm() call. On a GPU it is the driver's copy.
-COPY = "aten::copy_"
+# PyTorch's compiler makes a loop for the sizes and strides at hand, where PyTorch's kernel works them out in every call.
+# clone(), contiguous(), to() and addmm() call one of them. On a GPU it is the driver's copy.
+COPIES = frozenset(("aten::copy_", "aten::clone"))
 
 # They change the sizes of an argument.
 RESIZERS = frozenset({"aten::resize", "aten::resize_as", "aten::resize_as_sparse"})
@@ -83,7 +83,7 @@ SAFE = tuple(
         "mse_loss huber_loss smooth_l1_loss masked_fill.Tensor tril triu flip roll cat stack constant_pad_nd "
         "avg_pool2d _adaptive_avg_pool2d max_pool2d_with_indices upsample_nearest2d upsample_bilinear2d "
         "index_select gather embedding cumsum floor_divide native_batch_norm native_batch_norm_backward abs_ "
-        "masked_fill_.Scalar masked_fill_.Tensor hardswish_ mish_ copy_"
+        "masked_fill_.Scalar masked_fill_.Tensor hardswish_ mish_ copy_ clone"
     ).split()
 )
 PRESETS = {
@@ -377,7 +377,7 @@ def _leave_out(operator: Any, name: str, device: str) -> str:
     is_variant, tags = is_out(operator._schema), {tag.name for tag in operator.tags}
     if is_variant and "generated" in tags:
         return "it is the operator without out and a copy; patterns and presets leave it out"
-    if name == COPY and device == "cpu":
+    if name in COPIES and device == "cpu":
         return ""
     name = functional_name(name)
     base = name.partition(".")[0]
