@@ -35,8 +35,9 @@ OPERATORS = (
     ("softmax", "aten::_softmax", lambda torch, x, y: torch.softmax(x, -1), "float32"),
     ("sum", "aten::sum.dim_IntList", lambda torch, x, y: torch.sum(x, -1), "float32"),
     ("tril", "aten::tril", lambda torch, x, y: torch.tril(x), "float32"),
-    ("clone", "aten::copy_", lambda torch, x, y: x.clone(), "float32 bool bfloat16"),
-    ("clone of a transposed", "aten::copy_", lambda torch, x, y: x.t().contiguous(), "float32 int64"),
+    ("clone", "aten::clone", lambda torch, x, y: x.clone(), "float32 bool bfloat16"),
+    ("clone of a transposed", "aten::clone", lambda torch, x, y: x.t().contiguous(), "float32 int64"),
+    ("copy_", "aten::copy_", lambda torch, x, y: y.copy_(x), "float32 bool bfloat16"),
 )
 
 

@@ -414,7 +414,7 @@ Made by `make torch-checks` (tests/python/torch_checks.py); not edited by hand.
 PyTorch {version}, CPU, the operators of the preset "safe", as {len(names) - 1} of the {of} entries of PyTorch's operator database call
 them{depth}, with 1 and 2 threads. The cases are inputs that the database says are errors,
 samples of it, and these samples with NaN, infinities, signed zeros, the limits of integers, zero divisors, indices at both
-ends and beyond, empty, expanded, overlapping and mismatched tensors; and `known`, calls that were wrong once. Each call is
+ends and beyond, transposed, strided, empty, expanded, overlapping and mismatched tensors; and `known`, calls that were wrong once. Each call is
 made twice with compiled kernels and compared with plain PyTorch. tests/python/test_torch_checks.py repeats a part of it.
 
 | cases | |
