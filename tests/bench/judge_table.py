@@ -82,9 +82,11 @@ def compile_all(aoticache, cases):
     for operator, of in cases.items():
         aoticache.enable(operator, mode="background", cache_dir=FOLDER, workers=2, judge=False)
         aoticache.wait()
-        for case in of:
-            case.run()
-        aoticache.wait()
+        queued = -1
+        while queued < (queued := aoticache.stats().operators[operator].queued):  # not all may be queued at once
+            for case in of:
+                case.run()
+            aoticache.wait()
         aoticache.disable()
 
 
@@ -123,7 +125,7 @@ def main(parts):
         made = [Case(torch, name, call, dtype, size) for dtype in dtypes.split() for size in SIZES]
         made = [case for case in made if not parts or any(part in case.name for part in parts)]
         if made:
-            cases[operator] = made
+            cases.setdefault(operator, []).extend(made)
     above = 0
     with torch.no_grad():
         compile_all(aoticache, cases)
