@@ -16,42 +16,19 @@
 #include "cache/known_files.h"
 
 #include <stdlib.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/file_system.h"
 #include "cache/internal.h"
 
 #define SETTLED_NS INT64_C(2000000000)
 #define WAIT_MS 0 /* for another process's write: then it is hashed once more */
 
-/* Their numbers are in statfs(2) and linux/magic.h. */
-static const unsigned long local_file_systems[] = {
-    0xEF53,     /* ext2, ext3, ext4 */
-    0x58465342, /* xfs */
-    0x9123683E, /* btrfs */
-    0xF2F52010, /* f2fs */
-    0x01021994, /* tmpfs */
-    0x2FC12FC1, /* zfs */
-    0xCA451A4E, /* bcachefs */
-    0x794C7630, /* overlayfs */
-};
-
 static int64_t nanoseconds(const struct timespec *time)
 {
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
-}
-
-static bool is_local(int fd)
-{
-    struct statfs system;
-    if (fstatfs(fd, &system) != 0)
-        return false;
-    for (size_t i = 0; i < sizeof local_file_systems / sizeof local_file_systems[0]; i++)
-        if (((unsigned long)system.f_type & 0xffffffff) == local_file_systems[i])
-            return true;
-    return false;
 }
 
 /* Whether nobody but this user and root can write to it. */
@@ -82,7 +59,7 @@ static bool has(aoticache_known *known, int fd, const struct stat *found, const 
     const aoticache_index_file_digest now = state_of(found, files->boot);
     aoticache_index_file_digest then;
     aoticache_index *index = aoticache_cache_index(files->cache);
-    return index != NULL && files->boot != 0 && is_ours(found) && is_local(fd) &&
+    return index != NULL && files->boot != 0 && is_ours(found) && aoticache_file_system_is_local(fd) &&
            now.changed_ns <= aoticache_wall_ns() &&
            aoticache_index_read_file_digest(index, now.device, now.inode, &then, NULL) == AOTICACHE_OK &&
            is_same_state(&now, &then) && aoticache_digest_equal(&then.digest, digest);
@@ -94,8 +71,8 @@ static void note(aoticache_known *known, int fd, const struct stat *found, int64
     aoticache_known_files *files = (aoticache_known_files *)(void *)known;
     struct stat after;
     aoticache_index_file_digest state = state_of(found, files->boot);
-    if (files->boot == 0 || !is_ours(found) || !is_local(fd) || state.changed_ns > begun_ns - SETTLED_NS ||
-        fstat(fd, &after) != 0)
+    if (files->boot == 0 || !is_ours(found) || !aoticache_file_system_is_local(fd) ||
+        state.changed_ns > begun_ns - SETTLED_NS || fstat(fd, &after) != 0)
         return;
     const aoticache_index_file_digest now = state_of(&after, files->boot);
     if (!is_same_state(&state, &now) || !AOTICACHE_ARRAY_RESERVE(files->found, files->capacity, files->count + 1))

@@ -11,8 +11,8 @@
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
  * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/gate.c, -uses by
- * stats/uses.c) have mode 0600 (0660 where it is shared) and, where root makes them, the owner of their folder; none may be a
- * link. No other file is touched, whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
+ * stats/uses.c, -answers by connection/answers.c) have mode 0600 (0660 where it is shared) and, where root makes them, the
+ * owner of their folder; none may be a link. No other file is touched, whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -38,7 +38,8 @@ typedef struct aoticache_index_options {
 /*
  * Opens or creates. Tables of an older version are migrated in one transaction. WAL where the file system supports it,
  * else a rollback journal: detected, not assumed. An index in a folder without write permission is read as it is.
- * An index that may only be read opens without read_only too: writing then gives DENIED.
+ * An index that may only be read opens without read_only too: writing then gives DENIED. No connection is made where the
+ * answers that earlier processes left are of this very state (connection/answers.h): the first use that needs one makes it.
  *
  * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or somebody else's application_id),
  * UNSUPPORTED (a version newer than this library knows), NOT_FOUND (read_only and no file).
@@ -47,8 +48,9 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
                                       aoticache_error *ret_error);
 void aoticache_index_close(aoticache_index *index);
 /*
- * Before the process ends without closing: lets go of the connection where the log has grown, so that, if no other process
- * has the index open, the log is merged and the next process need not read it. The next use connects again.
+ * Before the process ends without closing: lets go of the connection where there is a log, so that, if no other process has
+ * the index open, the log is merged and the next process need not read it. Leaves answers for it, too. The next use connects
+ * again.
  */
 void aoticache_index_at_exit(aoticache_index *index);
 

@@ -136,12 +136,19 @@ bool aoticache_directory_knows(const char *name, mode_t *ret_type)
     static const char *const folders[] = {AOTICACHE_OBJECTS,    AOTICACHE_ARTIFACTS,  AOTICACHE_LEASES,
                                           AOTICACHE_TMP,        AOTICACHE_QUARANTINE, AOTICACHE_PINS,
                                           AOTICACHE_SIGNATURES, AOTICACHE_UNSENT};
-    static const char *const files[] = {AOTICACHE_FORMAT_FILE,        AOTICACHE_LOCK_FILE,
-                                        AOTICACHE_GATE_FILE,          AOTICACHE_COLLECT_LOCK_FILE,
-                                        AOTICACHE_RESERVE_FILE,       AOTICACHE_VERIFY_FILE,
-                                        AOTICACHE_INDEX_FILE,         AOTICACHE_INDEX_FILE "-wal",
-                                        AOTICACHE_INDEX_FILE "-shm",  AOTICACHE_INDEX_FILE "-journal",
-                                        AOTICACHE_INDEX_FILE "-gate", AOTICACHE_INDEX_FILE "-uses"};
+    static const char *const files[] = {AOTICACHE_FORMAT_FILE,
+                                        AOTICACHE_LOCK_FILE,
+                                        AOTICACHE_GATE_FILE,
+                                        AOTICACHE_COLLECT_LOCK_FILE,
+                                        AOTICACHE_RESERVE_FILE,
+                                        AOTICACHE_VERIFY_FILE,
+                                        AOTICACHE_INDEX_FILE,
+                                        AOTICACHE_INDEX_FILE "-wal",
+                                        AOTICACHE_INDEX_FILE "-shm",
+                                        AOTICACHE_INDEX_FILE "-journal",
+                                        AOTICACHE_INDEX_FILE "-gate",
+                                        AOTICACHE_INDEX_FILE "-uses",
+                                        AOTICACHE_INDEX_FILE "-answers"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         if (strcmp(name, folders[i]) == 0) {
             *ret_type = S_IFDIR;

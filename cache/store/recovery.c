@@ -31,9 +31,9 @@ static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 
 /* What goes with an index. The side files come first: a log that outlived its database would be replayed into the new one.
  * So do uses that wait, which name entries by numbers that the new index gives anew. */
-static const char *const index_files[] = {AOTICACHE_INDEX_FILE "-wal", AOTICACHE_INDEX_FILE "-shm",
+static const char *const index_files[] = {AOTICACHE_INDEX_FILE "-wal",     AOTICACHE_INDEX_FILE "-shm",
                                           AOTICACHE_INDEX_FILE "-journal", AOTICACHE_INDEX_FILE "-uses",
-                                          AOTICACHE_INDEX_FILE};
+                                          AOTICACHE_INDEX_FILE "-answers", AOTICACHE_INDEX_FILE};
 
 /* Returns OK, NOT_FOUND, DENIED (a link, another owner) or IO. */
 static aoticache_status check_index_file(const aoticache_directory *directory, const char *name, struct stat *ret_found,

@@ -10,13 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Merging costs the disk's time, at the exit of one process that wrote, which is one that compiled. A log of 44 pages costs
- * each process that follows 0.14 ms.
- */
-#define LOG_PAGES_AT_EXIT 8
-
 /* ---- every use ---- */
+
+/*
+ * Who opens a cache on a disk that is full, or that turns out not to be writable, is only given what can be read there. So is
+ * the index that was opened without a connection, as nothing was asked of it that earlier processes had not asked.
+ */
+static aoticache_status connect_late(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_index_connect(index, &detail);
+    if (status == AOTICACHE_IO && index->answers.file != NULL && !index->read_only) {
+        index->read_only = true;
+        if (aoticache_index_connect(index, ret_error) == AOTICACHE_OK) {
+            aoticache_log(&index->logger, AOTICACHE_LOG_WARNING, "%s; the index is only read", detail.message);
+            return AOTICACHE_OK;
+        }
+        index->read_only = false;
+    }
+    if (status == AOTICACHE_NOT_FOUND)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: is gone", index->path);
+    return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%s", detail.message);
+}
 
 aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -28,9 +43,7 @@ aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *
         aoticache_index_disconnect(index);
     if (__builtin_expect(index->db != NULL, 1))
         return AOTICACHE_OK;
-    status = aoticache_index_connect(index, ret_error);
-    if (status == AOTICACHE_NOT_FOUND)
-        status = aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: is gone", index->path);
+    status = connect_late(index, ret_error);
     if (status != AOTICACHE_OK)
         aoticache_index_leave(index);
     return status;
@@ -142,6 +155,7 @@ aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_stat
 
 static void index_free(aoticache_index *index)
 {
+    aoticache_index_answers_clear(&index->answers);
     aoticache_index_vfs_close_folder(index);
     pthread_mutex_destroy(&index->lock);
     free(index->name);
@@ -181,6 +195,8 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
     else
         status = aoticache_index_vfs_open_folder(index, options->folder_fd, ret_error);
     if (status == AOTICACHE_OK)
+        aoticache_index_answers_open(index);
+    if (status == AOTICACHE_OK && !index->answers.is_believed)
         status = aoticache_index_connect(index, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_index_register(index);
@@ -199,8 +215,10 @@ void aoticache_index_close(aoticache_index *index)
     int saved = errno;
     bool usable = aoticache_index_fork_enter(index->path, NULL) == AOTICACHE_OK;
     aoticache_index_unregister(index);
-    if (usable)
+    if (usable) {
         aoticache_index_disconnect(index);
+        aoticache_index_answers_keep(index);
+    }
     index_free(index);
     if (usable)
         aoticache_index_fork_leave();
@@ -223,14 +241,21 @@ const char *aoticache_index_journal_mode(const aoticache_index *index)
     return strcmp(mode, "wal") == 0 ? "wal" : "delete";
 }
 
+static bool has_log(const aoticache_index *index)
+{
+    struct stat found;
+    return aoticache_index_vfs_stat(index, "-wal", &found) == 0 && found.st_size > 0;
+}
+
 void aoticache_index_at_exit(aoticache_index *index)
 {
-    if (index->log_pages < LOG_PAGES_AT_EXIT || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+    if (aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
         return;
     pthread_mutex_lock(&index->lock);
-    if (index->db != NULL && !index->is_bulk)
+    /* Merging costs this process the disk's time, a log each process that follows: it has to read it, and to ask at all. */
+    if (index->db != NULL && !index->is_bulk && has_log(index))
         aoticache_index_disconnect(index);
-    index->log_pages = 0;
+    aoticache_index_answers_keep(index);
     pthread_mutex_unlock(&index->lock);
     aoticache_index_fork_leave();
 }

@@ -12,6 +12,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include "index/connection/answers.h"
 #include "index/connection/sql.h"
 #include "index/index.h"
 
@@ -38,7 +39,7 @@ typedef struct aoticache_index_change {
 
 struct aoticache_index {
     pthread_mutex_t lock; /* guards all below; SQLite's own mutexes are off (SQLITE_OPEN_NOMUTEX) */
-    sqlite3 *db;          /* NULL: left to the parent of a fork, opened again on use */
+    sqlite3 *db;          /* NULL: not needed yet, or left to the parent of a fork; opened on use */
     sqlite3_stmt *statements[AOTICACHE_INDEX_STATEMENT_COUNT];
     aoticache_index_durability durability; /* what this connection is set to */
     aoticache_index_change change;
@@ -61,6 +62,7 @@ struct aoticache_index {
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
     char *path;            /* for messages */
+    aoticache_index_answers answers;
 
     /* vfs.c */
     struct aoticache_index_folder *folder; /* the index's, shared by all that are in it; NULL: not open */

@@ -4,6 +4,9 @@
 #include "index/entries/file_digests.h"
 #include "index/connection/internal.h"
 
+#include <assert.h>
+#include <string.h>
+
 static aoticache_status read_row(aoticache_index *index, sqlite3_stmt *statement,
                                  aoticache_index_file_digest *ret_digest, aoticache_error *ret_error)
 {
@@ -21,10 +24,20 @@ static aoticache_status read_row(aoticache_index *index, sqlite3_stmt *statement
     return aoticache_index_fail(index, SQLITE_CORRUPT, "cannot read digests of files", ret_error);
 }
 
+static_assert(sizeof(aoticache_index_file_digest) == 80, "no byte of it is without a value");
+
 aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64_t device, uint64_t inode,
                                                   aoticache_index_file_digest *ret_digest, aoticache_error *ret_error)
 {
+    const uint64_t file[] = {device, inode};
+    const uint8_t *answer;
+    size_t size;
     sqlite3_stmt *statement = NULL;
+    if (aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_FILE, file, sizeof file, &answer, &size) &&
+        size == sizeof *ret_digest) {
+        memcpy(ret_digest, answer, size);
+        return AOTICACHE_OK;
+    }
     aoticache_status status = aoticache_index_enter_statement(index, SQL(READ_FILE_DIGEST), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -32,6 +45,9 @@ aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64
     sqlite3_bind_int64(statement, 2, (int64_t)inode);
     *ret_digest = (aoticache_index_file_digest){.device = device, .inode = inode};
     status = read_row(index, statement, ret_digest, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_FILE, file, sizeof file, ret_digest,
+                                     sizeof *ret_digest);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

@@ -4,6 +4,9 @@
 #include "index/entries/judgements.h"
 #include "index/connection/internal.h"
 
+#include <assert.h>
+#include <string.h>
+
 static aoticache_status put_rows(aoticache_index *index, const aoticache_index_judgement *judgements, size_t count,
                                  aoticache_error *ret_error)
 {
@@ -40,14 +43,87 @@ aoticache_status aoticache_index_put_judgements(aoticache_index *index, const ao
     return status;
 }
 
-struct listing {
+/* ---- what is kept of a key's for the next process (connection/answers.c) ---- */
+
+#define MAX_KEPT_BYTES 2000 /* of one key: some twenty */
+
+struct kept_row {
+    int64_t judged_ns;
+    uint64_t kernel_ns, fallback_ns;
+    uint32_t size, threads, is_slower, machine_size; /* the machine's name is behind it, with its 0 */
+};
+static_assert(sizeof(struct kept_row) == 40, "no byte of it is without a value");
+
+struct walk {
     aoticache_index_judgement_fn callback;
     void *user;
+    bool is_kept; /* all rows are in `kept` so far */
+    size_t used;
+    uint8_t kept[MAX_KEPT_BYTES];
 };
+
+static void keep_row(struct walk *walk, const aoticache_index_judgement *judgement)
+{
+    const struct kept_row row = {.judged_ns = judgement->judged_ns,
+                                 .size = judgement->size,
+                                 .kernel_ns = judgement->kernel_ns,
+                                 .fallback_ns = judgement->fallback_ns,
+                                 .threads = judgement->threads,
+                                 .is_slower = judgement->is_slower,
+                                 .machine_size = (uint32_t)strlen(judgement->machine) + 1};
+    walk->is_kept = walk->is_kept && sizeof row + row.machine_size <= sizeof walk->kept - walk->used;
+    if (!walk->is_kept)
+        return;
+    memcpy(walk->kept + walk->used, &row, sizeof row);
+    memcpy(walk->kept + walk->used + sizeof row, judgement->machine, row.machine_size);
+    walk->used += sizeof row + row.machine_size;
+}
+
+/* Returns the bytes of the row; 0: it is none. */
+static size_t recall_row(const uint8_t *bytes, size_t size, aoticache_index_judgement *ret_judgement)
+{
+    struct kept_row row;
+    if (size < sizeof row)
+        return 0;
+    memcpy(&row, bytes, sizeof row);
+    const char *machine = (const char *)bytes + sizeof row;
+    if (row.machine_size == 0 || size - sizeof row < row.machine_size || machine[row.machine_size - 1] != '\0')
+        return 0;
+    ret_judgement->size = row.size;
+    ret_judgement->judged_ns = row.judged_ns;
+    ret_judgement->kernel_ns = row.kernel_ns;
+    ret_judgement->fallback_ns = row.fallback_ns;
+    ret_judgement->threads = row.threads;
+    ret_judgement->is_slower = row.is_slower != 0;
+    ret_judgement->machine = machine;
+    return sizeof row + row.machine_size;
+}
+
+static bool recall(aoticache_index *index, const aoticache_digest *key, aoticache_index_judgement_fn callback,
+                   void *user)
+{
+    const uint8_t *answer;
+    size_t size, row;
+    aoticache_index_judgement judgement = {.key = *key};
+    if (!aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes, &answer,
+                                      &size))
+        return false;
+    for (size_t at = 0; at < size; at += row)
+        if ((row = recall_row(answer + at, size - at, &judgement)) == 0)
+            return false;
+    for (size_t at = 0; at < size;) {
+        at += recall_row(answer + at, size - at, &judgement);
+        if (!callback(user, &judgement))
+            break;
+    }
+    return true;
+}
+
+/* ---- reading them ---- */
 
 static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    const struct listing *listing = user;
+    struct walk *walk = user;
     aoticache_index_judgement judgement;
     uint32_t is_slower;
     if (!aoticache_index_read_blob(row, 0, judgement.key.bytes, AOTICACHE_DIGEST_BYTES) ||
@@ -59,7 +135,10 @@ static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_integer(row, 7, &judgement.judged_ns))
         return false;
     judgement.is_slower = is_slower != 0;
-    *ret_goes_on = listing->callback(listing->user, &judgement);
+    if (walk->is_kept)
+        keep_row(walk, &judgement);
+    *ret_goes_on = walk->callback(walk->user, &judgement);
+    walk->is_kept = walk->is_kept && *ret_goes_on;
     return true;
 }
 
@@ -67,13 +146,21 @@ aoticache_status aoticache_index_list_judgements(aoticache_index *index, const a
                                                  aoticache_index_judgement_fn callback, void *user,
                                                  aoticache_error *ret_error)
 {
-    struct listing listing = {.callback = callback, .user = user};
+    struct walk walk = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
+    if (recall(index, key, callback, user))
+        return AOTICACHE_OK;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_JUDGEMENTS), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    return aoticache_index_walk_and_leave(index, statement, "judgements", forward_judgement, &listing, ret_error);
+    walk.is_kept = aoticache_index_answers_wants(index);
+    status = aoticache_index_walk(index, statement, "judgements", forward_judgement, &walk, ret_error);
+    if (status == AOTICACHE_OK && walk.is_kept)
+        aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes, walk.kept,
+                                     walk.used);
+    aoticache_index_leave_statement(index, statement);
+    return status;
 }
 
 static aoticache_status forget_rows(aoticache_index *index, int64_t before_ns, int64_t now_ns,

@@ -8,14 +8,11 @@
 
 #include <string.h>
 
-#define MAX_BATCH 100000 /* stored entries that one call reads */
-
 struct listing {
     union {
         aoticache_index_entry_fn entry;
         aoticache_index_failure_fn failure;
         aoticache_index_count_fn count;
-        aoticache_index_stored_fn stored;
     } callback;
     void *user;
     size_t entries;  /* that the function was given */
@@ -175,58 +172,6 @@ aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_i
     if (index == NULL || callback == NULL)
         return refuse(ret_error);
     return list_all(index, SQL(LIST_COUNTS), "counts", read_count, &listing, ret_error);
-}
-
-/* ---- the entries of one operator with the requests that they answer ---- */
-
-/* The bytes are borrowed until the next step. An empty encoding has no address. */
-static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored *stored)
-{
-    if (sqlite3_column_type(row, column) != SQLITE_BLOB)
-        return false;
-    stored->encoding = sqlite3_column_blob(row, column);
-    stored->encoding_size = (size_t)sqlite3_column_bytes(row, column);
-    return stored->encoding != NULL || stored->encoding_size == 0;
-}
-
-/* Reads the columns of the statement LIST_STORED. */
-static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
-{
-    return aoticache_index_read_integer(row, 0, &stored->entry_id) &&
-           aoticache_index_read_blob(row, 1, stored->key.bytes, AOTICACHE_DIGEST_BYTES) &&
-           aoticache_index_read_blob(row, 2, stored->artifact.bytes, AOTICACHE_DIGEST_BYTES) &&
-           aoticache_index_read_integer(row, 3, &stored->rank) &&
-           aoticache_index_read_integer(row, 4, &stored->created_ns) &&
-           aoticache_index_read_unsigned(row, 5, &stored->compile_ns) &&
-           aoticache_index_read_blob(row, 6, stored->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) &&
-           aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
-}
-
-static bool forward_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
-{
-    const struct listing *listing = user;
-    aoticache_index_stored stored;
-    memset(&stored, 0, sizeof stored);
-    if (!read_stored(row, &stored))
-        return false;
-    *ret_goes_on = listing->callback.stored(listing->user, &stored);
-    return true;
-}
-
-aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
-                                             aoticache_index_stored_fn callback, void *user, aoticache_error *ret_error)
-{
-    if (index == NULL || op == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index, operator or function");
-    struct listing listing = {.callback.stored = callback, .user = user};
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_STORED), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_text(statement, 1, op);
-    sqlite3_bind_int64(statement, 2, after_entry);
-    sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
-    return aoticache_index_walk_and_leave(index, statement, "details", forward_stored, &listing, ret_error);
 }
 
 /* ---- what older entries lack ---- */

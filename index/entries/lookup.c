@@ -3,8 +3,11 @@
  */
 #include "index/connection/internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define MAX_KEPT_HITS 8 /* of one key; nobody has so many kinds of processors */
 
 /* Reads the columns of the statements LOOKUP and LOOKUP_ENTRY. */
 static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
@@ -29,6 +32,73 @@ static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
     return aoticache_index_read_blob(statement, 8, found.bytes, AOTICACHE_DIGEST_BYTES) &&
            aoticache_digest_equal(&found, key);
 }
+
+/* ---- what is kept of a hit for the next process (connection/answers.c) ---- */
+
+struct kept_hit {
+    int64_t entry_id;
+    aoticache_digest artifact, library;
+    uint64_t library_bytes, content_offset, file_count, compile_ns;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
+};
+static_assert(sizeof(struct kept_hit) == 120, "no byte of it is without a value");
+
+static struct kept_hit keep_hit(const aoticache_index_hit *hit)
+{
+    struct kept_hit kept = {.entry_id = hit->entry_id,
+                            .artifact = hit->artifact,
+                            .library = hit->library,
+                            .library_bytes = hit->library_bytes,
+                            .content_offset = hit->content_offset,
+                            .file_count = hit->file_count,
+                            .compile_ns = hit->compile_ns};
+    memcpy(kept.requirements, hit->requirements, sizeof kept.requirements);
+    return kept;
+}
+
+static void recall_hit(const uint8_t *bytes, aoticache_index_hit *ret_hit)
+{
+    struct kept_hit kept;
+    memcpy(&kept, bytes, sizeof kept);
+    *ret_hit = (aoticache_index_hit){.entry_id = kept.entry_id,
+                                     .artifact = kept.artifact,
+                                     .library = kept.library,
+                                     .library_bytes = kept.library_bytes,
+                                     .content_offset = kept.content_offset,
+                                     .file_count = (uint32_t)kept.file_count,
+                                     .compile_ns = kept.compile_ns};
+    memcpy(ret_hit->requirements, kept.requirements, sizeof kept.requirements);
+}
+
+/* All entries of a key, or none where not all of them fitted in `hits`. */
+static void note_hits(aoticache_index *index, const aoticache_digest *key, const aoticache_index_hit *hits,
+                      size_t capacity, size_t count)
+{
+    struct kept_hit kept[MAX_KEPT_HITS];
+    if (!aoticache_index_answers_wants(index) || count > capacity || count > MAX_KEPT_HITS)
+        return;
+    for (size_t i = 0; i < count; i++)
+        kept[i] = keep_hit(&hits[i]);
+    aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_LOOKUP, key->bytes, sizeof key->bytes, kept,
+                                 count * sizeof kept[0]);
+}
+
+static bool recall_hits(aoticache_index *index, const aoticache_digest *key, aoticache_index_hit *ret_hits,
+                        size_t capacity, size_t *ret_count)
+{
+    const uint8_t *answer;
+    size_t size;
+    if (!aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_LOOKUP, key->bytes, sizeof key->bytes, &answer,
+                                      &size) ||
+        size % sizeof(struct kept_hit) != 0)
+        return false;
+    *ret_count = size / sizeof(struct kept_hit);
+    for (size_t i = 0; i < *ret_count && i < capacity; i++)
+        recall_hit(answer + i * sizeof(struct kept_hit), &ret_hits[i]);
+    return *ret_count > 0;
+}
+
+/* ---- by key ---- */
 
 /* Between the opening of the index and its first lookup a newer library may have migrated it: aoticache_index_prepare(). */
 static aoticache_status check_first_run(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
@@ -71,11 +141,15 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
     if (index == NULL || key == NULL || ret_count == NULL || (ret_hits == NULL && capacity > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index, key or room for the result");
     sqlite3_stmt *statement = NULL;
+    if (recall_hits(index, key, ret_hits, capacity, ret_count))
+        return AOTICACHE_OK;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(LOOKUP), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
     status = read_hits(index, statement, key, ret_hits, capacity, ret_count, ret_error);
+    if (status == AOTICACHE_OK)
+        note_hits(index, key, ret_hits, capacity, *ret_count);
     aoticache_index_leave_statement(index, statement);
     return status;
 }
@@ -88,6 +162,9 @@ static aoticache_status copy_hit(aoticache_index *index, sqlite3_stmt *row, void
     if (!read_hit(row, &hit))
         return aoticache_index_fail_row(index, "entries", ret_error);
     *(aoticache_index_hit *)result = hit;
+    const struct kept_hit kept = keep_hit(&hit);
+    aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_ENTRY, &hit.entry_id, sizeof hit.entry_id, &kept,
+                                 sizeof kept);
     return AOTICACHE_OK;
 }
 
@@ -96,19 +173,39 @@ aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t en
 {
     if (index == NULL || ret_hit == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
+    const uint8_t *answer;
+    size_t size;
+    if (aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_ENTRY, &entry_id, sizeof entry_id, &answer, &size) &&
+        size == sizeof(struct kept_hit)) {
+        recall_hit(answer, ret_hit);
+        return AOTICACHE_OK;
+    }
     return aoticache_index_read_row(index, SQL(LOOKUP_ENTRY), entry_id, copy_hit, ret_hit, ret_error);
+}
+
+struct guard {
+    int64_t entry_id;
+    char *text;
+};
+
+static aoticache_status copy_text(const aoticache_index *index, const char *text, char **ret_copy,
+                                  aoticache_error *ret_error)
+{
+    *ret_copy = strdup(text);
+    return *ret_copy != NULL
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
 }
 
 static aoticache_status copy_guard(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
 {
-    const char *guard;
-    if (!aoticache_index_read_text(row, 0, &guard))
+    struct guard *guard = result;
+    const char *text;
+    if (!aoticache_index_read_text(row, 0, &text))
         return aoticache_index_fail_row(index, "details", ret_error);
-    char *copy = strdup(guard);
-    if (copy == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
-    *(char **)result = copy;
-    return AOTICACHE_OK;
+    aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_GUARD, &guard->entry_id, sizeof guard->entry_id, text,
+                                 strlen(text) + 1);
+    return copy_text(index, text, &guard->text, ret_error);
 }
 
 aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entry_id, char **ret_guard,
@@ -116,5 +213,14 @@ aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entr
 {
     if (index == NULL || ret_guard == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
-    return aoticache_index_read_row(index, SQL(READ_GUARD), entry_id, copy_guard, ret_guard, ret_error);
+    const uint8_t *answer;
+    size_t size;
+    if (aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_GUARD, &entry_id, sizeof entry_id, &answer, &size) &&
+        size > 0 && answer[size - 1] == '\0')
+        return copy_text(index, (const char *)answer, ret_guard, ret_error);
+    struct guard guard = {.entry_id = entry_id};
+    aoticache_status status = aoticache_index_read_row(index, SQL(READ_GUARD), entry_id, copy_guard, &guard, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_guard = guard.text;
+    return status;
 }

@@ -95,6 +95,8 @@ static int ours(const char *directory, const char *name, const input *inputs, si
         aoticache_tensor_get_view(outputs[0], &view, &error) != AOTICACHE_OK)
         fail("run", &error);
     print(begun, view.data, view.numel);
+    aoticache_runner_unref(runner);
+    aoticache_cache_close(cache);
     return 0;
 }
 

@@ -1,0 +1,30 @@
+/*
+ * base/file_system: the kinds of file systems whose times of change can be relied on.
+ */
+#include "base/file_system.h"
+
+#include <stddef.h>
+#include <sys/vfs.h>
+
+/* Their numbers are in statfs(2) and linux/magic.h. */
+static const unsigned long local_file_systems[] = {
+    0xEF53,     /* ext2, ext3, ext4 */
+    0x58465342, /* xfs */
+    0x9123683E, /* btrfs */
+    0xF2F52010, /* f2fs */
+    0x01021994, /* tmpfs */
+    0x2FC12FC1, /* zfs */
+    0xCA451A4E, /* bcachefs */
+    0x794C7630, /* overlayfs */
+};
+
+bool aoticache_file_system_is_local(int fd)
+{
+    struct statfs system;
+    if (fstatfs(fd, &system) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof local_file_systems / sizeof local_file_systems[0]; i++)
+        if (((unsigned long)system.f_type & 0xffffffff) == local_file_systems[i])
+            return true;
+    return false;
+}

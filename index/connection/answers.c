@@ -1,0 +1,288 @@
+/*
+ * index/connection/answers: what the index said to questions of earlier processes, in a file beside it.
+ *
+ * Most processes ask an index that nobody changes what another one has asked before. SQLite's start, its reading of the
+ * tables' definitions and its statements would be most of what such a process waits for. So a process that had to ask leaves
+ * the answers here, and the next one takes them from here. It connects when it asks something else, or writes.
+ *
+ * An answer is believed while the index is in the state in which it was given:
+ *
+ * - Nothing is in the WAL. Who changes the index writes there first. It is merged into the index before it is emptied, and
+ *   that sets the index's time of change, which no program can set back.
+ * - The index is the same file, with the same times. The clock of such times ticks every few milliseconds, so the state of a
+ *   file that was changed less than two seconds ago is not noted: a change within the same tick would not show.
+ * - The machine was not started anew, the file system is a local one, and nobody but this user and root can write to the index.
+ *
+ * The state is read before the first question and once more before the file is written: what was changed in between is in the
+ * WAL, or in another time of change. It is compared at each question, too. The file is written in place, without waiting for
+ * the disk. A hash tells whether it is whole; nothing else of it is trusted.
+ */
+#include "index/connection/answers.h"
+#include "index/connection/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/hash_map.h"
+#include "base/syscalls.h"
+
+#define VERSION "aotcans1" /* another one whenever an encoding changes */
+#define SETTLED_NS INT64_C(2000000000)
+
+struct header {
+    char version[8];
+    uint64_t hash; /* of all behind it */
+    aoticache_index_state state;
+};
+
+struct record {
+    uint32_t question, key_size, answer_size;
+};
+
+#define MAX_RECORD_BYTES (AOTICACHE_INDEX_ANSWERS_MAX_BYTES - sizeof(struct header))
+
+/* ---- the state of the index ---- */
+
+static int64_t nanoseconds(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+/* Whether nobody but this user and root can write to it. */
+static bool is_ours(const struct stat *found)
+{
+    return S_ISREG(found->st_mode) && (found->st_uid == geteuid() || found->st_uid == 0) &&
+           (found->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* False: nothing is believed now. */
+static bool read_state(const aoticache_index *index, aoticache_index_state *ret_state)
+{
+    struct stat file, log;
+    if (aoticache_index_vfs_stat(index, "-wal", &log) == 0 ? log.st_size > 0 : errno != ENOENT)
+        return false;
+    if (aoticache_index_vfs_stat(index, "", &file) != 0 || !is_ours(&file))
+        return false;
+    *ret_state = (aoticache_index_state){.version = AOTICACHE_INDEX_VERSION,
+                                         .boot = aoticache_boot_number(),
+                                         .device = (int64_t)file.st_dev,
+                                         .inode = (int64_t)file.st_ino,
+                                         .size = file.st_size,
+                                         .modified_ns = nanoseconds(&file.st_mtim),
+                                         .changed_ns = nanoseconds(&file.st_ctim)};
+    return ret_state->boot != 0;
+}
+
+static bool is_same_state(const aoticache_index_state *a, const aoticache_index_state *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static bool is_as_noted(const aoticache_index *index)
+{
+    aoticache_index_state now;
+    return read_state(index, &now) && is_same_state(&now, &index->answers.state);
+}
+
+/* ---- records ---- */
+
+/* Reads the record at *at, and moves *at behind it. False: there is none. */
+static bool next_record(const uint8_t *bytes, size_t size, size_t *at, struct record *ret_record)
+{
+    if (size - *at < sizeof *ret_record)
+        return false;
+    memcpy(ret_record, bytes + *at, sizeof *ret_record);
+    if (size - *at - sizeof *ret_record < (uint64_t)ret_record->key_size + ret_record->answer_size)
+        return false;
+    *at += sizeof *ret_record + ret_record->key_size + ret_record->answer_size;
+    return true;
+}
+
+static const uint8_t *find_record(const uint8_t *bytes, size_t size, aoticache_index_question question, const void *key,
+                                  size_t key_size, size_t *ret_size)
+{
+    struct record record;
+    for (size_t at = 0, begin = 0; next_record(bytes, size, &at, &record); begin = at)
+        if (record.question == question && record.key_size == key_size &&
+            memcmp(bytes + begin + sizeof record, key, key_size) == 0) {
+            *ret_size = record.answer_size;
+            return bytes + begin + sizeof record + key_size;
+        }
+    return NULL;
+}
+
+/* False: there is no room. */
+static bool add_record(aoticache_index_answers *answers, aoticache_index_question question, const void *key,
+                       size_t key_size, const void *answer, size_t size)
+{
+    const size_t bytes = sizeof(struct record) + key_size + size;
+    if (bytes > MAX_RECORD_BYTES - answers->noted_size ||
+        !AOTICACHE_ARRAY_RESERVE(answers->noted, answers->noted_capacity, answers->noted_size + bytes))
+        return false;
+    const struct record record = {question, (uint32_t)key_size, (uint32_t)size};
+    uint8_t *to = answers->noted + answers->noted_size;
+    memcpy(to, &record, sizeof record);
+    memcpy(to + sizeof record, key, key_size);
+    if (size > 0)
+        memcpy(to + sizeof record + key_size, answer, size);
+    answers->noted_size += bytes;
+    return true;
+}
+
+static bool has_noted(const aoticache_index_answers *answers, aoticache_index_question question, const void *key,
+                      size_t key_size)
+{
+    size_t size;
+    return answers->noted_size > 0 &&
+           find_record(answers->noted, answers->noted_size, question, key, key_size, &size) != NULL;
+}
+
+/* ---- the file ---- */
+
+/* Fills header and *ret_records, which the caller frees. False: there is no file that can be used. */
+static bool read_file(const aoticache_index *index, struct header *header, uint8_t **ret_records, size_t *ret_size)
+{
+    struct stat found;
+    cleanup_fd int fd =
+        aoticache_index_vfs_open(index, AOTICACHE_INDEX_ANSWERS_SUFFIX, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &found) != 0 || !is_ours(&found) || found.st_nlink != 1 ||
+        found.st_size <= (off_t)sizeof *header || found.st_size > AOTICACHE_INDEX_ANSWERS_MAX_BYTES)
+        return false;
+    const size_t size = (size_t)found.st_size;
+    cleanup_free uint8_t *bytes = malloc(size);
+    if (bytes == NULL || pread(fd, bytes, size, 0) != (ssize_t)size)
+        return false;
+    memcpy(header, bytes, sizeof *header);
+    const size_t hashed = offsetof(struct header, state);
+    if (memcmp(header->version, VERSION, sizeof header->version) != 0 ||
+        header->hash != aoticache_hash_bytes(bytes + hashed, size - hashed))
+        return false;
+    *ret_size = size - sizeof *header;
+    memmove(bytes, bytes + sizeof *header, *ret_size);
+    *ret_records = steal_ptr(&bytes);
+    return true;
+}
+
+void aoticache_index_answers_open(aoticache_index *index)
+{
+    aoticache_index_answers *answers = &index->answers;
+    struct header header;
+    const int64_t now_ns = aoticache_wall_ns();
+    /* Who may not write here is told so by SQLite, when it connects. */
+    if (index->read_only || index->is_group_shared || !aoticache_file_system_is_local(index->folder_fd) ||
+        !read_state(index, &answers->state) || answers->state.changed_ns > now_ns ||
+        !aoticache_index_vfs_is_writable(index, "") || faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) != 0)
+        return;
+    answers->is_noting = answers->state.changed_ns <= now_ns - SETTLED_NS;
+    if (!read_file(index, &header, &answers->file, &answers->file_size))
+        return;
+    answers->is_believed = is_same_state(&header.state, &answers->state);
+    if (!answers->is_believed) {
+        free(answers->file);
+        answers->file = NULL;
+    }
+}
+
+/* What this process asked comes first, then what else the file had, as far as there is room. */
+static void add_what_else_is_known(aoticache_index_answers *answers)
+{
+    struct record record;
+    for (size_t at = 0, begin = 0; answers->is_believed && next_record(answers->file, answers->file_size, &at, &record);
+         begin = at) {
+        const uint8_t *key = answers->file + begin + sizeof record;
+        if (!has_noted(answers, record.question, key, record.key_size))
+            add_record(answers, record.question, key, record.key_size, key + record.key_size, record.answer_size);
+    }
+}
+
+static void write_file(const aoticache_index *index)
+{
+    const aoticache_index_answers *answers = &index->answers;
+    const size_t hashed = offsetof(struct header, state), size = sizeof(struct header) + answers->noted_size;
+    struct stat found;
+    cleanup_free uint8_t *bytes = malloc(size);
+    if (bytes == NULL)
+        return;
+    struct header header = {.version = VERSION, .state = answers->state};
+    memcpy(bytes, &header, sizeof header);
+    memcpy(bytes + sizeof header, answers->noted, answers->noted_size);
+    header.hash = aoticache_hash_bytes(bytes + hashed, size - hashed);
+    memcpy(bytes, &header, sizeof header);
+    cleanup_fd int fd = aoticache_index_vfs_create(index, AOTICACHE_INDEX_ANSWERS_SUFFIX, O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_nlink != 1)
+        return;
+    /* Another process may write now, too, or read: what does not fit together has another hash. */
+    if (aoticache_syscall_write(fd, bytes, size) != 0 ||
+        (found.st_size > (off_t)size && aoticache_syscall_ftruncate(fd, (off_t)size) != 0))
+        aoticache_syscall_ftruncate(fd, 0);
+}
+
+void aoticache_index_answers_keep(aoticache_index *index)
+{
+    aoticache_index_answers *answers = &index->answers;
+    if (!answers->is_noting || !answers->has_news || !is_as_noted(index))
+        return;
+    add_what_else_is_known(answers);
+    write_file(index);
+    answers->has_news = false;
+}
+
+void aoticache_index_answers_clear(aoticache_index_answers *answers)
+{
+    free(answers->file);
+    free(answers->noted);
+    *answers = (aoticache_index_answers){.file = NULL};
+}
+
+/* ---- questions ---- */
+
+static bool find(aoticache_index *index, aoticache_index_question question, const void *key, size_t key_size,
+                 const uint8_t **ret_answer, size_t *ret_size)
+{
+    aoticache_index_answers *answers = &index->answers;
+    if (index->db != NULL || !answers->is_believed)
+        return false;
+    answers->is_believed = answers->is_noting = is_as_noted(index);
+    if (!answers->is_believed)
+        return false;
+    *ret_answer = find_record(answers->file, answers->file_size, question, key, key_size, ret_size);
+    if (*ret_answer == NULL)
+        return false;
+    if (!has_noted(answers, question, key, key_size))
+        add_record(answers, question, key, key_size, *ret_answer, *ret_size);
+    return true;
+}
+
+bool aoticache_index_answers_find(aoticache_index *index, aoticache_index_question question, const void *key,
+                                  size_t key_size, const uint8_t **ret_answer, size_t *ret_size)
+{
+    if (index->answers.file == NULL || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+        return false;
+    pthread_mutex_lock(&index->lock);
+    const bool found = find(index, question, key, key_size, ret_answer, ret_size);
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+    return found;
+}
+
+bool aoticache_index_answers_wants(const aoticache_index *index)
+{
+    return index->answers.is_noting;
+}
+
+void aoticache_index_answers_note(aoticache_index *index, aoticache_index_question question, const void *key,
+                                  size_t key_size, const void *answer, size_t size)
+{
+    aoticache_index_answers *answers = &index->answers;
+    if (answers->is_noting && !has_noted(answers, question, key, key_size) &&
+        add_record(answers, question, key, key_size, answer, size))
+        answers->has_news = true;
+}

@@ -1,0 +1,62 @@
+/*
+ * index/connection/answers: what the index said to questions of earlier processes, in a file beside it.
+ *
+ * Private to the folder index. A question is its kind and some bytes; an answer is bytes, as the file that reads the rows
+ * encodes them (entries/).
+ */
+#ifndef AOTICACHE_INDEX_CONNECTION_ANSWERS_H
+#define AOTICACHE_INDEX_CONNECTION_ANSWERS_H
+
+#include <sys/types.h>
+
+#include "index/index.h"
+
+#define AOTICACHE_INDEX_ANSWERS_SUFFIX "-answers"
+#define AOTICACHE_INDEX_ANSWERS_MAX_BYTES \
+    (64 << 10) /* of the file: some 300 entries. Read and hashed at each start: 20 us */
+
+typedef enum aoticache_index_question {
+    AOTICACHE_INDEX_ASKS_LOOKUP = 1, /* a key; the answer: its entries */
+    AOTICACHE_INDEX_ASKS_ENTRY,      /* a number */
+    AOTICACHE_INDEX_ASKS_GUARD,      /* a number */
+    AOTICACHE_INDEX_ASKS_STORED,     /* how many, behind which number, of what operator */
+    AOTICACHE_INDEX_ASKS_FILE,       /* device and inode */
+    AOTICACHE_INDEX_ASKS_JUDGEMENTS, /* a key */
+} aoticache_index_question;
+
+/* The state in which the index was asked. Any change of it is another time of change. version: of the tables. */
+typedef struct aoticache_index_state {
+    int64_t version, boot, device, inode, size, modified_ns, changed_ns;
+} aoticache_index_state;
+
+typedef struct aoticache_index_answers {
+    aoticache_index_state state;
+    bool is_noting;   /* answers are noted: they are of this state, if that is still so in the end */
+    bool is_believed; /* `file` is of this state, as far as is known */
+    bool has_news;    /* something was noted that `file` does not have */
+    uint8_t *file;    /* records; NULL: none. Stays where it is until the index is closed */
+    size_t file_size;
+    uint8_t *noted; /* records of what this process asked */
+    size_t noted_size, noted_capacity;
+} aoticache_index_answers;
+
+/* Reads the file, where it may be believed, and begins to note. Before anybody else has the index. */
+void aoticache_index_answers_open(aoticache_index *index);
+
+/*
+ * What was said to a question, while the index has no connection. Nothing of the index is to be held. True: *ret_answer is
+ * borrowed until the index is closed.
+ */
+bool aoticache_index_answers_find(aoticache_index *index, aoticache_index_question question, const void *key,
+                                  size_t key_size, const uint8_t **ret_answer, size_t *ret_size);
+
+/* Whether a note would be kept. Between enter and leave, as is the note. */
+bool aoticache_index_answers_wants(const aoticache_index *index);
+void aoticache_index_answers_note(aoticache_index *index, aoticache_index_question question, const void *key,
+                                  size_t key_size, const void *answer, size_t size);
+
+/* Writes the file, if there is news and the index is as it was. With the mutex, or when nobody else has the index. */
+void aoticache_index_answers_keep(aoticache_index *index);
+void aoticache_index_answers_clear(aoticache_index_answers *answers);
+
+#endif

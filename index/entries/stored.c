@@ -1,0 +1,190 @@
+/*
+ * index/entries/stored: the entries of one operator with the requests that they answer.
+ */
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "index/connection/internal.h"
+
+#define MAX_BATCH 100000 /* entries that one call reads */
+
+/* ---- what is kept of them for the next process (connection/answers.c) ---- */
+
+/* Behind it are the guard with its 0, and the encoding. */
+struct kept_row {
+    int64_t entry_id, rank, created_ns;
+    uint64_t compile_ns;
+    aoticache_digest key, artifact;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
+    uint32_t guard_size, encoding_size;
+};
+static_assert(sizeof(struct kept_row) == 120, "no byte of it is without a value");
+
+struct question {
+    int64_t limit, after_entry;
+    char op[240];
+};
+
+struct walk {
+    aoticache_index_stored_fn callback;
+    void *user;
+    bool is_kept; /* all rows are in `kept` so far */
+    uint8_t *kept;
+    size_t size, capacity;
+};
+
+/* Returns its size; 0: such a long name is not kept. */
+static size_t make_question(const char *op, int64_t after_entry, size_t limit, struct question *ret_question)
+{
+    const size_t size = strlen(op);
+    if (size > sizeof ret_question->op)
+        return 0;
+    ret_question->limit = (int64_t)limit;
+    ret_question->after_entry = after_entry;
+    memcpy(ret_question->op, op, size);
+    return offsetof(struct question, op) + size;
+}
+
+static void keep_row(struct walk *walk, const aoticache_index_stored *stored)
+{
+    struct kept_row row = {.entry_id = stored->entry_id,
+                           .rank = stored->rank,
+                           .created_ns = stored->created_ns,
+                           .compile_ns = stored->compile_ns,
+                           .key = stored->key,
+                           .artifact = stored->artifact,
+                           .guard_size = (uint32_t)strlen(stored->guard) + 1,
+                           .encoding_size = (uint32_t)stored->encoding_size};
+    memcpy(row.requirements, stored->requirements, sizeof row.requirements);
+    const size_t size = sizeof row + row.guard_size + row.encoding_size;
+    walk->is_kept = walk->is_kept && walk->size + size <= AOTICACHE_INDEX_ANSWERS_MAX_BYTES &&
+                    AOTICACHE_ARRAY_RESERVE(walk->kept, walk->capacity, walk->size + size);
+    if (!walk->is_kept)
+        return;
+    uint8_t *to = walk->kept + walk->size;
+    memcpy(to, &row, sizeof row);
+    memcpy(to + sizeof row, stored->guard, row.guard_size);
+    if (row.encoding_size > 0)
+        memcpy(to + sizeof row + row.guard_size, stored->encoding, row.encoding_size);
+    walk->size += size;
+}
+
+/* Returns the bytes of the row; 0: it is none. */
+static size_t recall_row(const uint8_t *bytes, size_t size, aoticache_index_stored *ret_stored)
+{
+    struct kept_row row;
+    if (size < sizeof row)
+        return 0;
+    memcpy(&row, bytes, sizeof row);
+    const uint64_t all = sizeof row + (uint64_t)row.guard_size + row.encoding_size;
+    const char *guard = (const char *)bytes + sizeof row;
+    if (size < all || row.guard_size == 0 || guard[row.guard_size - 1] != '\0')
+        return 0;
+    *ret_stored = (aoticache_index_stored){.entry_id = row.entry_id,
+                                           .key = row.key,
+                                           .artifact = row.artifact,
+                                           .rank = row.rank,
+                                           .created_ns = row.created_ns,
+                                           .compile_ns = row.compile_ns,
+                                           .guard = guard,
+                                           .encoding = bytes + sizeof row + row.guard_size,
+                                           .encoding_size = row.encoding_size};
+    memcpy(ret_stored->requirements, row.requirements, sizeof row.requirements);
+    return (size_t)all;
+}
+
+static bool are_rows(const uint8_t *bytes, size_t size)
+{
+    aoticache_index_stored stored;
+    for (size_t at = 0, row; at < size; at += row)
+        if ((row = recall_row(bytes + at, size - at, &stored)) == 0)
+            return false;
+    return true;
+}
+
+static bool recall(aoticache_index *index, const struct question *question, size_t question_size,
+                   aoticache_index_stored_fn callback, void *user)
+{
+    const uint8_t *answer;
+    size_t size;
+    if (question_size == 0 ||
+        !aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_STORED, question, question_size, &answer, &size) ||
+        !are_rows(answer, size))
+        return false;
+    for (size_t at = 0; at < size;) {
+        aoticache_index_stored stored;
+        at += recall_row(answer + at, size - at, &stored);
+        if (!callback(user, &stored))
+            break;
+    }
+    return true;
+}
+
+/* ---- reading them ---- */
+
+/* The bytes are borrowed until the next step. An empty encoding has no address. */
+static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored *stored)
+{
+    if (sqlite3_column_type(row, column) != SQLITE_BLOB)
+        return false;
+    stored->encoding = sqlite3_column_blob(row, column);
+    stored->encoding_size = (size_t)sqlite3_column_bytes(row, column);
+    return stored->encoding != NULL || stored->encoding_size == 0;
+}
+
+/* Reads the columns of the statement LIST_STORED. */
+static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
+{
+    return aoticache_index_read_integer(row, 0, &stored->entry_id) &&
+           aoticache_index_read_blob(row, 1, stored->key.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_blob(row, 2, stored->artifact.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_integer(row, 3, &stored->rank) &&
+           aoticache_index_read_integer(row, 4, &stored->created_ns) &&
+           aoticache_index_read_unsigned(row, 5, &stored->compile_ns) &&
+           aoticache_index_read_blob(row, 6, stored->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) &&
+           aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
+}
+
+static bool forward_row(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    struct walk *walk = user;
+    aoticache_index_stored stored;
+    memset(&stored, 0, sizeof stored);
+    if (!read_stored(row, &stored))
+        return false;
+    if (walk->is_kept)
+        keep_row(walk, &stored);
+    *ret_goes_on = walk->callback(walk->user, &stored);
+    walk->is_kept = walk->is_kept && *ret_goes_on;
+    return true;
+}
+
+aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
+                                             aoticache_index_stored_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (index == NULL || op == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index, operator or function");
+    struct question question;
+    const size_t question_size = make_question(op, after_entry, limit, &question);
+    if (recall(index, &question, question_size, callback, user))
+        return AOTICACHE_OK;
+    struct walk walk = {.callback = callback, .user = user};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_STORED), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    walk.is_kept = question_size > 0 && aoticache_index_answers_wants(index);
+    aoticache_index_bind_text(statement, 1, op);
+    sqlite3_bind_int64(statement, 2, after_entry);
+    sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
+    status = aoticache_index_walk(index, statement, "details", forward_row, &walk, ret_error);
+    if (status == AOTICACHE_OK && walk.is_kept)
+        aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_STORED, &question, question_size, walk.kept,
+                                     walk.size);
+    free(walk.kept);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
