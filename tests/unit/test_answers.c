@@ -4,12 +4,14 @@
 #include "clock_fixture.h"
 #include "index_fixture.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
 #include "base/hash_map.h"
+#include "base/syscalls.h"
 #include "index/connection/answers.h"
 #include "index/entries/file_digests.h"
 #include "index/entries/judgements.h"
@@ -577,6 +579,54 @@ Test(answers, an_index_that_others_may_write_to_is_asked)
     cr_expect_eq(library_of(index, 1), 1001);
     cr_expect(is_connected());
     aoticache_index_close(index);
+}
+
+/* ---- a full disk ---- */
+
+static int fail_one(void *user, const char *call, const char *path)
+{
+    (void)path;
+    return strcmp(call, user) == 0 ? ENOSPC : 0;
+}
+
+/* Where SQLite has no room for its -shm file, who opens the index for writing is refused: it opens it for reading then. */
+Test(answers, on_a_disk_that_is_full_the_rest_is_read)
+{
+    sample with;
+    aoticache_error error = {.message = ""};
+    make_answers();
+    aoticache_index_syscall_hooks_install();
+    aoticache_index *index = fixture_must_open();
+    aoticache_syscall_hook_set(fail_one, (void *)"ftruncate");
+    cr_expect_eq(library_of(index, 1), 1001);
+    cr_expect_eq(fixture_log_lines, 0);
+    cr_expect_eq(library_of(index, 4), 1004);
+    cr_expect_eq(fixture_log_lines, 1);
+    cr_expect_not_null(strstr(fixture_log_last, "the disk is full"), "%s", fixture_log_last);
+    cr_expect_not_null(strstr(fixture_log_last, "only read"), "%s", fixture_log_last);
+    aoticache_syscall_hook_set(NULL, NULL);
+    sample_make(&with, 8, 108, 1008);
+    cr_expect_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_DENIED, "%s", error.message);
+    aoticache_index_close(index);
+}
+
+Test(answers, what_cannot_be_written_is_asked_again)
+{
+    static const char *const calls[] = {"open", "write"};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        const struct said right = make_answers();
+        const off_t before = answers_size();
+        aoticache_index *index = fixture_must_open();
+        cr_assert_eq(library_of(index, 4), 1004);
+        aoticache_syscall_hook_set(fail_one, (void *)calls[i]);
+        aoticache_index_close(index);
+        aoticache_syscall_hook_set(NULL, NULL);
+        cr_expect_eq(answers_size(), i == 0 ? before : 0, "%s", calls[i]);
+        expect_right_answers(&right);
+        cr_expect_geq(answers_size(), before);
+        unlink(answers_path);
+        unlink(fixture_path);
+    }
 }
 
 /* ---- too much for the file ---- */
