@@ -23,10 +23,11 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+from asked_process import AskedProcess, answer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -148,48 +149,26 @@ def serve_series(step):
         answer(time_series(step, int(line)))
 
 
-def answer(what):
-    print(json.dumps(what), flush=True)
-
-
 # ---- all of them ----
 
 
-class Process:
-    def __init__(self, name, threads, *words):
-        """Waits until it is ready; .first: what it said then."""
-        variables = {**os.environ, **MEMORY, "BUILD": BUILD, "AOTICACHE_HOME": BUILD, "OMP_NUM_THREADS": str(threads)}
-        command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--threads", str(threads), *words, name]
-        self.process = subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.first = self.read()
-
-    def read(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"bench_models_eager: a process ended with {self.process.wait()}")
-        return json.loads(line)
-
-    def series(self, steps):
-        print(steps, file=self.process.stdin, flush=True)
-        return self.read()
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
+def start(name, threads, *words):
+    variables = {**os.environ, **MEMORY, "BUILD": BUILD, "AOTICACHE_HOME": BUILD, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--threads", str(threads), *words, name]
+    return AskedProcess(command, env=variables)
 
 
 def measure_pair(name, threads, rounds, path):
     """(series of PyTorch alone, series of ours: one less, what the processes said)."""
-    first = Process(name, threads, "--plain", path)
-    second = Process(name, threads, "--ours", path, "--copies", str(first.first["copies"]))
+    first = start(name, threads, "--plain", path)
+    second = start(name, threads, "--ours", path, "--copies", str(first.first["copies"]))
     steps = first.first["steps"]
-    plain, ours = [first.series(steps)], []
+    plain, ours = [first.ask(steps)], []
     for _ in range(rounds):
-        ours.append(second.series(steps))
-        plain.append(first.series(steps))
+        ours.append(second.ask(steps))
+        plain.append(first.ask(steps))
     for one in (first, second):
-        one.end()
+        one.close()
     return plain, ours, {**first.first, **second.first}
 
 

@@ -31,6 +31,8 @@ import sys
 import time
 import timeit
 
+from asked_process import AskedProcess, answer
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 FOLDER, FOLDER_OF_MANY = os.path.join(BUILD, "bench-torch"), os.path.join(BUILD, "bench-torch-many")
@@ -281,10 +283,10 @@ def play_series(torch, what):
     configure(torch, what, tensors)
     series = {"small": (make_cases(torch)[SMALL], MOST_CALLS, 1),
               "each": (Case("for x in tensors: op(x)", op=torch.abs, tensors=tensors), 1, MANY)}
-    print("ready", flush=True)
+    answer("ready")
     for line in sys.stdin:
         case, times, calls = series[line.strip()]
-        print(case.timeit(times) / times / calls * 1e9, flush=True)
+        answer(case.timeit(times) / times / calls * 1e9)
 
 
 def play_first(torch, ours):
@@ -339,24 +341,17 @@ def run(what, threads=1, names=()):
 def take_turns(configurations):
     """{configuration: {"small" or "each": nanoseconds of every turn}}, all on one processor."""
     processor = {min(os.sched_getaffinity(0))}
-    processes = {what: subprocess.Popen(command("series", 1, [what]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, preexec_fn=lambda: os.sched_setaffinity(0, processor))
+    processes = {what: AskedProcess(command("series", 1, [what]), preexec_fn=lambda: os.sched_setaffinity(0, processor))
                  for what in configurations}
     try:
-        for process in processes.values():
-            while process.stdout.readline().strip() != "ready":
-                assert process.poll() is None
         found = {what: {"small": [], "each": []} for what in configurations}
         for name, turns, some in ("small", SERIES_TURNS, configurations), ("each", EACH_TURNS, ("plain", "1000 kernels in C")):
             for what in some * turns:
-                processes[what].stdin.write(f"{name}\n")
-                processes[what].stdin.flush()
-                found[what][name].append(float(processes[what].stdout.readline()))
+                found[what][name].append(processes[what].ask(name))
         return found
     finally:
         for process in processes.values():
-            process.stdin.close()
-            process.wait()
+            process.close()
 
 
 def least(found):

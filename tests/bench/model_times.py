@@ -32,6 +32,7 @@ ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(1, os.path.join(ROOT, "tests", "python"))
 
 import models  # noqa: E402 - it is beside large_models.py
+from asked_process import AskedProcess, Ended  # noqa: E402
 from large_models import LARGE  # noqa: E402
 
 FOLDER = os.path.join(models.BUILD, "models")
@@ -160,36 +161,22 @@ class Failed(Exception):
     pass
 
 
-class Player:
+class Player(AskedProcess):
     """A process that has loaded a model's files and waits for its turns."""
 
     def __init__(self, kind, name, threads, packages, outputs=""):
         words = [sys.executable, "-W", "ignore", PLAYER, kind, folder_of(name), str(threads), outputs, *packages]
         self.begun = time.monotonic()
-        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
         try:
-            self.first = self.answer()
-        except Failed:
-            self.close()
-            raise
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failed(short(self.process.stderr.read().strip().rpartition("\n")[2] or "it ended without a word"))
-        return json.loads(line)
+            super().__init__(words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        except Ended as error:
+            raise Failed(short(str(error))) from error
 
     def play(self, package):
-        self.process.stdin.write("%s %g\n" % (package, SECONDS))
-        self.process.stdin.flush()
-        return self.answer()
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        try:
+            return self.ask("%s %g" % (package, SECONDS))
+        except Ended as error:
+            raise Failed(short(str(error))) from error
 
 
 def difference(name, kind, package, outputs):
