@@ -339,9 +339,17 @@ static bool is_integer(const aoticache_value *value)
     return value->kind == AOTICACHE_VALUE_INT || value->kind == AOTICACHE_VALUE_BOOL;
 }
 
+/* A tensor of floats with 16 bits. */
+static bool is_short_float(const aoticache_value *value)
+{
+    return is_tensor(value) &&
+           (value->as.tensor->dtype == AOTICACHE_DTYPE_FLOAT16 || value->as.tensor->dtype == AOTICACHE_DTYPE_BFLOAT16);
+}
+
 /*
  * PyTorch rounds down with care (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and what remains when an
- * infinity divides is another number. So floats that are divided so are PyTorch's.
+ * infinity divides is another number. So floats that are divided so are PyTorch's. So are quotients of 16 bits whose fraction is
+ * dropped: PyTorch rounds 17.97 to 18 first.
  */
 static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_value *arguments)
 {
@@ -352,8 +360,9 @@ static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_v
     bool rounds_down =
         precheck->kind == FLOOR_DIVISOR ||
         (mode != NULL && (mode->kind != AOTICACHE_VALUE_STRING || strcmp(mode->as.string, "trunc") != 0));
-    if (!is_integer(divisor) || !is_integer(&arguments[precheck->other]))
-        return !rounds_down;
+    const aoticache_value *dividend = &arguments[precheck->other];
+    if (!is_integer(divisor) || !is_integer(dividend))
+        return !rounds_down && (mode == NULL || (!is_short_float(divisor) && !is_short_float(dividend)));
     if (is_tensor(divisor))
         return all_within(divisor->as.tensor, &divisors);
     int64_t number = divisor->kind == AOTICACHE_VALUE_INT ? divisor->as.int_value : divisor->as.bool_value;

@@ -166,6 +166,13 @@ static bool divides(int64_t divisor, int32_t dividend, aoticache_value mode)
     return passes("aten::div.Tensor_mode", (aoticache_value[]){TENSOR(&other), TENSOR(&view), mode}, 3);
 }
 
+static bool divides_remaining(int32_t dtype)
+{
+    float numbers[2] = {5, 7};
+    aoticache_tensor_view view = vector(numbers, dtype, 2);
+    return passes("aten::fmod.Tensor", (aoticache_value[]){TENSOR(&view), TENSOR(&view)}, 2);
+}
+
 Test(precheck, integer_divisors_are_neither_0_nor_the_one_that_overflows)
 {
     cr_expect(divides(4, AOTICACHE_DTYPE_INT64, STRING("trunc")));
@@ -175,6 +182,21 @@ Test(precheck, integer_divisors_are_neither_0_nor_the_one_that_overflows)
     cr_expect_not(divides(4, AOTICACHE_DTYPE_FLOAT32, STRING("floor")), "PyTorch's compiler rounds floats otherwise");
     cr_expect(divides(4, AOTICACHE_DTYPE_INT64, STRING("floor")));
     cr_expect(divides(0, AOTICACHE_DTYPE_INT64, NONE), "without a mode PyTorch divides floats");
+}
+
+/* PyTorch rounds the quotient to 16 bits and then drops the fraction; its compiler drops the exact one's. */
+Test(precheck, short_floats_are_not_divided_and_cut)
+{
+    static const int32_t dtypes[] = {AOTICACHE_DTYPE_FLOAT16, AOTICACHE_DTYPE_BFLOAT16};
+    for (size_t i = 0; i < 2; i++) {
+        cr_expect_not(divides(4, dtypes[i], STRING("trunc")));
+        cr_expect(divides(4, dtypes[i], NONE));
+        cr_expect_not(passes(
+            "aten::div.Tensor_mode",
+            (aoticache_value[]){TENSOR(&table), TENSOR(&(aoticache_tensor_view){.dtype = dtypes[i]}), STRING("trunc")},
+            3));
+        cr_expect(divides_remaining(dtypes[i]), "what remains is exact");
+    }
 }
 
 Test(precheck, truth_of_bytes_is_pytorchs)
