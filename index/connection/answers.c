@@ -282,7 +282,9 @@ void aoticache_index_answers_note(aoticache_index *index, aoticache_index_questi
                                   size_t key_size, const void *answer, size_t size)
 {
     aoticache_index_answers *answers = &index->answers;
-    if (answers->is_noting && !has_noted(answers, question, key, key_size) &&
-        add_record(answers, question, key, key_size, answer, size))
+    /* What a transaction of this connection has changed is seen here before it is so, and may be taken back. */
+    if (!answers->is_noting || sqlite3_get_autocommit(index->db) == 0)
+        return;
+    if (!has_noted(answers, question, key, key_size) && add_record(answers, question, key, key_size, answer, size))
         answers->has_news = true;
 }

@@ -379,6 +379,26 @@ Test(answers, a_process_that_changed_the_index_keeps_nothing)
     cr_expect_eq(answers_size(), -1);
 }
 
+/* Nothing of it was written to a file. */
+Test(answers, what_was_taken_back_is_not_kept)
+{
+    make_index();
+    aoticache_index *index = fixture_must_open();
+    cr_assert_eq(aoticache_index_bulk_begin(index, NULL), AOTICACHE_OK);
+    put_numbers(index, 1, 201, 2001);
+    cr_expect_eq(library_of(index, 1), 2001);
+    aoticache_index_bulk_end(index, AOTICACHE_IO, NULL);
+    cr_expect_eq(library_of(index, 2), 1002);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_expect_eq(library_of(index, 1), 1001);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_expect_eq(library_of(index, 1), 1001);
+    cr_expect_not(is_connected());
+    aoticache_index_close(index);
+}
+
 Test(answers, what_another_process_changed_meanwhile_keeps_nothing)
 {
     make_index();
