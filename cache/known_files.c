@@ -16,34 +16,21 @@
 #include "cache/known_files.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/file_system.h"
+#include "base/file_state.h"
 #include "cache/internal.h"
 
-#define SETTLED_NS INT64_C(2000000000)
 #define WAIT_MS 0 /* for another process's write: then it is hashed once more */
-
-static int64_t nanoseconds(const struct timespec *time)
-{
-    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
-}
-
-/* Whether nobody but this user and root can write to it. */
-static bool is_ours(const struct stat *found)
-{
-    return (found->st_uid == geteuid() || found->st_uid == 0) && (found->st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
 
 static aoticache_index_file_digest state_of(const struct stat *found, int64_t boot)
 {
     return (aoticache_index_file_digest){.device = found->st_dev,
                                          .inode = found->st_ino,
                                          .size = found->st_size,
-                                         .modified_ns = nanoseconds(&found->st_mtim),
-                                         .changed_ns = nanoseconds(&found->st_ctim),
+                                         .modified_ns = aoticache_file_time_ns(&found->st_mtim),
+                                         .changed_ns = aoticache_file_time_ns(&found->st_ctim),
                                          .boot = boot};
 }
 
@@ -59,7 +46,7 @@ static bool has(aoticache_known *known, int fd, const struct stat *found, const 
     const aoticache_index_file_digest now = state_of(found, files->boot);
     aoticache_index_file_digest then;
     aoticache_index *index = aoticache_cache_index(files->cache);
-    return index != NULL && files->boot != 0 && is_ours(found) && aoticache_file_system_is_local(fd) &&
+    return index != NULL && files->boot != 0 && aoticache_file_is_ours(found) && aoticache_file_system_is_local(fd) &&
            now.changed_ns <= aoticache_wall_ns() &&
            aoticache_index_read_file_digest(index, now.device, now.inode, &then, NULL) == AOTICACHE_OK &&
            is_same_state(&now, &then) && aoticache_digest_equal(&then.digest, digest);
@@ -71,8 +58,8 @@ static void note(aoticache_known *known, int fd, const struct stat *found, int64
     aoticache_known_files *files = (aoticache_known_files *)(void *)known;
     struct stat after;
     aoticache_index_file_digest state = state_of(found, files->boot);
-    if (files->boot == 0 || !is_ours(found) || !aoticache_file_system_is_local(fd) ||
-        state.changed_ns > begun_ns - SETTLED_NS || fstat(fd, &after) != 0)
+    if (files->boot == 0 || !aoticache_file_is_ours(found) || !aoticache_file_system_is_local(fd) ||
+        state.changed_ns > begun_ns - AOTICACHE_FILE_SETTLED_NS || fstat(fd, &after) != 0)
         return;
     const aoticache_index_file_digest now = state_of(&after, files->boot);
     if (!is_same_state(&state, &now) || !AOTICACHE_ARRAY_RESERVE(files->found, files->capacity, files->count + 1))

@@ -20,7 +20,6 @@
 #include "index/connection/answers.h"
 #include "index/connection/internal.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -30,12 +29,11 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file_system.h"
+#include "base/file_state.h"
 #include "base/hash_map.h"
 #include "base/syscalls.h"
 
 #define VERSION "aotcans1" /* another one whenever an encoding changes */
-#define SETTLED_NS INT64_C(2000000000)
 
 struct header {
     char version[8];
@@ -51,33 +49,24 @@ struct record {
 
 /* ---- the state of the index ---- */
 
-static int64_t nanoseconds(const struct timespec *time)
-{
-    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
-}
-
-/* Whether nobody but this user and root can write to it. */
 static bool is_ours(const struct stat *found)
 {
-    return S_ISREG(found->st_mode) && (found->st_uid == geteuid() || found->st_uid == 0) &&
-           (found->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    return S_ISREG(found->st_mode) && aoticache_file_is_ours(found);
 }
 
 /* False: nothing is believed now. */
 static bool read_state(const aoticache_index *index, aoticache_index_state *ret_state)
 {
-    struct stat file, log;
-    if (aoticache_index_vfs_stat(index, "-wal", &log) == 0 ? log.st_size > 0 : errno != ENOENT)
-        return false;
-    if (aoticache_index_vfs_stat(index, "", &file) != 0 || !is_ours(&file))
+    struct stat file;
+    if (aoticache_index_has_wal(index) || aoticache_index_vfs_stat(index, "", &file) != 0 || !is_ours(&file))
         return false;
     *ret_state = (aoticache_index_state){.version = AOTICACHE_INDEX_VERSION,
                                          .boot = aoticache_boot_number(),
                                          .device = (int64_t)file.st_dev,
                                          .inode = (int64_t)file.st_ino,
                                          .size = file.st_size,
-                                         .modified_ns = nanoseconds(&file.st_mtim),
-                                         .changed_ns = nanoseconds(&file.st_ctim)};
+                                         .modified_ns = aoticache_file_time_ns(&file.st_mtim),
+                                         .changed_ns = aoticache_file_time_ns(&file.st_ctim)};
     return ret_state->boot != 0;
 }
 
@@ -181,7 +170,7 @@ void aoticache_index_answers_open(aoticache_index *index)
         !read_state(index, &answers->state) || answers->state.changed_ns > now_ns ||
         !aoticache_index_vfs_is_writable(index, "") || faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) != 0)
         return;
-    answers->is_noting = answers->state.changed_ns <= now_ns - SETTLED_NS;
+    answers->is_noting = answers->state.changed_ns <= now_ns - AOTICACHE_FILE_SETTLED_NS;
     if (!read_file(index, &header, &answers->file, &answers->file_size))
         return;
     answers->is_believed = is_same_state(&header.state, &answers->state);

@@ -109,8 +109,7 @@ static char *uri_of(const char *path, const char *query)
     return uri;
 }
 
-/* True if the index has changes that are only in its WAL. */
-static bool has_wal(const aoticache_index *index)
+bool aoticache_index_has_wal(const aoticache_index *index)
 {
     struct stat file;
     return aoticache_index_vfs_stat(index, "-wal", &file) == 0 ? file.st_size > 0 : errno != ENOENT;
@@ -145,7 +144,7 @@ static aoticache_status open_immutable(aoticache_index *index, aoticache_error *
  */
 static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache_error *ret_error)
 {
-    if (has_wal(index))
+    if (aoticache_index_has_wal(index))
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
                                    "index %s: its -wal file holds changes and the folder cannot be written to: open it"
                                    " once as a user who may write there",
@@ -209,9 +208,9 @@ static void fold_wal(aoticache_index *index)
  */
 static aoticache_status open_without_shm(aoticache_index *index, aoticache_error *ret_error)
 {
-    if (has_wal(index))
+    if (aoticache_index_has_wal(index))
         fold_wal(index);
-    if (has_wal(index))
+    if (aoticache_index_has_wal(index))
         return aoticache_error_set(ret_error, AOTICACHE_IO,
                                    "index %s: its -wal file holds changes and the disk is full: make some room",
                                    index->path);
@@ -222,7 +221,7 @@ static aoticache_status open_without_shm(aoticache_index *index, aoticache_error
 
 bool aoticache_index_is_outdated(const aoticache_index *index)
 {
-    return index->is_without_shm && (has_shm(index) || has_wal(index));
+    return index->is_without_shm && (has_shm(index) || aoticache_index_has_wal(index));
 }
 
 static aoticache_status connect_here(aoticache_index *index, aoticache_error *ret_error)

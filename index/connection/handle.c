@@ -241,19 +241,13 @@ const char *aoticache_index_journal_mode(const aoticache_index *index)
     return strcmp(mode, "wal") == 0 ? "wal" : "delete";
 }
 
-static bool has_log(const aoticache_index *index)
-{
-    struct stat found;
-    return aoticache_index_vfs_stat(index, "-wal", &found) == 0 && found.st_size > 0;
-}
-
 void aoticache_index_at_exit(aoticache_index *index)
 {
     if (aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
         return;
     pthread_mutex_lock(&index->lock);
     /* Merging costs this process the disk's time, a log each process that follows: it has to read it, and to ask at all. */
-    if (index->db != NULL && !index->is_bulk && has_log(index))
+    if (index->db != NULL && !index->is_bulk && aoticache_index_has_wal(index))
         aoticache_index_disconnect(index);
     aoticache_index_answers_keep(index);
     pthread_mutex_unlock(&index->lock);

@@ -121,6 +121,8 @@ void aoticache_index_disconnect(aoticache_index *index);
 
 /* Opens index->db where it is NULL, and checks or makes the tables. */
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error);
+/* Whether changes may be in its WAL alone: that is there and not empty, or cannot be looked at. */
+bool aoticache_index_has_wal(const aoticache_index *index);
 /* Whether an index that is read as it is has to be opened again, as others may change it now. */
 bool aoticache_index_is_outdated(const aoticache_index *index);
 

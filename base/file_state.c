@@ -1,10 +1,11 @@
 /*
- * base/file_system: the kinds of file systems whose times of change can be relied on.
+ * base/file_state: whose files, and on which file systems, have times of change that can be relied on.
  */
-#include "base/file_system.h"
+#include "base/file_state.h"
 
 #include <stddef.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 /* Their numbers are in statfs(2) and linux/magic.h. */
 static const unsigned long local_file_systems[] = {
@@ -27,4 +28,14 @@ bool aoticache_file_system_is_local(int fd)
         if (((unsigned long)system.f_type & 0xffffffff) == local_file_systems[i])
             return true;
     return false;
+}
+
+bool aoticache_file_is_ours(const struct stat *found)
+{
+    return (found->st_uid == geteuid() || found->st_uid == 0) && (found->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+int64_t aoticache_file_time_ns(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }

@@ -1,0 +1,24 @@
+/*
+ * base/file_state: when a file's inode, size and times say that its bytes are what they were. cache/known_files.c says why, and
+ * when they do not.
+ *
+ * Private.
+ */
+#ifndef AOTICACHE_BASE_FILE_STATE_H
+#define AOTICACHE_BASE_FILE_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* A file that was changed less than this before it was looked at may be changed once more in the same tick of the clock. */
+#define AOTICACHE_FILE_SETTLED_NS INT64_C(2000000000)
+
+/* Whether its times of change are this kernel's own: not on network file systems, nor on those that programs provide. */
+bool aoticache_file_system_is_local(int fd);
+/* Whether nobody but this user and root can write to it. */
+bool aoticache_file_is_ours(const struct stat *found);
+/* st_mtim or st_ctim. */
+int64_t aoticache_file_time_ns(const struct timespec *time);
+
+#endif
