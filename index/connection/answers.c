@@ -277,3 +277,24 @@ void aoticache_index_answers_note(aoticache_index *index, aoticache_index_questi
     if (!has_noted(answers, question, key, key_size) && add_record(answers, question, key, key_size, answer, size))
         answers->has_news = true;
 }
+
+/* ---- answers of several rows ---- */
+
+void aoticache_index_answers_add(aoticache_index_answer_rows *rows, const void *part, size_t size)
+{
+    rows->is_wanted = rows->is_wanted && rows->size + size <= AOTICACHE_INDEX_ANSWERS_MAX_BYTES &&
+                      AOTICACHE_ARRAY_RESERVE(rows->bytes, rows->capacity, rows->size + size);
+    if (!rows->is_wanted || size == 0)
+        return;
+    memcpy(rows->bytes + rows->size, part, size);
+    rows->size += size;
+}
+
+void aoticache_index_answers_note_rows(aoticache_index *index, aoticache_index_question question, const void *key,
+                                       size_t key_size, aoticache_index_answer_rows *rows)
+{
+    if (rows->is_wanted)
+        aoticache_index_answers_note(index, question, key, key_size, rows->bytes, rows->size);
+    free(rows->bytes);
+    *rows = (aoticache_index_answer_rows){.is_wanted = false};
+}

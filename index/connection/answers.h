@@ -55,6 +55,17 @@ bool aoticache_index_answers_wants(const aoticache_index *index);
 void aoticache_index_answers_note(aoticache_index *index, aoticache_index_question question, const void *key,
                                   size_t key_size, const void *answer, size_t size);
 
+/* An answer of several rows, gathered while they are read. Begins with is_wanted alone; its bytes are freed by note_rows. */
+typedef struct aoticache_index_answer_rows {
+    bool is_wanted; /* all rows are in it so far */
+    uint8_t *bytes;
+    size_t size, capacity;
+} aoticache_index_answer_rows;
+
+void aoticache_index_answers_add(aoticache_index_answer_rows *rows, const void *part, size_t size);
+void aoticache_index_answers_note_rows(aoticache_index *index, aoticache_index_question question, const void *key,
+                                       size_t key_size, aoticache_index_answer_rows *rows);
+
 /* Writes the file, if there is news and the index is as it was. With the mutex, or when nobody else has the index. */
 void aoticache_index_answers_keep(aoticache_index *index);
 void aoticache_index_answers_clear(aoticache_index_answers *answers);

@@ -45,8 +45,6 @@ aoticache_status aoticache_index_put_judgements(aoticache_index *index, const ao
 
 /* ---- what is kept of a key's for the next process (connection/answers.c) ---- */
 
-#define MAX_KEPT_BYTES 2000 /* of one key: some twenty */
-
 struct kept_row {
     int64_t judged_ns;
     uint64_t kernel_ns, fallback_ns;
@@ -57,12 +55,10 @@ static_assert(sizeof(struct kept_row) == 40, "no byte of it is without a value")
 struct walk {
     aoticache_index_judgement_fn callback;
     void *user;
-    bool is_kept; /* all rows are in `kept` so far */
-    size_t used;
-    uint8_t kept[MAX_KEPT_BYTES];
+    aoticache_index_answer_rows kept;
 };
 
-static void keep_row(struct walk *walk, const aoticache_index_judgement *judgement)
+static void keep_row(aoticache_index_answer_rows *rows, const aoticache_index_judgement *judgement)
 {
     const struct kept_row row = {.judged_ns = judgement->judged_ns,
                                  .size = judgement->size,
@@ -71,12 +67,8 @@ static void keep_row(struct walk *walk, const aoticache_index_judgement *judgeme
                                  .threads = judgement->threads,
                                  .is_slower = judgement->is_slower,
                                  .machine_size = (uint32_t)strlen(judgement->machine) + 1};
-    walk->is_kept = walk->is_kept && sizeof row + row.machine_size <= sizeof walk->kept - walk->used;
-    if (!walk->is_kept)
-        return;
-    memcpy(walk->kept + walk->used, &row, sizeof row);
-    memcpy(walk->kept + walk->used + sizeof row, judgement->machine, row.machine_size);
-    walk->used += sizeof row + row.machine_size;
+    aoticache_index_answers_add(rows, &row, sizeof row);
+    aoticache_index_answers_add(rows, judgement->machine, row.machine_size);
 }
 
 /* Returns the bytes of the row; 0: it is none. */
@@ -135,10 +127,10 @@ static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_integer(row, 7, &judgement.judged_ns))
         return false;
     judgement.is_slower = is_slower != 0;
-    if (walk->is_kept)
-        keep_row(walk, &judgement);
+    if (walk->kept.is_wanted)
+        keep_row(&walk->kept, &judgement);
     *ret_goes_on = walk->callback(walk->user, &judgement);
-    walk->is_kept = walk->is_kept && *ret_goes_on;
+    walk->kept.is_wanted = walk->kept.is_wanted && *ret_goes_on;
     return true;
 }
 
@@ -154,11 +146,11 @@ aoticache_status aoticache_index_list_judgements(aoticache_index *index, const a
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    walk.is_kept = aoticache_index_answers_wants(index);
+    walk.kept.is_wanted = aoticache_index_answers_wants(index);
     status = aoticache_index_walk(index, statement, "judgements", forward_judgement, &walk, ret_error);
-    if (status == AOTICACHE_OK && walk.is_kept)
-        aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes, walk.kept,
-                                     walk.used);
+    walk.kept.is_wanted = walk.kept.is_wanted && status == AOTICACHE_OK;
+    aoticache_index_answers_note_rows(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes,
+                                      &walk.kept);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

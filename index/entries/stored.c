@@ -3,10 +3,8 @@
  */
 #include <assert.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "index/connection/internal.h"
 
 #define MAX_BATCH 100000 /* entries that one call reads */
@@ -31,9 +29,7 @@ struct question {
 struct walk {
     aoticache_index_stored_fn callback;
     void *user;
-    bool is_kept; /* all rows are in `kept` so far */
-    uint8_t *kept;
-    size_t size, capacity;
+    aoticache_index_answer_rows kept;
 };
 
 /* Returns its size; 0: such a long name is not kept. */
@@ -48,7 +44,7 @@ static size_t make_question(const char *op, int64_t after_entry, size_t limit, s
     return offsetof(struct question, op) + size;
 }
 
-static void keep_row(struct walk *walk, const aoticache_index_stored *stored)
+static void keep_row(aoticache_index_answer_rows *rows, const aoticache_index_stored *stored)
 {
     struct kept_row row = {.entry_id = stored->entry_id,
                            .rank = stored->rank,
@@ -59,17 +55,9 @@ static void keep_row(struct walk *walk, const aoticache_index_stored *stored)
                            .guard_size = (uint32_t)strlen(stored->guard) + 1,
                            .encoding_size = (uint32_t)stored->encoding_size};
     memcpy(row.requirements, stored->requirements, sizeof row.requirements);
-    const size_t size = sizeof row + row.guard_size + row.encoding_size;
-    walk->is_kept = walk->is_kept && walk->size + size <= AOTICACHE_INDEX_ANSWERS_MAX_BYTES &&
-                    AOTICACHE_ARRAY_RESERVE(walk->kept, walk->capacity, walk->size + size);
-    if (!walk->is_kept)
-        return;
-    uint8_t *to = walk->kept + walk->size;
-    memcpy(to, &row, sizeof row);
-    memcpy(to + sizeof row, stored->guard, row.guard_size);
-    if (row.encoding_size > 0)
-        memcpy(to + sizeof row + row.guard_size, stored->encoding, row.encoding_size);
-    walk->size += size;
+    aoticache_index_answers_add(rows, &row, sizeof row);
+    aoticache_index_answers_add(rows, stored->guard, row.guard_size);
+    aoticache_index_answers_add(rows, stored->encoding, row.encoding_size);
 }
 
 /* Returns the bytes of the row; 0: it is none. */
@@ -155,10 +143,10 @@ static bool forward_row(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     memset(&stored, 0, sizeof stored);
     if (!read_stored(row, &stored))
         return false;
-    if (walk->is_kept)
-        keep_row(walk, &stored);
+    if (walk->kept.is_wanted)
+        keep_row(&walk->kept, &stored);
     *ret_goes_on = walk->callback(walk->user, &stored);
-    walk->is_kept = walk->is_kept && *ret_goes_on;
+    walk->kept.is_wanted = walk->kept.is_wanted && *ret_goes_on;
     return true;
 }
 
@@ -176,15 +164,13 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
     aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_STORED), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    walk.is_kept = question_size > 0 && aoticache_index_answers_wants(index);
+    walk.kept.is_wanted = question_size > 0 && aoticache_index_answers_wants(index);
     aoticache_index_bind_text(statement, 1, op);
     sqlite3_bind_int64(statement, 2, after_entry);
     sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
     status = aoticache_index_walk(index, statement, "details", forward_row, &walk, ret_error);
-    if (status == AOTICACHE_OK && walk.is_kept)
-        aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_STORED, &question, question_size, walk.kept,
-                                     walk.size);
-    free(walk.kept);
+    walk.kept.is_wanted = walk.kept.is_wanted && status == AOTICACHE_OK;
+    aoticache_index_answers_note_rows(index, AOTICACHE_INDEX_ASKS_STORED, &question, question_size, &walk.kept);
     aoticache_index_leave_statement(index, statement);
     return status;
 }
