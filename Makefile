@@ -418,7 +418,7 @@ $(BUILD)/tests/bench/empty: tests/bench/peers/empty.c
 $(BUILD)/tests/bench/open_model: $(BUILD)/obj/tests/bench/peers/open_model.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
 
 deps:
 	$(Q)VENV=$(VENV) scripts/install-deps

@@ -388,6 +388,11 @@ AOTICACHE_API aoticache_status aoticache_cache_list_stored(aoticache_cache *cach
                                                            aoticache_stored_fn callback, void *user,
                                                            aoticache_error *ret_error);
 
+/* The same for requests that have `text` in a string: others are passed over unread, so that one of many is found fast. */
+AOTICACHE_API aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op,
+                                                                const char *text, aoticache_stored_fn callback,
+                                                                void *user, aoticache_error *ret_error);
+
 /*
  * Opens and verifies what list_stored() showed, as a lookup does, and counts as one.
  * Returns: as aoticache_cache_lookup(); NOT_FOUND also where the entry has been removed meanwhile.

@@ -16,11 +16,13 @@
 #include "cache/known_files.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file_state.h"
 #include "cache/internal.h"
+#include "index/entries/memos.h"
 
 #define WAIT_MS 0 /* for another process's write: then it is hashed once more */
 
@@ -52,8 +54,137 @@ static bool has(aoticache_known *known, int fd, const struct stat *found, const 
            is_same_state(&now, &then) && aoticache_digest_equal(&then.digest, digest);
 }
 
+/* ---- checksums ---- */
+
+/* What is noted of a file under its digest. No byte of it is without a value. */
+struct summed {
+    uint64_t device, inode;
+    int64_t size, modified_ns, changed_ns;
+    aoticache_checksum checksum;
+};
+
+static struct summed summed_of(const struct stat *found, const aoticache_checksum *checksum)
+{
+    return (struct summed){.device = found->st_dev,
+                           .inode = found->st_ino,
+                           .size = found->st_size,
+                           .modified_ns = aoticache_file_time_ns(&found->st_mtim),
+                           .changed_ns = aoticache_file_time_ns(&found->st_ctim),
+                           .checksum = *checksum};
+}
+
+static bool find_checksum(aoticache_known *known, const struct stat *found, const aoticache_digest *digest,
+                          aoticache_checksum *ret_checksum)
+{
+    const aoticache_known_files *files = (const aoticache_known_files *)(const void *)known;
+    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
+    struct summed then;
+    size_t size;
+    aoticache_index *index = aoticache_cache_index(files->cache);
+    if (index == NULL || files->boot == 0 || !aoticache_file_is_ours(found) ||
+        !aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, digest, bytes, &size) || size != sizeof then)
+        return false;
+    memcpy(&then, bytes, sizeof then);
+    const struct summed now = summed_of(found, &then.checksum);
+    *ret_checksum = then.checksum;
+    return memcmp(&now, &then, sizeof now) == 0;
+}
+
+static void note_checksum(const aoticache_known_files *files, const struct stat *found, const aoticache_digest *digest,
+                          const aoticache_checksum *checksum)
+{
+    aoticache_index *index = aoticache_cache_index(files->cache);
+    const struct summed now = summed_of(found, checksum);
+    if (index != NULL)
+        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, digest, &now, sizeof now);
+}
+
+/* ---- manifests ---- */
+
+/* A manifest is noted as this, and for each file its digest, its size, and its name with the zero byte. */
+struct noted_manifest {
+    uint64_t compile_ns, file_count;
+};
+struct noted_file {
+    aoticache_digest digest;
+    uint64_t bytes;
+};
+
+static void note_manifest(aoticache_known *known, const aoticache_digest *digest, const aoticache_manifest *manifest)
+{
+    const aoticache_known_files *files = (const aoticache_known_files *)(const void *)known;
+    aoticache_index *index = aoticache_cache_index(files->cache);
+    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
+    const struct noted_manifest head = {manifest->compile_ns, manifest->file_count};
+    size_t used = sizeof head;
+    if (index == NULL || files->boot == 0)
+        return;
+    memcpy(bytes, &head, sizeof head);
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        const aoticache_manifest_file *file = &manifest->files[i];
+        const struct noted_file noted = {file->digest, file->bytes};
+        const size_t name_size = strlen(file->name) + 1;
+        if (sizeof noted + name_size > sizeof bytes - used)
+            return;
+        memcpy(bytes + used, &noted, sizeof noted);
+        memcpy(bytes + used + sizeof noted, file->name, name_size);
+        used += sizeof noted + name_size;
+    }
+    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, digest, bytes, used);
+}
+
+/* False: the bytes are not what note_manifest() wrote, or memory is out. */
+static bool read_noted_files(const uint8_t *bytes, size_t size, aoticache_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        struct noted_file noted;
+        if (size < sizeof noted)
+            return false;
+        memcpy(&noted, bytes, sizeof noted);
+        bytes += sizeof noted;
+        size -= sizeof noted;
+        const size_t name_size = strnlen((const char *)bytes, size) + 1;
+        if (name_size > size || !aoticache_manifest_file_name_is_safe((const char *)bytes))
+            return false;
+        manifest->files[i] = (aoticache_manifest_file){
+            .name = strdup((const char *)bytes), .digest = noted.digest, .bytes = noted.bytes};
+        if (manifest->files[i].name == NULL)
+            return false;
+        bytes += name_size;
+        size -= name_size;
+    }
+    return size == 0;
+}
+
+static aoticache_manifest *find_manifest(aoticache_known *known, const aoticache_digest *digest)
+{
+    const aoticache_known_files *files = (const aoticache_known_files *)(const void *)known;
+    aoticache_index *index = aoticache_cache_index(files->cache);
+    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
+    struct noted_manifest head;
+    size_t size;
+    if (index == NULL || files->boot == 0 ||
+        !aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, digest, bytes, &size) || size < sizeof head)
+        return NULL;
+    memcpy(&head, bytes, sizeof head);
+    aoticache_manifest *manifest = calloc(1, sizeof *manifest);
+    if (manifest == NULL || head.file_count == 0 || head.file_count > size / sizeof(struct noted_file)) {
+        aoticache_manifest_free(manifest);
+        return NULL;
+    }
+    manifest->compile_ns = head.compile_ns;
+    manifest->file_count = (size_t)head.file_count;
+    manifest->files = calloc(manifest->file_count, sizeof *manifest->files);
+    if (manifest->files != NULL && read_noted_files(bytes + sizeof head, size - sizeof head, manifest))
+        return manifest;
+    aoticache_manifest_free(manifest);
+    return NULL;
+}
+
+/* ---- digests of large files ---- */
+
 static void note(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns,
-                 const aoticache_digest *digest)
+                 const aoticache_digest *digest, const aoticache_checksum *checksum)
 {
     aoticache_known_files *files = (aoticache_known_files *)(void *)known;
     struct stat after;
@@ -62,7 +193,13 @@ static void note(aoticache_known *known, int fd, const struct stat *found, int64
         state.changed_ns > begun_ns - AOTICACHE_FILE_SETTLED_NS || fstat(fd, &after) != 0)
         return;
     const aoticache_index_file_digest now = state_of(&after, files->boot);
-    if (!is_same_state(&state, &now) || !AOTICACHE_ARRAY_RESERVE(files->found, files->capacity, files->count + 1))
+    if (!is_same_state(&state, &now))
+        return;
+    if (checksum != NULL) {
+        note_checksum(files, &after, digest, checksum);
+        return;
+    }
+    if (!AOTICACHE_ARRAY_RESERVE(files->found, files->capacity, files->count + 1))
         return;
     state.digest = *digest;
     files->found[files->count++] = state;
@@ -71,8 +208,13 @@ static void note(aoticache_known *known, int fd, const struct stat *found, int64
 void aoticache_known_files_begin(aoticache_known_files *files, aoticache_cache *cache)
 {
     /* A start of the machine without a number: nothing is believed, and nothing is noted. */
-    *files = (aoticache_known_files){
-        .known = {.has = has, .note = note}, .cache = cache, .boot = cache->hash_always ? 0 : aoticache_boot_number()};
+    *files = (aoticache_known_files){.known = {.has = has,
+                                               .find_checksum = find_checksum,
+                                               .note = note,
+                                               .find_manifest = find_manifest,
+                                               .note_manifest = note_manifest},
+                                     .cache = cache,
+                                     .boot = cache->hash_always ? 0 : aoticache_boot_number()};
 }
 
 void aoticache_known_files_end(aoticache_known_files *files)
@@ -112,7 +254,7 @@ aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aot
     if (status != AOTICACHE_OK)
         return status;
     aoticache_known_files_begin(&files, cache);
-    note(&files.known, fd, &found, begun_ns, ret_digest);
+    note(&files.known, fd, &found, begun_ns, ret_digest, NULL);
     aoticache_known_files_end(&files);
     return AOTICACHE_OK;
 }

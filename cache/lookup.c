@@ -68,34 +68,40 @@ static void log_unreadable(aoticache_cache *cache, const aoticache_error *detail
                   "%s: this counts as a miss; 'aoticache verify' names what cannot be read", detail->message);
 }
 
-/* ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
-static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
-                                 aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
-                                 aoticache_error *ret_error)
+static aoticache_status open_files(aoticache_cache *cache, const aoticache_index_hit *hit, aoticache_known *known,
+                                   aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
+                                   aoticache_error *ret_error)
 {
-    if (hit->file_count != 1) {
-        aoticache_known_files known;
-        aoticache_known_files_begin(&known, cache);
-        aoticache_status opened = aoticache_artifact_open_manifest(cache->directory, &hit->artifact, &known.known,
-                                                                   ret_artifact, ret_unusable, ret_error);
-        aoticache_known_files_end(&known);
-        return opened;
-    }
+    if (hit->file_count != 1)
+        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, known, ret_artifact, ret_unusable,
+                                                ret_error);
     if (hit->content_offset > 0) {
         *ret_unusable =
             (aoticache_artifact_part){.digest = hit->artifact, .bytes = hit->content_offset + hit->library_bytes};
-        return aoticache_artifact_open_content(cache->directory, hit, ret_artifact, ret_error);
+        return aoticache_artifact_open_content(cache->directory, hit, known, ret_artifact, ret_error);
     }
     int fd = -1;
     cleanup_fd int copy = -1;
     *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};
     aoticache_status status =
-        aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, &fd, &copy, ret_error);
+        aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, known, &fd, &copy, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
                                            ret_error);
     if (status == AOTICACHE_OK)
         atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
+    return status;
+}
+
+/* ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
+static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
+                                 aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
+                                 aoticache_error *ret_error)
+{
+    aoticache_known_files known;
+    aoticache_known_files_begin(&known, cache);
+    aoticache_status status = open_files(cache, hit, &known.known, ret_artifact, ret_unusable, ret_error);
+    aoticache_known_files_end(&known);
     return status;
 }
 

@@ -177,12 +177,15 @@ static aoticache_status decode_request(aoticache_cache *cache, const struct row 
     return status;
 }
 
-static aoticache_status show_rows(aoticache_cache *cache, const struct rows *rows, aoticache_stored_fn callback,
-                                  void *user, aoticache_error *ret_error)
+/* text: NULL, or what a request must have in it. */
+static aoticache_status show_rows(aoticache_cache *cache, const struct rows *rows, const char *text,
+                                  aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->items[i];
         aoticache_request *request = NULL;
+        if (text != NULL && memmem(row->encoding, row->encoding_size, text, strlen(text)) == NULL)
+            continue;
         aoticache_status status = decode_request(cache, row, &request);
         if (status == AOTICACHE_NO_MEMORY)
             return aoticache_error_set(ret_error, status, "out of memory for a list of entries");
@@ -202,11 +205,9 @@ static aoticache_status show_rows(aoticache_cache *cache, const struct rows *row
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char *op, int64_t after_entry,
-                                             aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
+static aoticache_status list(aoticache_cache *cache, const char *op, int64_t after_entry, const char *text,
+                             aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
 {
-    if (cache == NULL || op == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_stored: an argument is NULL");
     struct rows rows = {.items = NULL};
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
@@ -217,8 +218,25 @@ aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char 
     if (status == AOTICACHE_OK && rows.count > 0) {
         complete_rows(cache, index, &rows);
         qsort(rows.items, rows.count, sizeof *rows.items, compare_rows);
-        status = show_rows(cache, &rows, callback, user, ret_error);
+        status = show_rows(cache, &rows, text, callback, user, ret_error);
     }
     free_rows(&rows);
     return aoticache_cache_index_result(status, ret_error);
+}
+
+aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char *op, int64_t after_entry,
+                                             aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || op == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_stored: an argument is NULL");
+    return list(cache, op, after_entry, NULL, callback, user, ret_error);
+}
+
+aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op, const char *text,
+                                                  aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || op == NULL || text == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_list_stored_with: an argument is NULL");
+    return list(cache, op, 0, text, callback, user, ret_error);
 }

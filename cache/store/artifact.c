@@ -112,13 +112,14 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
 }
 
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
-                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+                                                 aoticache_known *known, aoticache_artifact **ret_artifact,
+                                                 aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
     const size_t offset = (size_t)hit->content_offset;
     aoticache_status status = aoticache_object_read_sized(
-        directory, &hit->artifact, hit->content_offset + hit->library_bytes, &text, &size, ret_error);
+        directory, &hit->artifact, hit->content_offset + hit->library_bytes, known, &text, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (memchr(text, '\n', size) != text + offset - 1) {
@@ -244,7 +245,8 @@ static aoticache_status open_files(aoticache_directory *directory, const aoticac
     for (size_t i = 0; i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         aoticache_status status =
-            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, &fds[i], ret_copy, ret_error)
+            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, known, &fds[i], ret_copy,
+                                                  ret_error)
                    : aoticache_object_open_known(directory, &file->digest, file->bytes, known, &fds[i], ret_error);
         if (status != AOTICACHE_OK) {
             *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
@@ -278,43 +280,65 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
     return status;
 }
 
+/* ret_text: the caller's by free(), where the artifact's content is in it. */
+static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
+                                      aoticache_known *known, aoticache_manifest **ret_manifest, char **ret_text,
+                                      aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    if (known != NULL && (*ret_manifest = known->find_manifest(known, digest)) != NULL)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_manifest_parse(text, size, ret_manifest, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if ((*ret_manifest)->content_offset > 0)
+        *ret_text = steal_ptr(&text);
+    else if (known != NULL)
+        known->note_manifest(known, digest, *ret_manifest);
+    return AOTICACHE_OK;
+}
+
+/* Opens files of their own. */
+static aoticache_status open_separate(aoticache_directory *directory, const aoticache_digest *digest,
+                                      const aoticache_manifest *manifest, aoticache_known *known,
+                                      aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_damaged,
+                                      aoticache_error *ret_error)
+{
+    cleanup_fd int copy = -1;
+    cleanup_free int *fds = malloc(manifest->file_count * sizeof *fds);
+    if (fds == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < manifest->file_count; i++)
+        fds[i] = -1;
+    aoticache_status status = open_files(directory, manifest, known, fds, &copy, ret_damaged, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_artifact_create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
+    if (status == AOTICACHE_OK)
+        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
+    for (size_t i = 0; i < manifest->file_count; i++)
+        cleanup_fd_release(&fds[i]);
+    return status;
+}
+
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
                                                   aoticache_known *known, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
-    int *fds = NULL, copy = -1;
-    cleanup_free char *text = NULL;
-    size_t size = 0;
+    char *text = NULL;
     *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
-    aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_manifest_parse(text, size, &manifest, ret_error);
+    aoticache_status status = read_manifest(directory, digest, known, &manifest, &text, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (manifest->content_offset > 0) {
-        status = aoticache_artifact_create_content(steal_ptr(&text), manifest->content_offset,
-                                                   (size_t)manifest->files[0].bytes, digest, &manifest->files[0].digest,
-                                                   manifest->compile_ns, ret_artifact, ret_error);
-        goto out;
-    }
-    fds = malloc(manifest->file_count * sizeof *fds);
-    if (fds == NULL) {
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-        goto out;
-    }
-    for (size_t i = 0; i < manifest->file_count; i++)
-        fds[i] = -1;
-    status = open_files(directory, manifest, known, fds, &copy, ret_damaged, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_artifact_create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
-    if (status == AOTICACHE_OK)
-        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
-out:
-    cleanup_fd_release(&copy);
-    for (size_t i = 0; fds != NULL && i < manifest->file_count; i++)
-        cleanup_fd_release(&fds[i]);
-    free(fds);
+    if (text != NULL)
+        status = aoticache_artifact_create_content(text, manifest->content_offset, (size_t)manifest->files[0].bytes,
+                                                   digest, &manifest->files[0].digest, manifest->compile_ns,
+                                                   ret_artifact, ret_error);
+    else
+        status = open_separate(directory, digest, manifest, known, ret_artifact, ret_damaged, ret_error);
     aoticache_manifest_free(manifest);
     return status;
 }

@@ -67,10 +67,12 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
 
 /*
  * Opens and verifies what the index has of an entry whose content is in its manifest. The manifest is not parsed: the content
- * is what follows its first line. CORRUPT also where the index names another place. Returns as open_manifest().
+ * is what follows its first line. CORRUPT also where the index names another place. known: may be NULL. Returns as
+ * open_manifest().
  */
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
-                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+                                                 aoticache_known *known, aoticache_artifact **ret_artifact,
+                                                 aoticache_error *ret_error);
 
 /* A file of an artifact that cannot be used. */
 typedef struct aoticache_artifact_part {
@@ -80,7 +82,7 @@ typedef struct aoticache_artifact_part {
 
 /*
  * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
- * known: for side files, which are mapped; may be NULL.
+ * known: may be NULL. A manifest that it knows is not read.
  * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, with the size that it should have.
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */

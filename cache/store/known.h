@@ -1,23 +1,32 @@
 /*
- * cache/store/known: who is asked, before a large file is hashed, whether its digest is known, and is told what it was.
+ * cache/store/known: who is asked, before a file of the store is hashed, what is known of it, and is told what was found.
  */
 #ifndef AOTICACHE_CACHE_STORE_KNOWN_H
 #define AOTICACHE_CACHE_STORE_KNOWN_H
 
 #include <sys/stat.h>
 
-#include "base/base.h"
+#include "base/digest.h"
+#include "cache/store/manifest.h"
 
-/* Smaller files are hashed each time: asking would take as long. */
+/* Files that are mapped and have so many bytes are not read at all where their digest is known. Of others a checksum is. */
 #define AOTICACHE_KNOWN_MIN_BYTES (UINT64_C(1) << 16)
 
 typedef struct aoticache_known aoticache_known;
 struct aoticache_known {
     /* Whether the file in this state has this digest. found: of the open descriptor `fd`. */
     bool (*has)(aoticache_known *known, int fd, const struct stat *found, const aoticache_digest *digest);
-    /* The file was hashed, from begun_ns (wall clock) on, and `found` is its state from before. */
+    /* The checksum that the file had in this state when its bytes were hashed to this digest. False: none is known. */
+    bool (*find_checksum)(aoticache_known *known, const struct stat *found, const aoticache_digest *digest,
+                          aoticache_checksum *ret_checksum);
+    /* The file was hashed, from begun_ns (wall clock) on, and `found` is its state from before. checksum: NULL for a file
+     * of which it is only to be known what digest it has. */
     void (*note)(aoticache_known *known, int fd, const struct stat *found, int64_t begun_ns,
-                 const aoticache_digest *digest);
+                 const aoticache_digest *digest, const aoticache_checksum *checksum);
+    /* What a manifest with this digest says: files, file_count and compile_ns alone, by aoticache_manifest_free(). NULL:
+     * that is not known. A manifest whose content lies in it is never known. */
+    aoticache_manifest *(*find_manifest)(aoticache_known *known, const aoticache_digest *digest);
+    void (*note_manifest)(aoticache_known *known, const aoticache_digest *digest, const aoticache_manifest *manifest);
 };
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/listing.h"
 #include "base/memory_file.h"
 #include "base/syscalls.h"
@@ -118,18 +119,13 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
     return AOTICACHE_OK;
 }
 
-/* How an object is read: who is asked whether to go on (may be NULL), and where a copy of its bytes goes (file -1: no copy). */
+/* How an object is read. Each member may be NULL. */
 typedef struct reading {
-    aoticache_goes_on_fn goes_on;
+    aoticache_goes_on_fn goes_on; /* asked whether to go on */
     void *user;
-    aoticache_memory_copy copy;
+    aoticache_known *known;
+    int *ret_copy; /* where a copy of its bytes goes; -1: there is none */
 } reading;
-
-static aoticache_status digest_of_object(int fd, reading *how, aoticache_digest *ret_digest, aoticache_error *ret_error)
-{
-    return how->copy.file >= 0 ? aoticache_digest_of_fd_copying(fd, &how->copy, ret_digest, NULL, ret_error)
-                               : aoticache_digest_of_fd_while(fd, how->goes_on, how->user, ret_digest, NULL, ret_error);
-}
 
 static aoticache_status judge_digest(aoticache_status status, const aoticache_digest *actual,
                                      const aoticache_digest *digest, const char *path, const aoticache_error *detail,
@@ -175,34 +171,77 @@ static aoticache_status open_sized(aoticache_directory *directory, const aoticac
     return status;
 }
 
-/* ret_bytes and ret_copy may be NULL. */
+/* Whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; empty where they have not. */
+static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest, aoticache_known *known,
+                               aoticache_memory_copy *copy)
+{
+    aoticache_checksum then, now;
+    const aoticache_digest_pass pass = {.copy = copy, .ret_checksum = &now};
+    if (known == NULL || !known->find_checksum(known, found, digest, &then))
+        return false;
+    if (aoticache_digest_pass_over(fd, &pass, NULL, NULL) == AOTICACHE_OK && aoticache_checksum_equal(&now, &then))
+        return true;
+    if (copy != NULL && ftruncate(copy->file, 0) != 0)
+        copy->failed = errno;
+    return false;
+}
+
+/* Hashes the bytes, and notes what they are. */
+static aoticache_status check_digest(int fd, const struct stat *found, const aoticache_digest *digest, const char *path,
+                                     const reading *how, aoticache_memory_copy *copy, aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    aoticache_checksum checksum;
+    aoticache_error detail = {.message = ""};
+    const int64_t begun_ns = how->known != NULL ? aoticache_wall_ns() : 0;
+    const aoticache_digest_pass pass = {.goes_on = how->goes_on,
+                                        .user = how->user,
+                                        .copy = copy,
+                                        .ret_digest = &actual,
+                                        .ret_checksum = how->known != NULL ? &checksum : NULL};
+    aoticache_status status = aoticache_digest_pass_over(fd, &pass, NULL, &detail);
+    if (status == AOTICACHE_IO && how->goes_on != NULL && !how->goes_on(how->user))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
+    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    if (status == AOTICACHE_OK && how->known != NULL)
+        how->known->note(how->known, fd, found, begun_ns, digest, &checksum);
+    return status;
+}
+
+static aoticache_status verify_bytes(aoticache_directory *directory, int fd, const struct stat *found,
+                                     const aoticache_digest *digest, const char *path, const reading *how,
+                                     aoticache_error *ret_error)
+{
+    const bool is_copied = how->ret_copy != NULL &&
+                           !atomic_load_explicit(&directory->no_copies, memory_order_relaxed) &&
+                           (uint64_t)found->st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
+    cleanup_fd int file = is_copied ? aoticache_memory_file_create() : -1;
+    aoticache_memory_copy copy = {.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
+    aoticache_memory_copy *copying = file >= 0 ? &copy : NULL;
+    aoticache_status status = AOTICACHE_OK;
+    if (!has_known_checksum(fd, found, digest, how->known, copying))
+        status = check_digest(fd, found, digest, path, how, copying, ret_error);
+    if (how->ret_copy != NULL)
+        *how->ret_copy = status == AOTICACHE_OK && copy.failed == 0 ? steal_fd(&file) : -1;
+    return status;
+}
+
+/* ret_bytes may be NULL. */
 static aoticache_status open_verified(aoticache_directory *directory, const aoticache_digest *digest,
-                                      uint64_t expected_bytes, reading *how, int *ret_fd, uint64_t *ret_bytes,
-                                      int *ret_copy, aoticache_error *ret_error)
+                                      uint64_t expected_bytes, const reading *how, int *ret_fd, uint64_t *ret_bytes,
+                                      aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
     aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_digest actual;
-    aoticache_error detail = {.message = ""};
-    bool is_copied = ret_copy != NULL && !atomic_load_explicit(&directory->no_copies, memory_order_relaxed) &&
-                     (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
-    cleanup_fd int file = is_copied ? aoticache_memory_file_create() : -1;
-    how->copy = (aoticache_memory_copy){.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
-    status = digest_of_object(fd, how, &actual, &detail);
-    if (status == AOTICACHE_IO && how->goes_on != NULL && !how->goes_on(how->user))
-        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
-    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    if (status == AOTICACHE_OK)
+        status = verify_bytes(directory, fd, &found, digest, path, how, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *ret_fd = steal_fd(&fd);
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)found.st_size;
-    if (ret_copy != NULL)
-        *ret_copy = how->copy.failed == 0 ? steal_fd(&file) : -1;
     return AOTICACHE_OK;
 }
 
@@ -217,8 +256,8 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
                                              uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error)
 {
-    reading how = {.goes_on = goes_on, .user = user};
-    return open_verified(directory, digest, expected_bytes, &how, ret_fd, ret_bytes, NULL, ret_error);
+    const reading how = {.goes_on = goes_on, .user = user};
+    return open_verified(directory, digest, expected_bytes, &how, ret_fd, ret_bytes, ret_error);
 }
 
 aoticache_status aoticache_object_open_known(aoticache_directory *directory, const aoticache_digest *digest,
@@ -228,8 +267,9 @@ aoticache_status aoticache_object_open_known(aoticache_directory *directory, con
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
+    const reading how = {.known = known};
     if (known == NULL || expected_bytes < AOTICACHE_KNOWN_MIN_BYTES)
-        return aoticache_object_open(directory, digest, expected_bytes, ret_fd, NULL, ret_error);
+        return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_error);
     aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -241,18 +281,18 @@ aoticache_status aoticache_object_open_known(aoticache_directory *directory, con
         status = judge_digest(status, &actual, digest, path, &detail, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        known->note(known, fd, &found, begun_ns, &actual);
+        known->note(known, fd, &found, begun_ns, &actual, NULL);
     }
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
-                                              uint64_t expected_bytes, int *ret_fd, int *ret_copy,
-                                              aoticache_error *ret_error)
+                                              uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
+                                              int *ret_copy, aoticache_error *ret_error)
 {
-    reading how = {.goes_on = NULL};
-    return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_copy, ret_error);
+    const reading how = {.known = known, .ret_copy = ret_copy};
+    return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_error);
 }
 
 uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
@@ -307,16 +347,39 @@ bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache
            now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
+/* Reads all of a file into `text`, which has room for found->st_size bytes. known: may be NULL. */
+static aoticache_status read_verified(int fd, const struct stat *found, const aoticache_digest *digest,
+                                      const char *path, aoticache_known *known, char *text, size_t *ret_have,
+                                      aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    aoticache_checksum then, now;
+    aoticache_error detail = {.message = ""};
+    const int64_t begun_ns = known != NULL ? aoticache_wall_ns() : 0;
+    aoticache_status status = read_bytes(fd, text, (size_t)found->st_size, ret_have, &detail);
+    if (status == AOTICACHE_OK && known != NULL) {
+        now = aoticache_checksum_of(text, *ret_have);
+        if (known->find_checksum(known, found, digest, &then) && aoticache_checksum_equal(&now, &then))
+            return AOTICACHE_OK;
+    }
+    if (status == AOTICACHE_OK)
+        status = aoticache_digest_of(text, *ret_have, &actual);
+    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    if (status == AOTICACHE_OK && known != NULL)
+        known->note(known, fd, found, begun_ns, digest, &now);
+    return status;
+}
+
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error)
 {
-    return aoticache_object_read_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, ret_bytes, ret_size,
+    return aoticache_object_read_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, NULL, ret_bytes, ret_size,
                                        ret_error);
 }
 
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, char **ret_bytes, size_t *ret_size,
-                                             aoticache_error *ret_error)
+                                             uint64_t expected_bytes, aoticache_known *known, char **ret_bytes,
+                                             size_t *ret_size, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
@@ -330,13 +393,8 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
     cleanup_free char *text = malloc(size + 1);
     if (text == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %zu bytes", size);
-    aoticache_digest actual;
-    aoticache_error detail = {.message = ""};
     size_t have = 0;
-    status = read_bytes(fd, text, size, &have, &detail);
-    if (status == AOTICACHE_OK)
-        status = aoticache_digest_of(text, have, &actual);
-    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    status = read_verified(fd, &found, digest, path, known, text, &have, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     text[have] = '\0';

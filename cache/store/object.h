@@ -46,7 +46,7 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
                                              uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
 
-/* The same, for a file that is mapped and not loaded: one whose digest is known is not read. known: may be NULL. */
+/* The same, for a file that is mapped and not loaded: a large one whose digest is known is not read. known: may be NULL. */
 aoticache_status aoticache_object_open_known(aoticache_directory *directory, const aoticache_digest *digest,
                                              uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
                                              aoticache_error *ret_error);
@@ -82,13 +82,14 @@ bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_
 bool aoticache_object_errno_is_damage(int errno_value);
 
 /*
- * The same, with a copy in memory of the very bytes that were hashed, which nobody else can change.
+ * The same, with a copy in memory of the very bytes that were verified, which nobody else can change.
+ * known:    may be NULL.
  * ret_copy: base/memory_file.h, the caller's; -1 where the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, the
  * directory makes no copies, or the system has no memory for it.
  */
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
-                                              uint64_t expected_bytes, int *ret_fd, int *ret_copy,
-                                              aoticache_error *ret_error);
+                                              uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
+                                              int *ret_copy, aoticache_error *ret_error);
 
 /* ---- writing (object_put.c) ---- */
 
@@ -117,10 +118,10 @@ aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, cons
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error);
 
-/* The same, of an object that is known to have so many bytes. CORRUPT where it has not. */
+/* The same, of an object that is known to have so many bytes. CORRUPT where it has not. known: may be NULL. */
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, char **ret_bytes, size_t *ret_size,
-                                             aoticache_error *ret_error);
+                                             uint64_t expected_bytes, aoticache_known *known, char **ret_bytes,
+                                             size_t *ret_size, aoticache_error *ret_error);
 
 /*
  * Removes an object. The caller holds the store's lock exclusively and knows that no entry names it.

@@ -167,7 +167,8 @@ aoticache_status aoticache_model_find(aoticache_cache *cache, const char *name_o
     aoticache_device device;
     if (options->device != NULL && aoticache_device_parse(options->device, &device) == AOTICACHE_OK)
         search.device_type = device.type;
-    aoticache_status status = aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, consider, &search, ret_error);
+    aoticache_status status =
+        aoticache_cache_list_stored_with(cache, AOTICACHE_MODEL_OP, name_or_key, consider, &search, ret_error);
     if (status == AOTICACHE_OK && search.best.entry_id == 0 && is_key(name_or_key)) {
         search.by_key = true;
         status = aoticache_cache_list_stored(cache, AOTICACHE_MODEL_OP, 0, consider, &search, ret_error);

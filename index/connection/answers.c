@@ -13,6 +13,9 @@
  *   file that was changed less than two seconds ago is not noted: a change within the same tick would not show.
  * - The machine was not started anew, the file system is a local one, and nobody but this user and root can write to the index.
  *
+ * Memos (entries/memos.h) are no answers: what they say of the store's files is compared with those files, so they stay when
+ * the index changes, until the machine is started anew.
+ *
  * The state is read before the first question and once more before the file is written: what was changed in between is in the
  * WAL, or in another time of change. It is compared at each question, too. The file is written in place, without waiting for
  * the disk. A hash tells whether it is whole; nothing else of it is trusted.
@@ -160,34 +163,47 @@ static bool read_file(const aoticache_index *index, struct header *header, uint8
     return true;
 }
 
+/* Who may not write here is told so by SQLite, when it connects. */
+static bool may_keep(const aoticache_index *index)
+{
+    return !index->read_only && !index->is_group_shared && aoticache_file_system_is_local(index->folder_fd) &&
+           aoticache_index_vfs_is_writable(index, "") && faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 &&
+           aoticache_boot_number() != 0;
+}
+
 void aoticache_index_answers_open(aoticache_index *index)
 {
     aoticache_index_answers *answers = &index->answers;
     struct header header;
     const int64_t now_ns = aoticache_wall_ns();
-    /* Who may not write here is told so by SQLite, when it connects. */
-    if (index->read_only || index->is_group_shared || !aoticache_file_system_is_local(index->folder_fd) ||
-        !read_state(index, &answers->state) || answers->state.changed_ns > now_ns ||
-        !aoticache_index_vfs_is_writable(index, "") || faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) != 0)
+    answers->keeps_memos = may_keep(index);
+    if (!answers->keeps_memos)
         return;
-    answers->is_noting = answers->state.changed_ns <= now_ns - AOTICACHE_FILE_SETTLED_NS;
+    const bool has_state = read_state(index, &answers->state) && answers->state.changed_ns <= now_ns;
+    answers->is_noting = has_state && answers->state.changed_ns <= now_ns - AOTICACHE_FILE_SETTLED_NS;
     if (!read_file(index, &header, &answers->file, &answers->file_size))
         return;
-    answers->is_believed = is_same_state(&header.state, &answers->state);
-    if (!answers->is_believed) {
+    answers->is_believed = answers->was_believed = has_state && is_same_state(&header.state, &answers->state);
+    if (header.state.boot != aoticache_boot_number() || header.state.version != AOTICACHE_INDEX_VERSION) {
         free(answers->file);
         answers->file = NULL;
+        answers->file_size = 0;
     }
+}
+
+static bool is_memo(uint32_t question)
+{
+    return question == AOTICACHE_INDEX_KEEPS_CHECKSUM || question == AOTICACHE_INDEX_KEEPS_MANIFEST;
 }
 
 /* What this process asked comes first, then what else the file had, as far as there is room. */
 static void add_what_else_is_known(aoticache_index_answers *answers)
 {
     struct record record;
-    for (size_t at = 0, begin = 0; answers->is_believed && next_record(answers->file, answers->file_size, &at, &record);
-         begin = at) {
+    for (size_t at = 0, begin = 0; next_record(answers->file, answers->file_size, &at, &record); begin = at) {
         const uint8_t *key = answers->file + begin + sizeof record;
-        if (!has_noted(answers, record.question, key, record.key_size))
+        if ((answers->is_believed || is_memo(record.question)) &&
+            !has_noted(answers, record.question, key, record.key_size))
             add_record(answers, record.question, key, record.key_size, key + record.key_size, record.answer_size);
     }
 }
@@ -253,7 +269,7 @@ static bool find(aoticache_index *index, aoticache_index_question question, cons
 bool aoticache_index_answers_find(aoticache_index *index, aoticache_index_question question, const void *key,
                                   size_t key_size, const uint8_t **ret_answer, size_t *ret_size)
 {
-    if (index->answers.file == NULL || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+    if (!index->answers.was_believed || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
         return false;
     pthread_mutex_lock(&index->lock);
     const bool found = find(index, question, key, key_size, ret_answer, ret_size);
@@ -276,6 +292,61 @@ void aoticache_index_answers_note(aoticache_index *index, aoticache_index_questi
         return;
     if (!has_noted(answers, question, key, key_size) && add_record(answers, question, key, key_size, answer, size))
         answers->has_news = true;
+}
+
+/* ---- memos ---- */
+
+/* False: there is no room. */
+static bool replace_record(aoticache_index_answers *answers, aoticache_index_question question, const void *key,
+                           size_t key_size, const void *memo, size_t size)
+{
+    size_t old_size;
+    const uint8_t *old = find_record(answers->noted, answers->noted_size, question, key, key_size, &old_size);
+    if (old == NULL)
+        return add_record(answers, question, key, key_size, memo, size);
+    if (old_size != size)
+        return false;
+    memcpy(answers->noted + (old - answers->noted), memo, size);
+    return true;
+}
+
+static bool find_memo(aoticache_index_answers *answers, aoticache_index_question question, const void *key,
+                      size_t key_size, void *ret_memo, size_t capacity, size_t *ret_size)
+{
+    const uint8_t *memo = find_record(answers->noted, answers->noted_size, question, key, key_size, ret_size);
+    const bool is_noted = memo != NULL;
+    if (!is_noted)
+        memo = find_record(answers->file, answers->file_size, question, key, key_size, ret_size);
+    if (memo == NULL || *ret_size > capacity)
+        return false;
+    memcpy(ret_memo, memo, *ret_size);
+    if (!is_noted)
+        add_record(answers, question, key, key_size, memo, *ret_size);
+    return true;
+}
+
+bool aoticache_index_answers_find_memo(aoticache_index *index, aoticache_index_question question, const void *key,
+                                       size_t key_size, void *ret_memo, size_t capacity, size_t *ret_size)
+{
+    if (!index->answers.keeps_memos || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+        return false;
+    pthread_mutex_lock(&index->lock);
+    const bool found = find_memo(&index->answers, question, key, key_size, ret_memo, capacity, ret_size);
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+    return found;
+}
+
+void aoticache_index_answers_note_memo(aoticache_index *index, aoticache_index_question question, const void *key,
+                                       size_t key_size, const void *memo, size_t size)
+{
+    if (!index->answers.keeps_memos || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+        return;
+    pthread_mutex_lock(&index->lock);
+    if (replace_record(&index->answers, question, key, key_size, memo, size))
+        index->answers.has_news = true;
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
 }
 
 /* ---- answers of several rows ---- */

@@ -22,6 +22,9 @@ typedef enum aoticache_index_question {
     AOTICACHE_INDEX_ASKS_STORED,     /* how many, behind which number, of what operator */
     AOTICACHE_INDEX_ASKS_FILE,       /* device and inode */
     AOTICACHE_INDEX_ASKS_JUDGEMENTS, /* a key */
+    /* Memos (entries/memos.h), which the index never said and no change of it makes untrue. */
+    AOTICACHE_INDEX_KEEPS_CHECKSUM, /* a digest */
+    AOTICACHE_INDEX_KEEPS_MANIFEST, /* a digest */
 } aoticache_index_question;
 
 /* The state in which the index was asked. Any change of it is another time of change. version: of the tables. */
@@ -31,10 +34,12 @@ typedef struct aoticache_index_state {
 
 typedef struct aoticache_index_answers {
     aoticache_index_state state;
-    bool is_noting;   /* answers are noted: they are of this state, if that is still so in the end */
-    bool is_believed; /* `file` is of this state, as far as is known */
-    bool has_news;    /* something was noted that `file` does not have */
-    uint8_t *file;    /* records; NULL: none. Stays where it is until the index is closed */
+    bool is_noting;    /* answers are noted: they are of this state, if that is still so in the end */
+    bool is_believed;  /* `file` is of this state, as far as is known */
+    bool was_believed; /* when the index was opened, and so without a connection */
+    bool keeps_memos;  /* those of `file` are believed, others are noted */
+    bool has_news;     /* something was noted that `file` does not have */
+    uint8_t *file;     /* records; NULL: none that is believed. Stays where it is until the index is closed */
     size_t file_size;
     uint8_t *noted; /* records of what this process asked */
     size_t noted_size, noted_capacity;
@@ -65,6 +70,12 @@ typedef struct aoticache_index_answer_rows {
 void aoticache_index_answers_add(aoticache_index_answer_rows *rows, const void *part, size_t size);
 void aoticache_index_answers_note_rows(aoticache_index *index, aoticache_index_question question, const void *key,
                                        size_t key_size, aoticache_index_answer_rows *rows);
+
+/* The same for memos, at any time. find: false: there is none, or it is larger than `capacity`. */
+bool aoticache_index_answers_find_memo(aoticache_index *index, aoticache_index_question question, const void *key,
+                                       size_t key_size, void *ret_memo, size_t capacity, size_t *ret_size);
+void aoticache_index_answers_note_memo(aoticache_index *index, aoticache_index_question question, const void *key,
+                                       size_t key_size, const void *memo, size_t size);
 
 /* Writes the file, if there is news and the index is as it was. With the mutex, or when nobody else has the index. */
 void aoticache_index_answers_keep(aoticache_index *index);

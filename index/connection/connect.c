@@ -54,7 +54,7 @@ static bool is_missing(const aoticache_index *index, int result)
 static bool is_read_only_by_chance(const aoticache_index *index)
 {
     return !index->read_only && sqlite3_db_readonly(index->db, "main") == 1 &&
-           faccessat(index->folder_fd, strrchr(index->name, '/') + 1, W_OK, AT_EACCESS) == 0;
+           aoticache_index_vfs_is_writable(index, "");
 }
 
 /*
@@ -248,8 +248,11 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
 
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
 {
+    aoticache_status status = aoticache_index_vfs_name(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     index->is_connecting = true;
-    aoticache_status status = connect_here(index, ret_error);
+    status = connect_here(index, ret_error);
     index->is_connecting = false;
     if (status != AOTICACHE_OK)
         aoticache_index_disconnect(index);

@@ -20,7 +20,7 @@ static aoticache_status connect_late(aoticache_index *index, aoticache_error *re
 {
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_index_connect(index, &detail);
-    if (status == AOTICACHE_IO && index->answers.file != NULL && !index->read_only) {
+    if (status == AOTICACHE_IO && index->answers.was_believed && !index->read_only) {
         index->read_only = true;
         if (aoticache_index_connect(index, ret_error) == AOTICACHE_OK) {
             aoticache_log(&index->logger, AOTICACHE_LOG_WARNING, "%s; the index is only read", detail.message);

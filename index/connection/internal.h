@@ -67,7 +67,7 @@ struct aoticache_index {
     /* vfs.c */
     struct aoticache_index_folder *folder; /* the index's, shared by all that are in it; NULL: not open */
     int folder_fd;                         /* folder's */
-    char *name;                            /* by which SQLite knows the file: in the folder's descriptor */
+    char *name;             /* by which SQLite knows the file: in the folder's descriptor; NULL: not yet */
     char foreign_name[256]; /* what a file asked SQLite to touch, and is not the index's: "" for nothing */
     sqlite3_vfs vfs;
     sqlite3_vfs *plain_vfs; /* which it stands on */
@@ -82,6 +82,8 @@ struct aoticache_index {
 aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
                                                  aoticache_error *ret_error);
 void aoticache_index_vfs_close_folder(aoticache_index *index);
+/* Fills index->name, where it is not yet. Returns: OK, IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_error *ret_error);
 /* sqlite3_open_v2, with index->name or a URI of it. NOMUTEX and NOFOLLOW are added to the flags. */
 int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db);
 

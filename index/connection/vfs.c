@@ -40,6 +40,13 @@ static aoticache_index *index_of(sqlite3_vfs *vfs)
     return vfs->pAppData;
 }
 
+/* The index's own name in its folder. */
+static const char *file_of(const aoticache_index *index)
+{
+    const char *slash = strrchr(index->path, '/');
+    return slash == NULL ? index->path : slash + 1;
+}
+
 /* True if the name is the index's name with this suffix. */
 static bool has_suffix(const aoticache_index *index, const char *name, const char *suffix)
 {
@@ -80,7 +87,7 @@ static int check_type(const aoticache_index *index, const char *name)
  */
 static int create_or_explain(aoticache_index *index, const char *name, sqlite3_file *file, int flags, int *ret_flags)
 {
-    const int fd = aoticache_index_vfs_create(index, strrchr(name, '/') + strlen(strrchr(index->name, '/')), O_CLOEXEC);
+    const int fd = aoticache_index_vfs_create(index, strrchr(name, '/') + 1 + strlen(file_of(index)), O_CLOEXEC);
     if (fd < 0)
         return SQLITE_CANTOPEN;
     close(fd);
@@ -193,28 +200,40 @@ void aoticache_index_vfs_close_folder(aoticache_index *index)
     aoticache_index_registry_unlock();
 }
 
-/* Returns "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if nobody else may rename folders. */
-static char *name_for_sqlite(const aoticache_index *index, const char *folder, const char *file)
+/* The folder's part of the index's path, by free(). */
+static char *folder_path(const aoticache_index *index)
+{
+    const char *file = file_of(index);
+    return file == index->path ? strdup(".") : strndup(index->path, (size_t)(file - index->path));
+}
+
+/* "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if nobody else may rename folders. */
+aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_error *ret_error)
 {
     char by_descriptor[64];
     struct stat found;
     char *name = NULL;
+    if (index->name != NULL)
+        return AOTICACHE_OK;
     snprintf(by_descriptor, sizeof by_descriptor, "/proc/self/fd/%d", index->folder_fd);
     const bool has_proc = stat(by_descriptor, &found) == 0 && found.st_dev == index->folder->device &&
                           found.st_ino == index->folder->inode;
-    cleanup_free char *real = has_proc ? NULL : realpath(folder, NULL);
-    if (!has_proc && real == NULL)
-        return NULL;
-    if (asprintf(&name, "%s/%s", has_proc ? by_descriptor : strcmp(real, "/") == 0 ? "" : real, file) < 0)
-        return NULL;
-    return name;
+    cleanup_free char *path = has_proc ? NULL : folder_path(index);
+    cleanup_free char *real = path == NULL ? NULL : realpath(path, NULL);
+    if ((!has_proc && real == NULL) || asprintf(&name, "%s/%s",
+                                                has_proc                 ? by_descriptor
+                                                : strcmp(real, "/") == 0 ? ""
+                                                                         : real,
+                                                file_of(index)) < 0)
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot name its folder", index->path);
+    index->name = name;
+    return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
                                                  aoticache_error *ret_error)
 {
-    const char *slash = strrchr(index->path, '/');
-    cleanup_free char *path = slash == NULL ? strdup(".") : strndup(index->path, (size_t)(slash - index->path) + 1);
+    cleanup_free char *path = folder_path(index);
     if (path == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
     /* Links on the way to the folder are followed: a home directory behind one is common. */
@@ -227,19 +246,16 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
     aoticache_index_registry_lock();
     index->folder = share_folder(&fd);
     aoticache_index_registry_unlock();
-    if (index->folder != NULL) {
-        index->folder_fd = index->folder->fd;
-        index->name = name_for_sqlite(index, path, slash == NULL ? index->path : slash + 1);
-    }
-    if (index->name == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot name its folder", index->path);
+    if (index->folder == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its folder", index->path);
+    index->folder_fd = index->folder->fd;
     return AOTICACHE_OK;
 }
 
 /* Writes the index's own file name with a suffix. False: it is too long. */
 static bool name_of(const aoticache_index *index, const char *suffix, char ret_file[NAME_MAX + 1])
 {
-    int length = snprintf(ret_file, NAME_MAX + 1, "%s%s", strrchr(index->name, '/') + 1, suffix);
+    int length = snprintf(ret_file, NAME_MAX + 1, "%s%s", file_of(index), suffix);
     errno = ENAMETOOLONG;
     return length <= NAME_MAX;
 }

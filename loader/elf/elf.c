@@ -96,20 +96,24 @@ uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_fir
 }
 
 /*
- * Tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would
- * be a part of what a small C process needs in all. The size of the mapping stands before the table.
+ * Large tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would
+ * be a part of what a small C process needs in all. The size of the mapping, 0 for none, stands before the table.
  */
 typedef struct table_head {
     _Alignas(16) size_t mapped;
 } table_head;
 
+#define MIN_MAPPED_BYTES 16384
+
 static void *table_allocate(size_t size)
 {
-    size_t mapped = sizeof(table_head) + size;
-    table_head *head = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (head == MAP_FAILED)
+    const size_t needed = sizeof(table_head) + size;
+    const bool is_mapped = needed >= MIN_MAPPED_BYTES;
+    table_head *head =
+        is_mapped ? mmap(NULL, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : malloc(needed);
+    if (head == MAP_FAILED || head == NULL)
         return NULL;
-    head->mapped = mapped;
+    head->mapped = is_mapped ? needed : 0;
     return head + 1;
 }
 
@@ -118,7 +122,10 @@ static void table_free(void *table)
     if (table == NULL)
         return;
     table_head *head = (table_head *)table - 1;
-    munmap(head, head->mapped);
+    if (head->mapped > 0)
+        munmap(head, head->mapped);
+    else
+        free(head);
 }
 
 /* Reads the table at an address into memory of its own, with one zero byte behind it. */

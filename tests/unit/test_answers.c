@@ -15,6 +15,7 @@
 #include "index/connection/answers.h"
 #include "index/entries/file_digests.h"
 #include "index/entries/judgements.h"
+#include "index/entries/memos.h"
 
 #define AHEAD 3         /* seconds: what was changed just now counts as settled */
 #define TICK_US 20000   /* longer than the clock of changes needs for a tick */
@@ -474,6 +475,113 @@ Test(answers, a_forked_child_is_told_too)
     aoticache_index_close(index);
 }
 
+/* ---- memos ---- */
+
+#define MEMO "what was found out"
+
+static bool has_memo(aoticache_index *index, uint32_t about)
+{
+    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
+    size_t size = 0;
+    const aoticache_digest digest = digest_of(about);
+    return aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &digest, bytes, &size) &&
+           size == sizeof MEMO && memcmp(bytes, MEMO, size) == 0;
+}
+
+static void note_memo(aoticache_index *index, uint32_t about)
+{
+    const aoticache_digest digest = digest_of(about);
+    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &digest, MEMO, sizeof MEMO);
+}
+
+/* Notes one about 7. */
+static void make_memo(void)
+{
+    make_answers();
+    aoticache_index *index = fixture_must_open();
+    cr_expect_not(has_memo(index, 7));
+    note_memo(index, 7);
+    cr_expect(has_memo(index, 7), "this process has it at once");
+    cr_expect_not(is_connected());
+    aoticache_index_close(index);
+}
+
+Test(answers, memos_stay_when_the_index_changes)
+{
+    make_memo();
+    aoticache_index *index = fixture_must_open();
+    cr_expect(has_memo(index, 7));
+    cr_expect_not(has_memo(index, 8));
+    put_numbers(index, 30, 31, 32);
+    cr_expect(has_memo(index, 7), "with a connection too");
+    note_memo(index, 8);
+    aoticache_index_close(index);
+    usleep(TICK_US);
+    index = fixture_must_open();
+    cr_expect(is_connected(), "answers are of another state");
+    cr_expect(has_memo(index, 7));
+    cr_expect_not(has_memo(index, 8), "who changes the index keeps nothing");
+    library_of(index, 1);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_expect_eq(library_of(index, 1), 1001);
+    cr_expect_not(is_connected());
+    cr_expect(has_memo(index, 7), "it was taken over beside new answers");
+    const aoticache_digest seventh = digest_of(7);
+    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &seventh, "x", 1);
+    cr_expect(has_memo(index, 7), "one of another kind is another one");
+    aoticache_index_close(index);
+}
+
+Test(answers, a_memo_is_replaced_by_one_of_its_size)
+{
+    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
+    size_t size = 0;
+    const aoticache_digest seventh = digest_of(7);
+    make_memo();
+    for (int round = 0; round < 2; round++) {
+        aoticache_index *index = fixture_must_open();
+        cr_assert(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, &size));
+        cr_expect_eq(bytes[0], round == 0 ? MEMO[0] : '!');
+        bytes[0] = '!';
+        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, size);
+        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, "another size", 12);
+        aoticache_index_close(index);
+    }
+}
+
+Test(answers, a_memo_may_be_as_large_as_is_said)
+{
+    static uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES + 1], found[sizeof bytes];
+    size_t size = 0;
+    const aoticache_digest largest = digest_of(20), larger = digest_of(21);
+    make_answers();
+    aoticache_index *index = fixture_must_open();
+    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &largest, bytes, sizeof bytes - 1);
+    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &larger, bytes, sizeof bytes);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_expect(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &largest, found, &size));
+    cr_expect_eq(size, AOTICACHE_INDEX_MEMO_MAX_BYTES);
+    cr_expect_not(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &larger, found, &size));
+    aoticache_index_close(index);
+}
+
+Test(answers, memos_are_noted_in_a_forked_child_too)
+{
+    make_memo();
+    aoticache_index *index = fixture_must_open();
+    pid_t child = fork();
+    if (child == 0) {
+        note_memo(index, 8);
+        _exit(has_memo(index, 7) && has_memo(index, 8) ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0);
+    aoticache_index_close(index);
+}
+
 /* ---- a file that is not what it was ---- */
 
 static size_t read_answers(uint8_t *bytes, size_t capacity)
@@ -496,6 +604,31 @@ static void expect_right_answers(const struct said *right)
     const struct said said = ask_all(index);
     cr_expect_str_eq(said.text, right->text);
     aoticache_index_close(index);
+}
+
+static void hash_anew(uint8_t *bytes, size_t size)
+{
+    const size_t hashed = 16;
+    const uint64_t hash = aoticache_hash_bytes(bytes + hashed, size - hashed);
+    memcpy(bytes + 8, &hash, sizeof hash);
+}
+
+Test(answers, memos_of_another_start_of_the_machine_or_other_tables_are_not_believed)
+{
+    static uint8_t bytes[AOTICACHE_INDEX_ANSWERS_MAX_BYTES];
+    enum { VERSION_AT = 16, BOOT_AT = 24 };
+    for (int way = 0; way < 3; way++) {
+        make_memo();
+        const size_t size = read_answers(bytes, sizeof bytes);
+        bytes[way == 0 ? VERSION_AT : way == 1 ? BOOT_AT : BOOT_AT + 7]++;
+        hash_anew(bytes, size);
+        write_answers(bytes, size);
+        aoticache_index *index = fixture_must_open();
+        cr_expect_not(has_memo(index, 7), "way %d", way);
+        aoticache_index_close(index);
+        fixture_remove();
+        make_fixture();
+    }
 }
 
 Test(answers, damage_of_any_byte_and_any_length_costs_the_answers_alone)
@@ -526,8 +659,10 @@ Test(answers, records_that_lie_lead_nowhere)
 {
     static uint8_t bytes[AOTICACHE_INDEX_ANSWERS_MAX_BYTES], forged[sizeof bytes];
     const struct said right = make_answers();
+    aoticache_index *with_memo = fixture_must_open();
+    note_memo(with_memo, 7);
+    aoticache_index_close(with_memo);
     const size_t size = read_answers(bytes, sizeof bytes);
-    const size_t hashed = 16;
     for (size_t at = HEADER_BYTES; at + 4 <= size; at += 4)
         for (int way = 0; way < 3; way++) {
             uint32_t value;
@@ -537,8 +672,7 @@ Test(answers, records_that_lie_lead_nowhere)
                 break;
             value = way == 0 ? UINT32_MAX : way == 1 ? value + 1 : value - 1;
             memcpy(forged + at, &value, sizeof value);
-            const uint64_t hash = aoticache_hash_bytes(forged + hashed, size - hashed);
-            memcpy(forged + 8, &hash, sizeof hash);
+            hash_anew(forged, size);
             write_answers(forged, size);
             aoticache_index *index = fixture_must_open();
             aoticache_index_hit hit;
@@ -556,6 +690,7 @@ Test(answers, records_that_lie_lead_nowhere)
             const aoticache_digest judged = digest_of(1);
             struct said said = {.used = 0};
             aoticache_index_list_judgements(index, &judged, see_judgement, &said, NULL);
+            has_memo(index, 7);
             aoticache_index_close(index);
         }
 }

@@ -430,6 +430,50 @@ Test(dynamic_entries, list_stored_shows_requests_and_what_was_added_since)
     aoticache_cache_close(cache);
 }
 
+static bool see_name(void *user, const aoticache_stored *stored)
+{
+    strcat(user, aoticache_request_argument(stored->request, 0)->value.string_value);
+    strcat(user, ";");
+    return true;
+}
+
+Test(dynamic_entries, list_stored_with_shows_those_that_have_the_text)
+{
+    static const char *const names[] = {"tiny", "tinier", "large", "a tiny one", ""};
+    aoticache_cache *cache = fixture_open();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        aoticache_request *request = NULL;
+        cr_assert_eq(aoticache_request_create("test::named", AOTICACHE_DEVICE_CPU, &request, NULL), AOTICACHE_OK);
+        cr_assert_eq(aoticache_request_add_string(request, "name", names[i], NULL), AOTICACHE_OK);
+        aoticache_file file = {.name = "library.so",
+                               .path = fixture_write("made.so", names[i][0] != 0 ? names[i] : "-")};
+        aoticache_product product = AOTICACHE_PRODUCT_INIT;
+        product.files = &file;
+        product.file_count = 1;
+        cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, NULL), AOTICACHE_OK);
+        aoticache_request_free(request);
+    }
+    const struct {
+        const char *text;
+        size_t count;
+    } cases[] = {{"tiny", 2}, {"tini", 1}, {"large", 1}, {"huge", 0}, {"", 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char seen[200] = "";
+        size_t count = 0;
+        cr_expect_eq(aoticache_cache_list_stored_with(cache, "test::named", cases[i].text, see_name, seen, NULL),
+                     AOTICACHE_OK);
+        for (const char *at = seen; (at = strchr(at, ';')) != NULL; at++)
+            count++;
+        cr_expect_eq(count, cases[i].count, "'%s': %s", cases[i].text, seen);
+        cr_expect(count == 0 || strstr(seen, cases[i].text) != NULL);
+    }
+    char seen[200] = "";
+    cr_expect_eq(aoticache_cache_list_stored_with(cache, "test::named", NULL, see_name, seen, NULL), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_cache_list_stored_with(NULL, "test::named", "tiny", see_name, seen, NULL),
+                 AOTICACHE_INVALID);
+    aoticache_cache_close(cache);
+}
+
 Test(dynamic_entries, list_stored_most_demanding_first_and_without_what_the_cpu_lacks)
 {
     aoticache_cache *cache = fixture_open();

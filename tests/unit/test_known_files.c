@@ -2,6 +2,8 @@
  * cache/known_files: files that were hashed before are not read again, and whatever changes them makes that end. What this
  * process has read, the kernel counts (/proc/self/io).
  */
+#include "clock_fixture.h"
+
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -12,8 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/known_files.h"
+#include "base/cleanup.h"
+#include "base/file_state.h"
+#include "base/hash_map.h"
 #include "cache/cache.h"
+#include "cache/known_files.h"
+#include "index/connection/answers.h"
 
 #define LARGE (2u << 20)
 #define SETTLE_NS 2200000000L
@@ -287,6 +293,276 @@ Test(known_files, the_environment_turns_it_off)
     cr_expect(is_read(on, "a"));
     cr_expect_not(is_read(on, "a"));
     aoticache_cache_close(on);
+}
+
+/* ---- what is noted beside the index ---- */
+
+/*
+ * Nobody sees whether bytes were hashed or their checksum taken. So these tests write what a process would have noted: then it
+ * shows whether that was believed.
+ */
+
+#define HEADER_BYTES 72 /* of the file of answers; the hash at 8 is of all behind 16 */
+#define AHEAD 3         /* seconds: what was changed just now counts as settled */
+
+struct noted_sum {
+    uint64_t device, inode;
+    int64_t size, modified_ns, changed_ns;
+    aoticache_checksum checksum;
+};
+
+static const char *answers_path(void)
+{
+    static char path[200];
+    snprintf(path, sizeof path, "%s/index.sqlite3-answers", cache_path);
+    return path;
+}
+
+/* Overwrites the first bytes of what is noted of a digest. */
+static void forge(aoticache_index_question question, const aoticache_digest *about, const void *with, size_t size)
+{
+    static uint8_t bytes[AOTICACHE_INDEX_ANSWERS_MAX_BYTES];
+    cleanup_file FILE *file = fopen(answers_path(), "r+be");
+    cr_assert_not_null(file);
+    const size_t have = fread(bytes, 1, sizeof bytes, file);
+    uint32_t head[3];
+    for (size_t at = HEADER_BYTES; at + sizeof head <= have; at += sizeof head + head[1] + head[2]) {
+        memcpy(head, bytes + at, sizeof head);
+        if (head[0] != question || memcmp(bytes + at + sizeof head, about->bytes, head[1]) != 0)
+            continue;
+        cr_assert_leq(size, head[2]);
+        memcpy(bytes + at + sizeof head + head[1], with, size);
+        const uint64_t hash = aoticache_hash_bytes(bytes + 16, have - 16);
+        memcpy(bytes + 8, &hash, sizeof hash);
+        rewind(file);
+        cr_assert_eq(fwrite(bytes, 1, have, file), have);
+        return;
+    }
+    cr_assert_fail("nothing is noted of it: question %d, %02x%02x, %zu bytes", (int)question, about->bytes[0],
+                   about->bytes[1], have);
+}
+
+/* As if the file had had these bytes' checksum (NULL: the one that is noted) in the state that it has now. */
+static void forge_sum(const aoticache_digest *digest, const char *path, const char *bytes, size_t size)
+{
+    struct stat found;
+    cr_assert_eq(stat(path, &found), 0);
+    const struct noted_sum sum = {.device = found.st_dev,
+                                  .inode = found.st_ino,
+                                  .size = found.st_size,
+                                  .modified_ns = aoticache_file_time_ns(&found.st_mtim),
+                                  .changed_ns = aoticache_file_time_ns(&found.st_ctim),
+                                  .checksum = bytes != NULL ? aoticache_checksum_of(bytes, size)
+                                                            : (aoticache_checksum){.low = 0}};
+    forge(AOTICACHE_INDEX_KEEPS_CHECKSUM, digest, &sum,
+          bytes != NULL ? sizeof sum : offsetof(struct noted_sum, checksum));
+}
+
+static void reopen(bool hash_always)
+{
+    aoticache_cache_close(cache);
+    cache = open_with(false, hash_always);
+}
+
+/* The object that a test changes: of an artifact that is one object, of one whose only file is an object of its own, and of one
+ * with a small side file. */
+enum part { MANIFEST_AND_LIBRARY, ONLY_LIBRARY, LIBRARY, SIDE_FILE, PARTS };
+
+/* The request is the caller's. */
+static aoticache_request *put_small(enum part part)
+{
+    char library[256], side[256];
+    write_file("library", 5000, 'l');
+    write_file("side", 3000, 's');
+    snprintf(library, sizeof library, "%s", path_of("library"));
+    snprintf(side, sizeof side, "%s", path_of("side"));
+    const aoticache_file files[] = {{"model.so", library}, {"side.txt", side}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = files;
+    product.file_count = part == LIBRARY || part == SIDE_FILE ? 2 : 1;
+    product.in_manifest = part == MANIFEST_AND_LIBRARY;
+    aoticache_request *request = make_request();
+    cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
+    fixture_ahead = AHEAD;
+    return request;
+}
+
+/* Looks it up in a process of its own, as it were, which leaves what it noted. */
+static aoticache_status look_up_anew(const aoticache_request *request, bool hash_always)
+{
+    bool is_large;
+    reopen(hash_always);
+    aoticache_status status = look_up(request, &is_large);
+    reopen(false);
+    return status;
+}
+
+static void digests_of(const aoticache_request *request, aoticache_digest *ret_manifest, aoticache_digest *ret_library)
+{
+    aoticache_artifact *artifact = NULL;
+    reopen(false);
+    cr_assert_eq(aoticache_cache_lookup(cache, request, &artifact, &error), AOTICACHE_OK, "%s", error.message);
+    *ret_manifest = *aoticache_artifact_digest(artifact);
+    *ret_library = *aoticache_artifact_library_digest(artifact);
+    aoticache_artifact_unref(artifact);
+    reopen(false);
+}
+
+static void object_path(const aoticache_digest *digest, char ret_path[400])
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(ret_path, 400, "%s/objects/%.2s/%s", cache_path, hex, hex + 2);
+}
+
+/* Another last byte; *ret_bytes are all that there are then. */
+static size_t change_last_byte(const char *path, char ret_bytes[8192])
+{
+    cr_assert_eq(chmod(path, 0644), 0);
+    cleanup_file FILE *file = fopen(path, "r+be");
+    cr_assert_not_null(file);
+    const size_t size = fread(ret_bytes, 1, 8192, file);
+    ret_bytes[size - 1] ^= 1;
+    rewind(file);
+    cr_assert_eq(fwrite(ret_bytes, 1, size, file), size);
+    fflush(file);
+    cr_assert_eq(fchmod(fileno(file), 0444), 0);
+    return size;
+}
+
+static void digest_of_part(enum part part, const aoticache_request *request, aoticache_digest *ret_digest)
+{
+    aoticache_digest manifest, library;
+    digests_of(request, &manifest, &library);
+    *ret_digest = part == MANIFEST_AND_LIBRARY ? manifest : library;
+    if (part != SIDE_FILE)
+        return;
+    cleanup_fd int fd = open(path_of("side"), O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(aoticache_digest_of_fd(fd, ret_digest, NULL, &error), AOTICACHE_OK);
+}
+
+Test(known_files, a_file_whose_bytes_were_hashed_has_its_checksum_taken)
+{
+    for (enum part part = 0; part < PARTS; part++) {
+        char object[400], bytes[8192];
+        aoticache_digest digest;
+        aoticache_request *request = put_small(part);
+        digest_of_part(part, request, &digest);
+        object_path(&digest, object);
+        size_t size = change_last_byte(object, bytes);
+        forge_sum(&digest, object, bytes, size);
+        cr_expect_eq(look_up_anew(request, false), AOTICACHE_OK, "part %d: the checksum is as it was noted", part);
+        size = change_last_byte(object, bytes); /* as it was put */
+        forge_sum(&digest, object, NULL, 0);
+        cr_expect_eq(look_up_anew(request, false), AOTICACHE_OK,
+                     "part %d: another checksum was noted, the digest is right", part);
+        size = change_last_byte(object, bytes);
+        forge_sum(&digest, object, bytes, size);
+        cr_expect_eq(look_up_anew(request, true), AOTICACHE_NOT_FOUND, "part %d: who always hashes finds it", part);
+        aoticache_request_free(request);
+        fixture_ahead = 0;
+    }
+}
+
+Test(known_files, damage_shows_though_the_state_of_the_file_tells_nothing)
+{
+    for (enum part part = 0; part < PARTS; part++) {
+        char object[400], bytes[8192];
+        aoticache_digest digest;
+        aoticache_request *request = put_small(part);
+        digest_of_part(part, request, &digest);
+        object_path(&digest, object);
+        change_last_byte(object, bytes);
+        forge_sum(&digest, object, NULL, 0);
+        cr_expect_eq(look_up_anew(request, false), AOTICACHE_NOT_FOUND, "part %d", part);
+        cr_expect_neq(access(object, F_OK), 0, "it is set aside");
+        aoticache_request_free(request);
+        fixture_ahead = 0;
+    }
+}
+
+Test(known_files, a_checksum_of_another_state_is_not_believed)
+{
+    char object[400], bytes[8192];
+    aoticache_digest digest;
+    aoticache_request *request = put_small(LIBRARY);
+    digest_of_part(LIBRARY, request, &digest);
+    object_path(&digest, object);
+    const size_t size = change_last_byte(object, bytes);
+    for (size_t member = 0; member < 5; member++) {
+        struct noted_sum sum;
+        uint64_t words[5];
+        forge_sum(&digest, object, bytes, size);
+        struct stat found;
+        cr_assert_eq(stat(object, &found), 0);
+        memset(&sum, 0, sizeof sum);
+        sum = (struct noted_sum){found.st_dev,
+                                 found.st_ino,
+                                 found.st_size,
+                                 aoticache_file_time_ns(&found.st_mtim),
+                                 aoticache_file_time_ns(&found.st_ctim),
+                                 {.low = 0}};
+        memcpy(words, &sum, sizeof words);
+        words[member]++;
+        forge(AOTICACHE_INDEX_KEEPS_CHECKSUM, &digest, words, sizeof words);
+        bool is_large;
+        aoticache_cache *reader = cache;
+        cache = open_with(false, false);
+        aoticache_status status = look_up(request, &is_large);
+        aoticache_cache_close(cache);
+        cache = reader;
+        cr_expect_eq(status, AOTICACHE_NOT_FOUND, "member %zu", member);
+        if (member == 4)
+            break;
+        aoticache_request_free(request);
+        fixture_ahead = 0;
+        request = put_small(LIBRARY);
+        digest_of_part(LIBRARY, request, &digest);
+        change_last_byte(object, bytes);
+    }
+    aoticache_request_free(request);
+}
+
+/* ---- manifests ---- */
+
+Test(known_files, a_manifest_that_was_read_is_not_read_again)
+{
+    char object[400], aside[256];
+    aoticache_digest manifest, library;
+    aoticache_request *request = put_small(LIBRARY);
+    digests_of(request, &manifest, &library);
+    object_path(&manifest, object);
+    snprintf(aside, sizeof aside, "%s/aside", directory);
+    cr_assert_eq(rename(object, aside), 0);
+    cr_expect_eq(look_up_anew(request, false), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(look_up_anew(request, true), AOTICACHE_NOT_FOUND);
+    aoticache_request_free(request);
+}
+
+Test(known_files, what_is_noted_of_a_manifest_is_checked)
+{
+    enum { FILES_AT = 16, NAME_AT = FILES_AT + AOTICACHE_DIGEST_BYTES + 8 };
+    aoticache_digest manifest, library;
+    aoticache_request *request = put_small(LIBRARY);
+    const uint64_t counts[] = {0, 1, 3, UINT64_MAX, UINT64_C(1) << 32};
+    const char *const names[] = {"../el.so", "a/del.so", "", "model.sox\nside"};
+    for (size_t i = 0; i < 9; i++) {
+        uint8_t noted[128] = {0};
+        digests_of(request, &manifest, &library);
+        if (i < 5) {
+            const uint64_t head[] = {1, counts[i]};
+            forge(AOTICACHE_INDEX_KEEPS_MANIFEST, &manifest, head, sizeof head);
+        } else {
+            const uint64_t head[] = {1, 2};
+            memcpy(noted, head, sizeof head);
+            memcpy(noted + FILES_AT, library.bytes, sizeof library.bytes);
+            memcpy(noted + FILES_AT + AOTICACHE_DIGEST_BYTES, &(uint64_t){5000}, 8);
+            memcpy(noted + NAME_AT, names[i - 5], strlen(names[i - 5]) + 1);
+            forge(AOTICACHE_INDEX_KEEPS_MANIFEST, &manifest, noted, NAME_AT + strlen(names[i - 5]) + 1);
+        }
+        cr_expect_eq(look_up_anew(request, false), AOTICACHE_OK, "%zu: the manifest is read: %s", i, error.message);
+    }
+    aoticache_request_free(request);
 }
 
 Test(known_files, null_arguments_are_refused)
