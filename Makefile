@@ -131,8 +131,8 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
 # What the process of a hit runs. In a library it lies together, behind what every process touches (linkers put .text.hot in
 # front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
 START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
-              $(addprefix base/,process/home.c process/load_gate.c text/units.c) index/entries/lookup.c eager/get_runner.c \
-              $(addprefix cache/,cache.c enter.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
+              $(addprefix base/,process/home.c process/load_gate.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
+              $(addprefix cache/,cache.c enter.c known_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
               $(patsubst %,cache/store/%.c,ancestors artifact directory entry folder object recovery) \
               $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_gate runner/runner) \

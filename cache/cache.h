@@ -80,8 +80,8 @@ typedef struct aoticache_cache_options {
     aoticache_signature_rule signatures;
     /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
     const char *remote;
-    /* Hash every file at every start: a digest that is remembered of a large file is not believed, and none is remembered
-     * (docs/store.md, "What was hashed before"). false: as configured. */
+    /* Hash every file at every load: what is remembered of files that were hashed before is not believed, and nothing is
+     * remembered (docs/store.md, "What was hashed before"). false: as configured. */
     bool hash_always;
 } aoticache_cache_options;
 

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/file_state.h"
 #include "cache/internal.h"
+#include "cache/store/internal.h"
 #include "index/entries/memos.h"
 
 #define WAIT_MS 0 /* for another process's write: then it is hashed once more */
@@ -103,6 +104,7 @@ static void note_checksum(const aoticache_known_files *files, const struct stat 
 
 /* A manifest is noted as this, and for each file its digest, its size, and its name with the zero byte. */
 struct noted_manifest {
+    uint64_t format; /* the newest that its reader knew: a newer one may say what this library would not understand */
     uint64_t compile_ns, file_count;
 };
 struct noted_file {
@@ -115,7 +117,7 @@ static void note_manifest(aoticache_known *known, const aoticache_digest *digest
     const aoticache_known_files *files = (const aoticache_known_files *)(const void *)known;
     aoticache_index *index = aoticache_cache_index(files->cache);
     uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
-    const struct noted_manifest head = {manifest->compile_ns, manifest->file_count};
+    const struct noted_manifest head = {MANIFEST_FORMAT, manifest->compile_ns, manifest->file_count};
     size_t used = sizeof head;
     if (index == NULL || files->boot == 0)
         return;
@@ -167,6 +169,8 @@ static aoticache_manifest *find_manifest(aoticache_known *known, const aoticache
         !aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, digest, bytes, &size) || size < sizeof head)
         return NULL;
     memcpy(&head, bytes, sizeof head);
+    if (head.format != MANIFEST_FORMAT)
+        return NULL;
     aoticache_manifest *manifest = calloc(1, sizeof *manifest);
     if (manifest == NULL || head.file_count == 0 || head.file_count > size / sizeof(struct noted_file)) {
         aoticache_manifest_free(manifest);

@@ -296,18 +296,16 @@ void aoticache_index_answers_note(aoticache_index *index, aoticache_index_questi
 
 /* ---- memos ---- */
 
-/* False: there is no room. */
-static bool replace_record(aoticache_index_answers *answers, aoticache_index_question question, const void *key,
-                           size_t key_size, const void *memo, size_t size)
+static void remove_noted(aoticache_index_answers *answers, aoticache_index_question question, const void *key,
+                         size_t key_size)
 {
-    size_t old_size;
-    const uint8_t *old = find_record(answers->noted, answers->noted_size, question, key, key_size, &old_size);
-    if (old == NULL)
-        return add_record(answers, question, key, key_size, memo, size);
-    if (old_size != size)
-        return false;
-    memcpy(answers->noted + (old - answers->noted), memo, size);
-    return true;
+    size_t size;
+    const uint8_t *found = find_record(answers->noted, answers->noted_size, question, key, key_size, &size);
+    if (found == NULL)
+        return;
+    const size_t end = (size_t)(found - answers->noted) + size, whole = sizeof(struct record) + key_size + size;
+    memmove(answers->noted + end - whole, answers->noted + end, answers->noted_size - end);
+    answers->noted_size -= whole;
 }
 
 static bool find_memo(aoticache_index_answers *answers, aoticache_index_question question, const void *key,
@@ -343,7 +341,8 @@ void aoticache_index_answers_note_memo(aoticache_index *index, aoticache_index_q
     if (!index->answers.keeps_memos || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
         return;
     pthread_mutex_lock(&index->lock);
-    if (replace_record(&index->answers, question, key, key_size, memo, size))
+    remove_noted(&index->answers, question, key, key_size);
+    if (add_record(&index->answers, question, key, key_size, memo, size))
         index->answers.has_news = true;
     pthread_mutex_unlock(&index->lock);
     aoticache_index_fork_leave();

@@ -9,7 +9,9 @@ Every measurement is a fresh process; the kinds take turns. Outputs are compared
 object per line, as scripts/bench collects them. `make bench-models`; it compiles for minutes the first time, keeps what it
 compiled in BUILD/bench-whole-models, and is not part of `make bench`.
 
-    bench_models.py [--rounds 9] [PART...]   only models whose names contain one of these
+    bench_models.py [--rounds 9] [--without-pytorch] [PART...]
+
+--without-pytorch: only the first kind (a minute; the whole takes twenty). PART: only models whose names contain one of these.
 
 Environment: BUILD, the build folder.
 """
@@ -164,24 +166,33 @@ def row(name, value, peer, peer_value, target):
           f"{'met' if ratio <= target else 'NOT MET'}", file=sys.stderr)
 
 
-def compare(name, rounds):
-    times = {kind: [] for kind in ("C", "plain C", "ours", "theirs")}
-    for kind in times:  # the first ones have files to read, and digests to remember
-        for _ in range(3 if kind in ("C", "ours") else 1):
+def take_turns(kinds, name, rounds):
+    """Medians of both kinds."""
+    times = {kind: [] for kind in kinds}
+    for pause in (0, 3, 0):  # the first ones have files to read, and digests to remember
+        for kind in kinds:
             measure(kind, name)
+        time.sleep(pause)  # what the index says is kept when it has not changed for two seconds
     for number in range(rounds):
-        for kind, found in list(times.items())[:: -1 if number % 2 else 1]:
-            if kind in ("C", "plain C"):
-                measure(kind, name)  # else it pays for the memory that a process with PyTorch went through before it
-            found.append(measure(kind, name))
-    found = {kind: statistics.median(each) for kind, each in times.items()}
-    row(f"first output of {name}, without PyTorch", found["C"], "dlopen + create + map", found["plain C"], TO_PLAIN)
-    row(f"first output of {name}, beside PyTorch", found["ours"], "aoti_load_package", found["theirs"], TO_TORCH)
+        for kind in kinds if number % 2 else kinds[::-1]:
+            times[kind].append(measure(kind, name))
+    return [statistics.median(times[kind]) for kind in kinds]
+
+
+def compare(name, rounds, is_short):
+    """Processes without PyTorch are short: they take more turns, and none after one that went through much memory."""
+    ours, plain = take_turns(("C", "plain C"), name, rounds * 5)
+    row(f"first output of {name}, without PyTorch", ours, "dlopen + create + map", plain, TO_PLAIN)
+    if is_short:
+        return
+    ours, theirs = take_turns(("ours", "theirs"), name, rounds)
+    row(f"first output of {name}, beside PyTorch", ours, "aoti_load_package", theirs, TO_TORCH)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--without-pytorch", action="store_true", help="only processes without PyTorch")
     parser.add_argument("--play", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
     parser.add_argument("parts", nargs="*", metavar="PART")
@@ -196,7 +207,7 @@ def main():
     for name in dict.fromkeys([*WARM_UP, *chosen]):
         subprocess.run([sys.executable, "-W", "ignore", __file__, "--prepare", name], check=True, env=environment())
     for name in chosen:
-        compare(name, words.rounds)
+        compare(name, words.rounds, words.without_pytorch)
 
 
 if __name__ == "__main__":

@@ -533,19 +533,29 @@ Test(answers, memos_stay_when_the_index_changes)
     aoticache_index_close(index);
 }
 
-Test(answers, a_memo_is_replaced_by_one_of_its_size)
+Test(answers, a_memo_is_replaced_by_the_next_one_and_others_stay)
 {
+    static const char *const texts[] = {"another of the size", "longer than " MEMO, "short"};
     uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
-    size_t size = 0;
     const aoticache_digest seventh = digest_of(7);
     make_memo();
-    for (int round = 0; round < 2; round++) {
+    for (size_t round = 0; round < 3; round++) {
+        size_t size = 0;
         aoticache_index *index = fixture_must_open();
         cr_assert(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, &size));
-        cr_expect_eq(bytes[0], round == 0 ? MEMO[0] : '!');
-        bytes[0] = '!';
-        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, size);
-        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, "another size", 12);
+        note_memo(index, 6);
+        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, texts[round], strlen(texts[round]));
+        note_memo(index, 8);
+        library_of(index, 1);
+        cr_expect_not(is_connected());
+        aoticache_index_close(index);
+        index = fixture_must_open();
+        cr_assert(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, &size));
+        cr_expect_eq(size, strlen(texts[round]));
+        cr_expect_eq(memcmp(bytes, texts[round], size), 0);
+        cr_expect(has_memo(index, 6) && has_memo(index, 8));
+        cr_expect_eq(library_of(index, 2), 1002);
+        cr_expect_not(is_connected());
         aoticache_index_close(index);
     }
 }

@@ -539,9 +539,22 @@ Test(known_files, a_manifest_that_was_read_is_not_read_again)
     aoticache_request_free(request);
 }
 
+Test(known_files, a_manifest_that_a_newer_library_read_is_read)
+{
+    char object[400];
+    aoticache_digest manifest, library;
+    aoticache_request *request = put_small(LIBRARY);
+    digests_of(request, &manifest, &library);
+    object_path(&manifest, object);
+    forge(AOTICACHE_INDEX_KEEPS_MANIFEST, &manifest, &(uint64_t){3}, 8);
+    cr_assert_eq(unlink(object), 0);
+    cr_expect_eq(look_up_anew(request, false), AOTICACHE_NOT_FOUND);
+    aoticache_request_free(request);
+}
+
 Test(known_files, what_is_noted_of_a_manifest_is_checked)
 {
-    enum { FILES_AT = 16, NAME_AT = FILES_AT + AOTICACHE_DIGEST_BYTES + 8 };
+    enum { FORMAT = 2, FILES_AT = 24, NAME_AT = FILES_AT + AOTICACHE_DIGEST_BYTES + 8 };
     aoticache_digest manifest, library;
     aoticache_request *request = put_small(LIBRARY);
     const uint64_t counts[] = {0, 1, 3, UINT64_MAX, UINT64_C(1) << 32};
@@ -550,10 +563,10 @@ Test(known_files, what_is_noted_of_a_manifest_is_checked)
         uint8_t noted[128] = {0};
         digests_of(request, &manifest, &library);
         if (i < 5) {
-            const uint64_t head[] = {1, counts[i]};
+            const uint64_t head[] = {FORMAT, 1, counts[i]};
             forge(AOTICACHE_INDEX_KEEPS_MANIFEST, &manifest, head, sizeof head);
         } else {
-            const uint64_t head[] = {1, 2};
+            const uint64_t head[] = {FORMAT, 1, 2};
             memcpy(noted, head, sizeof head);
             memcpy(noted + FILES_AT, library.bytes, sizeof library.bytes);
             memcpy(noted + FILES_AT + AOTICACHE_DIGEST_BYTES, &(uint64_t){5000}, 8);
