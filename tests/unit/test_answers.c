@@ -535,7 +535,7 @@ Test(answers, memos_stay_when_the_index_changes)
 
 Test(answers, a_memo_is_replaced_by_the_next_one_and_others_stay)
 {
-    static const char *const texts[] = {"another of the size", "longer than " MEMO, "short"};
+    static const char *const texts[] = {"another of the size", "longer than what was found out", "short"};
     uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
     const aoticache_digest seventh = digest_of(7);
     make_memo();
