@@ -35,7 +35,16 @@ bool aoticache_file_is_ours(const struct stat *found)
     return (found->st_uid == geteuid() || found->st_uid == 0) && (found->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-int64_t aoticache_file_time_ns(const struct timespec *time)
+static int64_t time_ns(const struct timespec *time)
 {
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+aoticache_file_state aoticache_file_state_of(const struct stat *found)
+{
+    return (aoticache_file_state){.device = found->st_dev,
+                                  .inode = found->st_ino,
+                                  .size = found->st_size,
+                                  .modified_ns = time_ns(&found->st_mtim),
+                                  .changed_ns = time_ns(&found->st_ctim)};
 }

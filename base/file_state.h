@@ -18,7 +18,12 @@
 bool aoticache_file_system_is_local(int fd);
 /* Whether nobody but this user and root can write to it. */
 bool aoticache_file_is_ours(const struct stat *found);
-/* st_mtim or st_ctim. */
-int64_t aoticache_file_time_ns(const struct timespec *time);
+/* By which a file and its bytes are known again. No byte of it is without a value. */
+typedef struct aoticache_file_state {
+    uint64_t device, inode; /* of struct stat */
+    int64_t size, modified_ns, changed_ns;
+} aoticache_file_state;
+
+aoticache_file_state aoticache_file_state_of(const struct stat *found);
 
 #endif

@@ -29,11 +29,12 @@
 
 static aoticache_index_file_digest state_of(const struct stat *found, int64_t boot)
 {
-    return (aoticache_index_file_digest){.device = found->st_dev,
-                                         .inode = found->st_ino,
-                                         .size = found->st_size,
-                                         .modified_ns = aoticache_file_time_ns(&found->st_mtim),
-                                         .changed_ns = aoticache_file_time_ns(&found->st_ctim),
+    const aoticache_file_state state = aoticache_file_state_of(found);
+    return (aoticache_index_file_digest){.device = state.device,
+                                         .inode = state.inode,
+                                         .size = state.size,
+                                         .modified_ns = state.modified_ns,
+                                         .changed_ns = state.changed_ns,
                                          .boot = boot};
 }
 
@@ -57,22 +58,11 @@ static bool has(aoticache_known *known, int fd, const struct stat *found, const 
 
 /* ---- checksums ---- */
 
-/* What is noted of a file under its digest. No byte of it is without a value. */
+/* What is noted of a file under its digest. */
 struct summed {
-    uint64_t device, inode;
-    int64_t size, modified_ns, changed_ns;
+    aoticache_file_state state;
     aoticache_checksum checksum;
 };
-
-static struct summed summed_of(const struct stat *found, const aoticache_checksum *checksum)
-{
-    return (struct summed){.device = found->st_dev,
-                           .inode = found->st_ino,
-                           .size = found->st_size,
-                           .modified_ns = aoticache_file_time_ns(&found->st_mtim),
-                           .changed_ns = aoticache_file_time_ns(&found->st_ctim),
-                           .checksum = *checksum};
-}
 
 static bool find_checksum(aoticache_known *known, const struct stat *found, const aoticache_digest *digest,
                           aoticache_checksum *ret_checksum)
@@ -86,16 +76,16 @@ static bool find_checksum(aoticache_known *known, const struct stat *found, cons
         !aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, digest, bytes, &size) || size != sizeof then)
         return false;
     memcpy(&then, bytes, sizeof then);
-    const struct summed now = summed_of(found, &then.checksum);
+    const aoticache_file_state now = aoticache_file_state_of(found);
     *ret_checksum = then.checksum;
-    return memcmp(&now, &then, sizeof now) == 0;
+    return memcmp(&now, &then.state, sizeof now) == 0;
 }
 
 static void note_checksum(const aoticache_known_files *files, const struct stat *found, const aoticache_digest *digest,
                           const aoticache_checksum *checksum)
 {
     aoticache_index *index = aoticache_cache_index(files->cache);
-    const struct summed now = summed_of(found, checksum);
+    const struct summed now = {aoticache_file_state_of(found), *checksum};
     if (index != NULL)
         aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, digest, &now, sizeof now);
 }

@@ -63,13 +63,8 @@ static bool read_state(const aoticache_index *index, aoticache_index_state *ret_
     struct stat file;
     if (aoticache_index_has_wal(index) || aoticache_index_vfs_stat(index, "", &file) != 0 || !is_ours(&file))
         return false;
-    *ret_state = (aoticache_index_state){.version = AOTICACHE_INDEX_VERSION,
-                                         .boot = aoticache_boot_number(),
-                                         .device = (int64_t)file.st_dev,
-                                         .inode = (int64_t)file.st_ino,
-                                         .size = file.st_size,
-                                         .modified_ns = aoticache_file_time_ns(&file.st_mtim),
-                                         .changed_ns = aoticache_file_time_ns(&file.st_ctim)};
+    *ret_state = (aoticache_index_state){
+        .version = AOTICACHE_INDEX_VERSION, .boot = aoticache_boot_number(), .file = aoticache_file_state_of(&file)};
     return ret_state->boot != 0;
 }
 
@@ -179,8 +174,8 @@ void aoticache_index_answers_open(aoticache_index *index)
     answers->keeps_memos = may_keep(index);
     if (!answers->keeps_memos)
         return;
-    const bool has_state = read_state(index, &answers->state) && answers->state.changed_ns <= now_ns;
-    answers->is_noting = has_state && answers->state.changed_ns <= now_ns - AOTICACHE_FILE_SETTLED_NS;
+    const bool has_state = read_state(index, &answers->state) && answers->state.file.changed_ns <= now_ns;
+    answers->is_noting = has_state && answers->state.file.changed_ns <= now_ns - AOTICACHE_FILE_SETTLED_NS;
     if (!read_file(index, &header, &answers->file, &answers->file_size))
         return;
     answers->is_believed = answers->was_believed = has_state && is_same_state(&header.state, &answers->state);

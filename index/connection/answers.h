@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "base/file_state.h"
 #include "index/index.h"
 
 #define AOTICACHE_INDEX_ANSWERS_SUFFIX "-answers"
@@ -29,7 +30,8 @@ typedef enum aoticache_index_question {
 
 /* The state in which the index was asked. Any change of it is another time of change. version: of the tables. */
 typedef struct aoticache_index_state {
-    int64_t version, boot, device, inode, size, modified_ns, changed_ns;
+    int64_t version, boot;
+    aoticache_file_state file;
 } aoticache_index_state;
 
 typedef struct aoticache_index_answers {

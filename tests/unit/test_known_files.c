@@ -306,8 +306,7 @@ Test(known_files, the_environment_turns_it_off)
 #define AHEAD 3         /* seconds: what was changed just now counts as settled */
 
 struct noted_sum {
-    uint64_t device, inode;
-    int64_t size, modified_ns, changed_ns;
+    aoticache_file_state state;
     aoticache_checksum checksum;
 };
 
@@ -347,12 +346,7 @@ static struct noted_sum sum_of(const char *path, const char *bytes, size_t size)
 {
     struct stat found;
     cr_assert_eq(stat(path, &found), 0);
-    return (struct noted_sum){.device = found.st_dev,
-                              .inode = found.st_ino,
-                              .size = found.st_size,
-                              .modified_ns = aoticache_file_time_ns(&found.st_mtim),
-                              .changed_ns = aoticache_file_time_ns(&found.st_ctim),
-                              .checksum = aoticache_checksum_of(bytes, size)};
+    return (struct noted_sum){aoticache_file_state_of(&found), aoticache_checksum_of(bytes, size)};
 }
 
 /* As if the file had had the checksum that is noted in the state that it has now. */
