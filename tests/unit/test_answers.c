@@ -1,87 +1,18 @@
 /*
  * index/connection/answers: the next process is told the same without SQLite, until anybody has changed anything.
  */
-#include "clock_fixture.h"
-#include "index_fixture.h"
+#include "answers_fixture.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "base/cleanup.h"
-#include "base/hash_map.h"
 #include "base/syscalls.h"
-#include "index/connection/answers.h"
 #include "index/entries/file_digests.h"
 #include "index/entries/judgements.h"
-#include "index/entries/memos.h"
-
-#define AHEAD 3         /* seconds: what was changed just now counts as settled */
-#define TICK_US 20000   /* longer than the clock of changes needs for a tick */
-#define KEYS 5          /* of entries; key k has the library 1000 + k */
-#define HEADER_BYTES 72 /* of the file */
-#define NOTHING_FOUND 0
-
-static char answers_path[500];
-
-static void make_fixture(void)
-{
-    fixture_make();
-    snprintf(answers_path, sizeof answers_path, "%s-answers", fixture_path);
-    fixture_ahead = AHEAD;
-}
 
 TestSuite(answers, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
-
-static bool is_there(const char *suffix)
-{
-    char path[500];
-    struct stat found;
-    snprintf(path, sizeof path, "%s%s", fixture_path, suffix);
-    return stat(path, &found) == 0;
-}
-
-/* SQLite makes this file for any connection. */
-static bool is_connected(void)
-{
-    return is_there("-shm");
-}
-
-static off_t answers_size(void)
-{
-    struct stat found;
-    return stat(answers_path, &found) == 0 ? found.st_size : -1;
-}
-
-/* The library of a key's entry, as a number. */
-static uint32_t library_of(aoticache_index *index, uint32_t key)
-{
-    aoticache_index_hit hit;
-    aoticache_error error = {.message = ""};
-    uint32_t number = NOTHING_FOUND;
-    aoticache_status status = lookup_number(index, key, &hit, &error);
-    cr_assert(status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND, "%s", error.message);
-    if (status == AOTICACHE_OK)
-        memcpy(&number, hit.library.bytes, sizeof number);
-    return number;
-}
-
-static void make_index(void)
-{
-    static const uint8_t encoding[] = "what was asked";
-    aoticache_index *index = fixture_must_open();
-    for (uint32_t key = 1; key <= KEYS; key++) {
-        sample with;
-        sample_make(&with, key, 100 + key, 1000 + key);
-        with.entry.encoding = encoding;
-        with.entry.encoding_size = sizeof encoding - key;
-        with.entry.guard = key == 2 ? "s0 > 1" : NULL;
-        must_put(index, &with);
-    }
-    aoticache_index_close(index);
-    usleep(TICK_US);
-}
 
 /* ---- everything that can be asked ---- */
 
@@ -475,138 +406,7 @@ Test(answers, a_forked_child_is_told_too)
     aoticache_index_close(index);
 }
 
-/* ---- memos ---- */
-
-#define MEMO "what was found out"
-
-static bool has_memo(aoticache_index *index, uint32_t about)
-{
-    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
-    size_t size = 0;
-    const aoticache_digest digest = digest_of(about);
-    return aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &digest, bytes, &size) &&
-           size == sizeof MEMO && memcmp(bytes, MEMO, size) == 0;
-}
-
-static void note_memo(aoticache_index *index, uint32_t about)
-{
-    const aoticache_digest digest = digest_of(about);
-    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &digest, MEMO, sizeof MEMO);
-}
-
-/* Notes one about 7. */
-static void make_memo(void)
-{
-    make_answers();
-    aoticache_index *index = fixture_must_open();
-    cr_expect_not(has_memo(index, 7));
-    note_memo(index, 7);
-    cr_expect(has_memo(index, 7), "this process has it at once");
-    cr_expect_not(is_connected());
-    aoticache_index_close(index);
-}
-
-Test(answers, memos_stay_when_the_index_changes)
-{
-    make_memo();
-    aoticache_index *index = fixture_must_open();
-    cr_expect(has_memo(index, 7));
-    cr_expect_not(has_memo(index, 8));
-    put_numbers(index, 30, 31, 32);
-    cr_expect(has_memo(index, 7), "with a connection too");
-    note_memo(index, 8);
-    aoticache_index_close(index);
-    usleep(TICK_US);
-    index = fixture_must_open();
-    cr_expect(is_connected(), "answers are of another state");
-    cr_expect(has_memo(index, 7));
-    cr_expect_not(has_memo(index, 8), "who changes the index keeps nothing");
-    library_of(index, 1);
-    aoticache_index_close(index);
-    index = fixture_must_open();
-    cr_expect_eq(library_of(index, 1), 1001);
-    cr_expect_not(is_connected());
-    cr_expect(has_memo(index, 7), "it was taken over beside new answers");
-    const aoticache_digest seventh = digest_of(7);
-    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &seventh, "x", 1);
-    cr_expect(has_memo(index, 7), "one of another kind is another one");
-    aoticache_index_close(index);
-}
-
-Test(answers, a_memo_is_replaced_by_the_next_one_and_others_stay)
-{
-    static const char *const texts[] = {"another of the size", "longer than what was found out", "short"};
-    uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES];
-    const aoticache_digest seventh = digest_of(7);
-    make_memo();
-    for (size_t round = 0; round < 3; round++) {
-        size_t size = 0;
-        aoticache_index *index = fixture_must_open();
-        cr_assert(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, &size));
-        note_memo(index, 6);
-        aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, texts[round], strlen(texts[round]));
-        note_memo(index, 8);
-        library_of(index, 1);
-        cr_expect_not(is_connected());
-        aoticache_index_close(index);
-        index = fixture_must_open();
-        cr_assert(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_MANIFEST, &seventh, bytes, &size));
-        cr_expect_eq(size, strlen(texts[round]));
-        cr_expect_eq(memcmp(bytes, texts[round], size), 0);
-        cr_expect(has_memo(index, 6) && has_memo(index, 8));
-        cr_expect_eq(library_of(index, 2), 1002);
-        cr_expect_not(is_connected());
-        aoticache_index_close(index);
-    }
-}
-
-Test(answers, a_memo_may_be_as_large_as_is_said)
-{
-    static uint8_t bytes[AOTICACHE_INDEX_MEMO_MAX_BYTES + 1], found[sizeof bytes];
-    size_t size = 0;
-    const aoticache_digest largest = digest_of(20), larger = digest_of(21);
-    make_answers();
-    aoticache_index *index = fixture_must_open();
-    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &largest, bytes, sizeof bytes - 1);
-    aoticache_index_note_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &larger, bytes, sizeof bytes);
-    aoticache_index_close(index);
-    index = fixture_must_open();
-    cr_expect(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &largest, found, &size));
-    cr_expect_eq(size, AOTICACHE_INDEX_MEMO_MAX_BYTES);
-    cr_expect_not(aoticache_index_find_memo(index, AOTICACHE_INDEX_MEMO_CHECKSUM, &larger, found, &size));
-    aoticache_index_close(index);
-}
-
-Test(answers, memos_are_noted_in_a_forked_child_too)
-{
-    make_memo();
-    aoticache_index *index = fixture_must_open();
-    pid_t child = fork();
-    if (child == 0) {
-        note_memo(index, 8);
-        _exit(has_memo(index, 7) && has_memo(index, 8) ? 0 : 1);
-    }
-    int status;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_expect_eq(status, 0);
-    aoticache_index_close(index);
-}
-
 /* ---- a file that is not what it was ---- */
-
-static size_t read_answers(uint8_t *bytes, size_t capacity)
-{
-    cleanup_file FILE *file = fopen(answers_path, "rb");
-    cr_assert_not_null(file);
-    return fread(bytes, 1, capacity, file);
-}
-
-static void write_answers(const uint8_t *bytes, size_t size)
-{
-    cleanup_file FILE *file = fopen(answers_path, "wb");
-    cr_assert_not_null(file);
-    cr_assert_eq(fwrite(bytes, 1, size, file), size);
-}
 
 static void expect_right_answers(const struct said *right)
 {
@@ -614,31 +414,6 @@ static void expect_right_answers(const struct said *right)
     const struct said said = ask_all(index);
     cr_expect_str_eq(said.text, right->text);
     aoticache_index_close(index);
-}
-
-static void hash_anew(uint8_t *bytes, size_t size)
-{
-    const size_t hashed = 16;
-    const uint64_t hash = aoticache_hash_bytes(bytes + hashed, size - hashed);
-    memcpy(bytes + 8, &hash, sizeof hash);
-}
-
-Test(answers, memos_of_another_start_of_the_machine_or_other_tables_are_not_believed)
-{
-    static uint8_t bytes[AOTICACHE_INDEX_ANSWERS_MAX_BYTES];
-    enum { VERSION_AT = 16, BOOT_AT = 24 };
-    for (int way = 0; way < 3; way++) {
-        make_memo();
-        const size_t size = read_answers(bytes, sizeof bytes);
-        bytes[way == 0 ? VERSION_AT : way == 1 ? BOOT_AT : BOOT_AT + 7]++;
-        hash_anew(bytes, size);
-        write_answers(bytes, size);
-        aoticache_index *index = fixture_must_open();
-        cr_expect_not(has_memo(index, 7), "way %d", way);
-        aoticache_index_close(index);
-        fixture_remove();
-        make_fixture();
-    }
 }
 
 Test(answers, damage_of_any_byte_and_any_length_costs_the_answers_alone)
