@@ -159,7 +159,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models model-results torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
+.PHONY: FORCE all deps test test-all check check-all format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models model-results torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall clean help tests race-tests unit-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -423,12 +423,13 @@ $(BUILD)/tests/bench/open_model: $(BUILD)/obj/tests/bench/peers/open_model.o $(S
 deps:
 	$(Q)VENV=$(VENV) scripts/install-deps
 
-# Installs what is missing, then builds and runs everything; `make check` is the same without the installing.
-test: deps
-	$(Q)$(MAKE) --no-print-directory check
+# Installs what is missing, then builds and runs the tests; `make check` is the same without the installing. test-all and
+# check-all run everything.
+test test-all: deps
+	$(Q)$(MAKE) --no-print-directory $(@:test%=check%)
 
-check: all tests
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests
+check check-all: all tests
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests $(if $(findstring -all,$@),--all)
 
 # The form of the code is that of .clang-format; the tests compare.
 format:

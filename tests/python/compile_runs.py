@@ -1,7 +1,9 @@
 """Runs of compile_programs.py in a fresh machine's state, for the tests of torch.compile on the cache.
 
-One process fills a cache with the usual programs, where there is a compiler; the scenarios use copies.
+One process fills a cache with the usual programs, if there is a compiler, for all tests of a build; they use copies.
 """
+import glob
+import hashlib
 import json
 import os
 import shutil
@@ -9,10 +11,14 @@ import subprocess
 import sys
 import tempfile
 
-from torch_scenarios import BUILD, HERE, environment, main
+import pytest
+
+import once
+from torch_scenarios import BUILD, HERE, TOP, environment, python
 
 PROGRAMS = os.path.join(HERE, "compile_programs.py")
-FOLDER = tempfile.mkdtemp(prefix="aoticache-compile-")
+_folder = tempfile.TemporaryDirectory(prefix="aoticache-compile-")
+FOLDER = _folder.name
 FULL = os.path.join(FOLDER, "full")
 COMPILER = shutil.which("g++")
 TOOL = os.path.join(BUILD, "bin", "aoticache")
@@ -29,7 +35,7 @@ def start(cache, *words, compiler=False, **more):
                             AOTICACHE_CONFIG="", **more)
     if not compiler:
         variables["PATH"] = fresh("path")
-    return subprocess.Popen([sys.executable, PROGRAMS, *words], env=variables, stdout=subprocess.PIPE,
+    return subprocess.Popen(python(PROGRAMS, *words), env=variables, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 
@@ -66,18 +72,42 @@ def check_warm(found, filled, but=()):
 filled_report = None
 
 
+def fixture():
+    """The directory of what filled() copies: it has another name if what makes it has changed."""
+    digest = hashlib.sha256()
+    for path in (__file__, PROGRAMS, os.path.join(BUILD, "lib", "libaoticache.so"),
+                 *sorted(glob.glob(os.path.join(TOP, "eager", "torch", "aoticache", "*.py")))):
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return os.path.join(BUILD, "tests", "compile-cache", digest.hexdigest()[:16])
+
+
+def fill(folder):
+    report = run(os.path.join(folder, "full"), compiler=True)
+    assert all(one["same"] for one in report["programs"].values()) and not report["warnings"]
+    assert report["counts"]["inductor-cpp"]["stored"] >= 6 and report["counts"]["aotautograd"]["stored"]
+    os.makedirs(os.path.join(folder, "archive"), exist_ok=True)
+    done = subprocess.run([TOOL, "export", f"{folder}/archive/warm.tar"],
+                          env=environment(AOTICACHE_DIR=f"{folder}/full", AOTICACHE_KEYS=f"{folder}/keys"),
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with open(os.path.join(folder, "report.json"), "w") as file:
+        json.dump(report, file)
+
+
 def filled():
-    """The full cache; by the process that filled it: what it reported."""
+    """The full cache, FULL, a copy of this test's; by the process that filled the first one: what it reported."""
     global filled_report
     if filled_report is None:
-        filled_report = run(FULL, compiler=True)
-        assert all(one["same"] for one in filled_report["programs"].values()) and not filled_report["warnings"]
-        assert filled_report["counts"]["inductor-cpp"]["stored"] >= 6 and filled_report["counts"]["aotautograd"]["stored"]
-        os.mkdir(os.path.join(FOLDER, "archive"))
-        done = subprocess.run([TOOL, "export", f"{FOLDER}/archive/warm.tar"],
-                              env=environment(AOTICACHE_DIR=FULL, AOTICACHE_KEYS=f"{FOLDER}/keys"),
-                              capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        folder = fixture()
+        with once.lock(folder):
+            if not os.path.exists(os.path.join(folder, "report.json")):
+                shutil.rmtree(os.path.join(folder, "full"), ignore_errors=True)
+                fill(folder)
+        for name in ("full", "archive", "keys"):
+            shutil.copytree(os.path.join(folder, name), os.path.join(FOLDER, name))
+        with open(os.path.join(folder, "report.json")) as file:
+            filled_report = json.load(file)
     return filled_report
 
 
@@ -88,13 +118,5 @@ QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
 #: has one for all processes that use the same options, below TMPDIR.
 PLAIN = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 
-
-def play_tests(names):
-    """Plays the tests of a file, and removes what they left."""
-    if COMPILER is None:
-        print("skip - there is no g++, so nothing can fill a cache")
-        sys.exit(0)
-    try:
-        main(names)
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)
+if COMPILER is None:
+    pytest.skip("there is no g++, so nothing can fill a cache", allow_module_level=True)

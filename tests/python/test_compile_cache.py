@@ -10,10 +10,12 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from compile_runs import (COMPILER, FOLDER, FULL, PLAIN, QUICK, TOOL, check_warm, copy_of, digests, filled, fresh,
-                          play_tests, report, run, start)
+                          report, run, start)
 from evil_pickle import evil_pickle
-from torch_scenarios import HERE, environment, play
+from torch_scenarios import HERE, environment, play, python
 
 TAKES_WORDS = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 14)
 
@@ -177,8 +179,7 @@ def test_code_for_another_vector_unit_is_refused():
     """Without a compiler. A cache that was filled with AVX-512's code has nothing for AVX2's, and the reverse."""
     before = filled()
     if "wide" not in vector_units():
-        print("skip - code_for_another_vector_unit_is_refused: this CPU has no AVX-512")
-        return
+        pytest.skip("this CPU has no AVX-512")
     found = run(FULL, "pointwise", status=3, ATEN_CPU_CAPABILITY="avx2")
     assert "InvalidCxxCompiler" in found["error"] or "C++ compiler" in found["error"], found["error"]
     assert any("there is no C++ compiler here" in one for one in found["warnings"]), found["warnings"]
@@ -306,7 +307,7 @@ RANK = """
 
 def ranks(caches):
     meeting = os.path.join(fresh("meeting"), "file")
-    words = [[sys.executable, "-c", textwrap.dedent(RANK), str(rank), cache, meeting] for rank, cache in enumerate(caches)]
+    words = [python("-c", textwrap.dedent(RANK), str(rank), cache, meeting) for rank, cache in enumerate(caches)]
     processes = [subprocess.Popen(one, env=environment(TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), AOTICACHE_CONFIG="",
                                                         **QUICK), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for one in words]
     said = [process.communicate(timeout=300)[0] for process in processes]
@@ -444,14 +445,10 @@ def test_uninstall_gives_pytorch_back():
             assert one == other, (one, other)
         assert aoticache.stats().compile == {}
         print("done")
-    """)
+    """, fresh=True)
 
 
 def test_doctor_knows():
     said = play("import torch, aoticache; aoticache.install_compile_cache(); import torch._inductor.codecache;"
                 "print(aoticache.doctor()); print('done')")
     assert "torch.compile  the compile cache is installed" in said, said
-
-
-if __name__ == "__main__":
-    play_tests(globals())

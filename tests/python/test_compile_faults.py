@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 
-from compile_runs import PROGRAMS, QUICK, check_warm, copy_of, fresh, play_tests, run
+import pytest
+
+from compile_runs import PROGRAMS, QUICK, check_warm, copy_of, fresh, run
 from torch_scenarios import environment, play
 
 WAYS = (["unshare", "-m"], ["unshare", "-rm"])
@@ -64,8 +66,7 @@ def test_a_full_disk():
         found = run_mounted(f"mount -t tmpfs -o size={size},mode=700 tmpfs {folder}", os.path.join(folder, "cache"),
                             "unseen", "pointwise")
         if found is None:
-            print("skip - a_full_disk: nothing can be mounted here")
-            return
+            pytest.skip("nothing can be mounted here")
         assert ours(found), (size, found["counts"])
 
 
@@ -75,8 +76,7 @@ def test_a_cache_that_cannot_be_written():
     mount = f"mount --bind {cache} {cache} && mount -o remount,ro,bind {cache}"
     found = run_mounted(mount, cache, "pointwise", compiler=False)
     if found is None:
-        print("skip - a_cache_that_cannot_be_written: nothing can be mounted here")
-        return
+        pytest.skip("nothing can be mounted here")
     check_warm(found, before)
     found = run_mounted(mount, cache, "unseen")
     said = ours(found)
@@ -86,8 +86,7 @@ def test_a_cache_that_cannot_be_written():
 
 def test_a_cache_of_another_user():
     if os.getuid() != 0:
-        print("skip - a_cache_of_another_user: it takes root to give one away")
-        return
+        pytest.skip("it takes root to give one away")
     cache = copy_of(filled()[0])
     for path in (cache, os.path.join(cache, "objects")):
         os.chown(path, 65534, 65534)
@@ -158,7 +157,3 @@ def test_a_pytorch_that_is_not_known():
         assert cpp_builder.CppBuilder.build is own and not aoticache.stats().compile
         print("done")
     """, AOTICACHE_DIR=os.path.join(fresh("unknown"), "cache"), TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **QUICK)
-
-
-if __name__ == "__main__":
-    play_tests(globals())

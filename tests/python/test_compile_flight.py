@@ -11,9 +11,9 @@ import sys
 import textwrap
 import time
 
-from compile_runs import FULL, PLAIN, copy_of, digests, filled, fresh, play_tests, report, run, start
+from compile_runs import FULL, PLAIN, copy_of, digests, filled, fresh, report, run, start
 from test_compile_cache import logging_compiler
-from torch_scenarios import environment, play
+from torch_scenarios import environment, play, python
 
 PLAYER = """
     import json, sys, time
@@ -84,7 +84,7 @@ class Player:
 
     def __init__(self, cache):
         variables = environment(AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), AOTICACHE_CONFIG="", **PLAIN)
-        self.process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PLAYER)], env=variables, text=False,
+        self.process = subprocess.Popen(python("-c", textwrap.dedent(PLAYER)), env=variables, text=False,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.said = b""
 
@@ -277,7 +277,7 @@ def test_ranks_do_not_wait_for_each_other():
     """Both miss the same graph and meet inside its compile: if one waited for the other's record, neither would go on."""
     cache, meeting = copy_of(FULL) if filled() else None, os.path.join(fresh("meeting"), "file")
     begun = time.monotonic()
-    processes = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(RANK), str(rank), cache, meeting],
+    processes = [subprocess.Popen(python("-c", textwrap.dedent(RANK), str(rank), cache, meeting),
                                   env=environment(TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), AOTICACHE_CONFIG="", **PLAIN),
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(2)]
     said = [process.communicate(timeout=300)[0] for process in processes]
@@ -340,7 +340,3 @@ def test_leases_by_themselves():
         assert [flight.limit_of(text) for text in ("", "x", "0", "-1", "2.5")] == [flight.LIMIT, flight.LIMIT, 0, 0, 2.5]
         print("done")
     """, [fresh("leases")])
-
-
-if __name__ == "__main__":
-    play_tests(globals())

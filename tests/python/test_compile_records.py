@@ -2,7 +2,7 @@
 PyTorch's precompile leaves out (docs/torch-compile.md)."""
 import os
 
-from compile_runs import FOLDER, QUICK, check_warm, digests, fresh, play_tests, run
+from compile_runs import FOLDER, QUICK, check_warm, digests, fresh, run
 from torch_scenarios import play
 
 CACHE = os.path.join(FOLDER, "records")
@@ -190,7 +190,3 @@ def test_sources_that_changed_after_they_were_installed_are_read():
         print("done")
     """
     play(text, [fresh("torch")], AOTICACHE_DIR=fresh("sources"), TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
-
-
-if __name__ == "__main__":
-    play_tests(globals())

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 
-from compile_runs import FOLDER, HERE, QUICK, fresh, play_tests
-from torch_scenarios import environment
+from compile_runs import FOLDER, HERE, QUICK, fresh
+from torch_scenarios import environment, python
 
 SCENARIOS = os.path.join(HERE, "compile_scenarios.py")
 CACHE = os.path.join(FOLDER, "scenarios")
@@ -28,7 +28,7 @@ def start(script, *words, directory, compiler, **more):
     variables = environment(TORCHINDUCTOR_CACHE_DIR=directory, AOTICACHE_CONFIG="", HOME=fresh("home"), **QUICK, **more)
     if not compiler:
         variables["PATH"] = fresh("path")
-    return subprocess.Popen([sys.executable, "-W", "ignore", script, *words], env=variables, stdout=subprocess.PIPE,
+    return subprocess.Popen(python("-W", "ignore", script, *words), env=variables, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 
@@ -114,7 +114,3 @@ def test_artifacts_that_stand_alone():
         standalone("load", path, form, "own")
         if form == "binary":  # its libraries are in the file
             standalone("load", path, form, "cache", os.path.join(fresh("empty"), "cache"), compiler=False)
-
-
-if __name__ == "__main__":
-    play_tests(globals())

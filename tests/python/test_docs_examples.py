@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from torch_scenarios import TOP, environment, main, play
+from torch_scenarios import TOP, environment, play
 
 # What each example takes for given: before it and, where it makes a promise, after it.
 TENSOR = "import torch\nx = torch.linspace(-2, 2, 7)\n"
@@ -53,7 +53,3 @@ def test_session():
         words = [sys.executable, *command.split()[1:]]
         done = subprocess.run(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
         assert done.stdout.strip() == expected.strip(), (command, done.stdout)
-
-
-if __name__ == "__main__":
-    main(globals())

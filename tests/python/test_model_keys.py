@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from torch_scenarios import TOP, environment, main, play
+from torch_scenarios import TOP, environment, play
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -200,10 +200,3 @@ def test_objects_have_no_key():
             assert "object" in str(error) and error.status == "UNSUPPORTED", error
             print("done")
     """)
-
-
-if __name__ == "__main__":
-    if subprocess.run([sys.executable, "-c", "import torch"], env=environment(), capture_output=True).returncode:
-        print("this Python has no PyTorch")
-        sys.exit(77)
-    main(globals())

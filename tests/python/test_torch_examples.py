@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from torch_scenarios import CACHE, TOP, environment, main
+from torch_scenarios import CACHE, TOP, environment
 
 EXAMPLES = ("mlp.py", "cnn.py")
 
@@ -41,7 +41,3 @@ def test_tutorial():
         rows = [line.split() for line in done.stdout.splitlines() if line.startswith("aten::")]
         assert len(rows) == 3, done.stdout
         assert compiled or all(row[1] == row[2] == "2" and row[4] == "0" for row in rows), done.stdout
-
-
-if __name__ == "__main__":
-    main(globals())

@@ -2,7 +2,9 @@
 
 Environment: BUILD; CACHE.
 """
-from torch_scenarios import main, play_together
+import pytest
+
+from torch_scenarios import Together
 
 BEGIN = """
 import torch, aoticache
@@ -76,5 +78,9 @@ SCENARIOS = {
 }
 
 
-if __name__ == "__main__":
-    main(globals(), 0 if play_together(BEGIN, SCENARIOS) else 1)
+together = Together(BEGIN)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_together(name):
+    together.play(name, SCENARIOS[name])

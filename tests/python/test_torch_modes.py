@@ -6,7 +6,9 @@ import subprocess
 import tempfile
 import textwrap
 
-from torch_scenarios import BUILD, CACHE, environment, main, play, play_file, play_together
+import pytest
+
+from torch_scenarios import BUILD, CACHE, environment, play, play_file, Together
 
 BEGIN = """
 import dataclasses, os, sys, tempfile, threading, time, warnings
@@ -472,8 +474,9 @@ def test_old_library_or_none_is_told():
     assert "libaoticache.so cannot be loaded" in said and "/nonexistent" in said, said
 
 
-if __name__ == "__main__":
-    if os.environ.get("FRESH"):
-        shutil.rmtree(CACHE, ignore_errors=True)
-    done = play_together(BEGIN, TOGETHER)
-    main(globals(), failed=not done)
+together = Together(BEGIN)
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_together(name):
+    together.play(name, TOGETHER[name])

@@ -3,8 +3,10 @@ optimizer's steps under a schedule; another process that compiles nothing; opera
 """
 import sys
 
+import pytest
+
 import operator_table
-from torch_scenarios import main, play, play_together
+from torch_scenarios import play, Together
 
 BEGIN = """
 import torch, aoticache
@@ -186,8 +188,9 @@ def test_optimizers_under_a_schedule():
     play(TRAINS_AGAIN)
 
 
-if __name__ == "__main__":
-    if not operator_table.load_torch():
-        print("this Python has no PyTorch")
-        sys.exit(77)
-    main(globals(), 0 if play_together(BEGIN, SCENARIOS) else 1)
+together = Together(BEGIN)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_together(name):
+    together.play(name, SCENARIOS[name])

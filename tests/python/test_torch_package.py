@@ -11,8 +11,10 @@ import sys
 import tempfile
 
 import package_models
+
+import pytest
 from memory_in_use import bytes_per_call
-from torch_scenarios import BUILD, TOP, environment, main, play
+from torch_scenarios import BUILD, TOP, environment, play
 
 PACKAGE = os.path.join(TOP, "eager", "torch", "aoticache")
 sys.path.insert(0, os.path.dirname(PACKAGE))
@@ -91,8 +93,7 @@ def test_other_pythons_import_it():
 def test_types_hold():
     mypy = os.path.join(os.path.dirname(sys.executable), "mypy")
     if not os.path.exists(mypy):
-        print("skip - types_hold: mypy is not installed")
-        return
+        pytest.skip("mypy is not installed")
     done = subprocess.run([mypy, "--config-file", os.path.join(TOP, "pyproject.toml"), "--python-version", "3.11",
                            "--cache-dir", os.path.join(BUILD, "mypy-cache"), PACKAGE], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -258,7 +259,3 @@ def _refuses(call, words):
         assert words in str(error), error
     else:
         raise AssertionError(f"nothing was refused: {words}")
-
-
-if __name__ == "__main__":
-    main(globals())

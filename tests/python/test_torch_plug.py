@@ -1,5 +1,5 @@
 """Plug mode: PyTorch's own AOTI-eager compiles and loads through the cache, and a second process compiles nothing."""
-from torch_scenarios import main, play
+from torch_scenarios import play
 
 TEXT = """
 import sys, torch, aoticache
@@ -73,7 +73,3 @@ def test_what_it_cannot_have_is_told():
         print("done")
     """)
     assert said.count("AoticacheWarning: aoticache:") == 1, said
-
-
-if __name__ == "__main__":
-    main(globals())

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-from torch_scenarios import main, play
+import pytest
+
+from torch_scenarios import play
 
 
 def test_profiler_has_a_range_for_each_call_that_asks_the_cache():
@@ -48,8 +50,7 @@ def test_profiler_has_a_range_for_each_call_that_asks_the_cache():
 def test_functions_of_kernels_have_names_of_their_operators():
     nm = shutil.which("nm")
     if nm is None:
-        print("skip - functions_of_kernels_have_names_of_their_operators: there is no nm")
-        return
+        pytest.skip("there is no nm")
     with tempfile.TemporaryDirectory() as folder:
         play("""
             import torch, aoticache
@@ -67,7 +68,3 @@ def test_functions_of_kernels_have_names_of_their_operators():
     assert len(names) == len(set(names)) == 3, names
     assert all(re.fullmatch(r"aten_(softmax|gelu)_[0-9a-f]{8}", name) for name in names), names
     assert [name.split("_")[1] for name in names] == ["gelu", "softmax", "softmax"], names
-
-
-if __name__ == "__main__":
-    main(globals())

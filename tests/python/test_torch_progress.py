@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 
-from torch_scenarios import BUILD, LIMIT, TOP, environment, main, play
+import pytest
+
+from torch_scenarios import BUILD, LIMIT, TOP, environment, play
 
 sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
 
@@ -236,13 +238,9 @@ def test_gains_are_what_was_measured_times_hits():
     """)
 
 
+@pytest.fixture(scope="module", autouse=True)
 def forget_kernels():
     """A dynamic kernel that another test has left would answer for every size."""
     for name in ("aten::sinh", "aten::atan"):
         subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "rm", "--op", name, "--yes"], env=environment(), check=False,
                        capture_output=True)
-
-
-if __name__ == "__main__":
-    forget_kernels()
-    main(globals())

@@ -7,12 +7,14 @@ Environment: BUILD; SEED, COUNT: of the operators of the database; CACHE.
 import os
 import sys
 
+import pytest
+
 os.environ["PART"] = "writes"
 os.environ.setdefault("QUICK", "1")
 
 import operator_table  # noqa: E402
 import torch_checks  # noqa: E402
-from torch_scenarios import main, play, play_together  # noqa: E402
+from torch_scenarios import play, Together  # noqa: E402
 
 SEED, COUNT = int(os.environ.get("SEED", "3")), int(os.environ.get("COUNT", "2"))
 
@@ -273,8 +275,9 @@ def test_operators_of_the_database():
     assert not wrong, f"{wrong} of {len(found)} cases are not as PyTorch has them"
 
 
-if __name__ == "__main__":
-    if not operator_table.load_torch():
-        print("this Python has no PyTorch")
-        sys.exit(77)
-    main(globals(), 0 if play_together(BEGIN, SCENARIOS) else 1)
+together = Together(BEGIN)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_together(name):
+    together.play(name, SCENARIOS[name])

@@ -1,6 +1,5 @@
 """Triton's kernels in the cache (aoticache.triton): one record for each kernel, in another directory too, compiled once among
 processes. Compiles for an H100, which needs no GPU. Skipped where triton is not installed."""
-import importlib.util
 import json
 import os
 import shutil
@@ -8,9 +7,14 @@ import subprocess
 import sys
 import tempfile
 
-from torch_scenarios import BUILD, environment, main
+import pytest
 
-FOLDER = tempfile.mkdtemp(prefix="aoticache-triton-")
+from torch_scenarios import BUILD, environment
+
+pytest.importorskip("triton", reason="triton is not installed for this Python")
+sys.path.insert(0, environment()["PYTHONPATH"])
+_folder = tempfile.TemporaryDirectory(prefix="aoticache-triton-")
+FOLDER = _folder.name
 KERNEL = '''
 import hashlib, json, sys, warnings
 said = []
@@ -157,8 +161,7 @@ def platform_key(*words, **more):
 def test_a_machine_without_the_program_file_has_the_same_keys():
     nothing = tempfile.mkdtemp(dir=FOLDER)
     if shutil.which("file") is None:
-        print("skip - keys where there is no program file: there is none here to compare with")
-        return
+        pytest.skip("there is no program file here to compare with")
     own = platform_key()
     assert platform_key(PATH=nothing) != own, "Triton does not ask it any more"
     assert platform_key("variable", PATH=nothing) == own
@@ -176,14 +179,3 @@ def test_records_are_checked():
         except ValueError:
             continue
         raise AssertionError(wrong)
-
-
-if __name__ == "__main__":
-    if importlib.util.find_spec("triton") is None:
-        print("skip - triton is not installed for this Python")
-        sys.exit(0)
-    sys.path.insert(0, environment()["PYTHONPATH"])
-    try:
-        main(globals())
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from torch_scenarios import BUILD, TOP, environment, main, play
+from torch_scenarios import BUILD, TOP, environment, play
 
 BEGIN = """
 import os, sys, threading, time, warnings
@@ -51,7 +51,8 @@ def count(kind):
     said = subprocess.run([tool, "ls", "--kind", kind, "--json"], capture_output=True, text=True, check=True).stdout
     return said.count('"key":')
 """
-FOLDER = tempfile.mkdtemp(prefix="aoticache-models.")
+_folder = tempfile.TemporaryDirectory(prefix="aoticache-models.")
+FOLDER = _folder.name
 CACHE = os.path.join(FOLDER, "cache")
 
 
@@ -599,13 +600,3 @@ same(compiled(made(90), id="damaged"), made(90))  # and it is made again
 same(aoticache.load("damaged"), made(90))
 print("done")
 """, AOTICACHE_DIR=os.path.join(FOLDER, "third"))
-
-
-if __name__ == "__main__":
-    if subprocess.run([sys.executable, "-c", "import torch"], env=environment(), capture_output=True).returncode:
-        print("this Python has no PyTorch")
-        sys.exit(77)
-    try:
-        main(globals())
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)

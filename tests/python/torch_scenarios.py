@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
@@ -22,8 +23,15 @@ def environment(**more):
     return {name: value for name, value in variables.items() if value is not None}
 
 
-def run(words, status, more):
-    done = subprocess.run([sys.executable, *words], env=environment(**more), capture_output=True, text=True,
+def python(*words):
+    """The words of a command that runs Python with these arguments: quickly, as a fork of scripts/run-tests' server, if there
+    is one (fork_server.py). Its process id is not that of the process which does the work; [sys.executable, ...] is for that."""
+    server = os.environ.get("TEST_FORKS")
+    return [sys.executable, *(("-S", "-E", os.path.join(HERE, "fork_server.py"), "--run", server) if server else ()), *words]
+
+
+def run(words, status, more, fresh=False):
+    done = subprocess.run([sys.executable, *words] if fresh else python(*words), env=environment(**more), capture_output=True, text=True,
                           timeout=LIMIT)
     said = done.stdout + done.stderr
     assert done.returncode == status, f"status {done.returncode}, expected {status}:\n{said}"
@@ -31,9 +39,10 @@ def run(words, status, more):
     return said
 
 
-def play(text, arguments=(), status=0, **more):
-    """What it printed, both channels. Fails unless it ends with this status and says "done" (status 0)."""
-    return run(["-c", textwrap.dedent(text), *arguments], status, more)
+def play(text, arguments=(), status=0, fresh=False, **more):
+    """What it printed, both channels. Fails unless it ends with this status and says "done" (status 0). fresh: it is about
+    what is imported when, so it is no fork of a process that has imported PyTorch."""
+    return run(["-c", textwrap.dedent(text), *arguments], status, more, fresh)
 
 
 def play_file(text, **more):
@@ -44,54 +53,52 @@ def play_file(text, **more):
         return run([file.name], 0, more)
 
 
-# Plays [name, text] pairs that come as JSON; everything is as at the start before each.
+# Plays texts that come as lines of JSON, and answers each with a line that begins with its first argument: an error, or
+# nothing. Everything is as at the start before each.
 PLAYER = """
 import json, sys, traceback
 import torch, aoticache
 from aoticache._errors import forget_warnings
-for name, text in json.load(sys.stdin):
+for line in sys.stdin:
+    name, text = json.loads(line)
+    error = ""
     try:
         exec(compile(text, name, "exec"), {"__name__": "__main__"})
-        print("ok - " + name, flush=True)
-    except Exception as error:
-        traceback.print_exc()
-        print(f"not ok - {name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
+    except Exception:
+        error = traceback.format_exc()
     aoticache.disable()
     aoticache.wait(300)
     aoticache.configure(**vars(aoticache.Settings()))
     forget_warnings()
+    print("\\n" + sys.argv[1] + json.dumps(error), flush=True)
 """
 
 
-def is_wanted(name):
-    return not sys.argv[1:] or name in sys.argv[1:]
+class Together:
+    """Texts that one process plays, each after `begin`: quicker by the seconds that PyTorch takes to be imported. A text
+    that kills the process gets another one for those after it."""
 
+    ANSWER = "-- the player answers: "
 
-def play_together(begin, texts, **more):
-    """Plays {name: text}, each behind `begin`, in one process, and prints how each ended. False: one has failed."""
-    pairs = [(name, begin + textwrap.dedent(text)) for name, text in texts.items() if is_wanted(name)]
-    if not pairs:
-        return True
-    done = subprocess.run([sys.executable, "-c", PLAYER], input=json.dumps(pairs), env=environment(**more),
-                          stdout=subprocess.PIPE, text=True, timeout=2 * LIMIT)
-    sys.stdout.write(done.stdout)
-    said = done.stdout.splitlines()
-    ended = sum(line.startswith(("ok - ", "not ok - ")) for line in said)
-    if ended < len(pairs):
-        print(f"not ok - {pairs[ended][0]}: the process ended with {done.returncode} in it", flush=True)
-    return done.returncode == 0 and all(f"ok - {name}" in said for name, _ in pairs)
+    def __init__(self, begin, **more):
+        self.begin, self.more, self.process = begin, more, None
 
-
-def main(module, failed=0):
-    """Runs a module's test functions, or those that the command line names. module: its globals(). failed: how many others did."""
-    for function in [value for name, value in module.items() if name.startswith("test_")]:
-        name = function.__name__.removeprefix("test_")
-        if not is_wanted(name):
-            continue
+    def play(self, name, text):
+        if self.process is None:
+            self.process = subprocess.Popen(python("-c", PLAYER, self.ANSWER), env=environment(**self.more), text=True,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        late = threading.Timer(LIMIT, self.process.kill)
+        late.start()
         try:
-            function()
-            print(f"ok - {name}", flush=True)
-        except Exception as error:  # the others are still of interest
-            failed += 1
-            print(f"not ok - {name}: {type(error).__name__}: {error}", flush=True)
-    sys.exit(1 if failed else 0)
+            self.process.stdin.write(json.dumps([name, self.begin + textwrap.dedent(text)]) + "\n")
+            self.process.stdin.flush()
+            for line in self.process.stdout:
+                if line.startswith(self.ANSWER):
+                    error = json.loads(line.removeprefix(self.ANSWER))
+                    assert not error, error
+                    return
+                sys.stdout.write(line)
+        finally:
+            late.cancel()
+        status, self.process = self.process.wait(), None
+        raise AssertionError(f"the process ended with {status} in it")
