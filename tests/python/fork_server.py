@@ -55,7 +55,7 @@ def become(request, files):
     apply_settings(before, os.environ)
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        setattr(sys, name, open(number, "r" if number == 0 else "w", buffering=-1, closefd=False,
+        setattr(sys, name, open(number, "r" if number == 0 else "w", buffering=1 if number else -1, closefd=False,
                                 errors="backslashreplace" if number == 2 else None))
     first, *others = request["arguments"]
     while first == "-W":

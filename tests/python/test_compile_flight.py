@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 

@@ -6,7 +6,6 @@ empty directory without a compiler, with the same bits. CASES=all plays all of t
 import json
 import os
 import subprocess
-import sys
 
 from compile_runs import FOLDER, HERE, QUICK, fresh
 from torch_scenarios import environment, python

@@ -10,8 +10,9 @@ import importlib.util
 import json
 import os
 import random
-import sys
 import tempfile
+
+import pytest
 
 from c_types import Error, View
 
@@ -161,8 +162,22 @@ def eager(worker, torch, operator, arguments, tensors):
     return worker.find_operator(torch, operator)(*[place(argument) for argument in arguments])
 
 
-def run_case(torch, c, worker, case, number):
-    operator, arguments, wanted = case
+@pytest.fixture(scope="module")
+def prepared():
+    """(PyTorch, libaoticache, worker.py) as in a worker, which works in another directory."""
+    directory = os.getcwd()
+    try:
+        c, worker = load_library(), load_worker()
+        torch = worker.import_torch()
+        torch.set_num_threads(2)
+        yield torch, c, worker
+    finally:
+        os.chdir(directory)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{number}-{CASES[number][0]}")
+def test_dynamic(prepared, number):
+    (torch, c, worker), (operator, arguments, wanted) = prepared, CASES[number]
     specs = find_tensors(arguments)
     passed = 0
     with tempfile.TemporaryDirectory() as directory:
@@ -185,16 +200,16 @@ def run_case(torch, c, worker, case, number):
             assert found.shape == expected.shape, f"{shapes}: {found.shape} instead of {expected.shape}"
             assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5), f"{shapes}: results differ"
         assert passed >= wanted, f"{answer['guard']}: only {passed} of 400 pass, expected were {wanted}"
-    return f"{passed} shapes, {answer['guard']}"
+    print(f"{passed} shapes, {answer['guard']}")
 
 
-def run_refused(torch, worker, case):
-    operator, arguments, word = case
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case[0])
+def test_refused(prepared, case):
+    (torch, _, worker), (operator, arguments, word) = prepared, case
     with tempfile.TemporaryDirectory() as directory:
         answer = ask(torch, worker, operator, arguments, directory, True)
         assert not answer["ok"] and answer["unsupported"], answer
         assert word in answer["error"], answer["error"]
-    return answer["error"]
 
 
 def source_of(torch, worker, directory, op, size):
@@ -215,41 +230,12 @@ def source_of(torch, worker, directory, op, size):
     return "\n".join(open(path).read() for path in sources)
 
 
-def run_threads(torch, worker):
+def test_threads(prepared):
     """The number of this machine's threads is not in the code, and what is divided depends on the work for an element."""
+    torch, _, worker = prepared
     for op, size, parallel in (("aten::abs", 1000, True), ("aten::abs", 6, False), ("aten::abs", 100, False),
                                ("aten::sigmoid", 100, True), ("aten::sigmoid", 60, False)):
         with tempfile.TemporaryDirectory() as directory:
             text = source_of(torch, worker, directory, op, size)
             assert ("#pragma omp parallel" in text) == parallel, f"{op}, {size} by {size}: in parallel is {not parallel}"
             assert "num_threads(" not in text.replace("omp_get_num_threads(", ""), "the code has a number of threads"
-    return "code has no number of threads"
-
-
-def main():
-    try:
-        c, worker = load_library(), load_worker()
-        torch = worker.import_torch()
-    except (ImportError, OSError) as error:
-        print(f"skip - dynamic compiles: {error}")
-        return 77
-    torch.set_num_threads(2)
-    tests = [(f"dynamic_{number}_{case[0]}", lambda case=case, number=number: run_case(torch, c, worker, case, number))
-             for number, case in enumerate(CASES)]
-    tests += [(f"refused_{case[0]}", lambda case=case: run_refused(torch, worker, case)) for case in REFUSED]
-    tests.append(("threads", lambda: run_threads(torch, worker)))
-    chosen = sys.argv[1:]
-    tests = [test for test in tests if not chosen or any(word in test[0] for word in chosen)]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for name, run in tests:
-        try:
-            print(f"# {run()}\nok - {name}", flush=True)
-        except Exception as error:  # any error is a failed case
-            failed += 1
-            print(f"# {type(error).__name__}: {error}\nnot ok - {name}", flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,6 +13,10 @@ import random
 import subprocess
 import sys
 
+import pytest
+
+from torch_scenarios import python
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache-dynamic"))
 SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, int(os.environ.get("AFTER", "1"))
@@ -123,7 +127,8 @@ def play(miss, what, calls):
 
 def run(miss, what):
     """play() in a process of its own."""
-    done = subprocess.run([sys.executable, "-W", "ignore", __file__, miss, what], stdout=subprocess.PIPE,
+    os.makedirs(os.path.join(CACHE, what), mode=0o700, exist_ok=True)
+    done = subprocess.run(python("-W", "ignore", __file__, miss, what), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
     return json.loads(done.stdout.splitlines()[-1])
@@ -137,7 +142,7 @@ def say(name, counts):
               f"{one['hits_symbolic']} calls by those for symbolic shapes, {one['entries']} entries", flush=True)
 
 
-def check_sweep():
+def test_many_shapes_by_a_handful_of_libraries():
     counts = run("wait", SWEEP)
     say("sweep", counts)
     for operator, one in counts.items():
@@ -146,44 +151,16 @@ def check_sweep():
         assert one["hits_symbolic"] > 0 and one["fallbacks"] == 0, f"{operator}: {one}"
 
 
-def check_apart():
+def test_sizes_0_and_1_and_gaps_and_expanded_and_transposed_tensors():
     say("apart", run("wait", "apart"))
 
 
-def check_second(what):
+@pytest.mark.parametrize("what", (SWEEP, "apart"))
+def test_another_process_compiles_nothing(what):
     counts = run("never", what)
     say(f"second process, {what}", counts)
     assert all(one["compiles"] == 0 for one in counts.values()), "something was compiled"
 
 
-def report(name, check_one, *arguments):
-    try:
-        check_one(*arguments)
-        print(f"ok - holder, symbolic shapes: {name}", flush=True)
-        return 0
-    except Exception as error:
-        print(f"not ok - holder, symbolic shapes: {name}: {' '.join(str(error).split())[:400]}", flush=True)
-        return 1
-
-
-def main():
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("this Python has no PyTorch")
-        return 77
-    for what in (SWEEP, "apart"):
-        os.makedirs(os.path.join(CACHE, what), mode=0o700, exist_ok=True)
-    failed = report(f"{SHAPES} shapes by a handful of libraries", check_sweep)
-    failed += report("sizes 0 and 1, gaps, expanded and transposed tensors", check_apart)
-    failed += report("another process, the same shapes without a compile", check_second, SWEEP)
-    failed += report("another process, what is apart without a compile", check_second, "apart")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        sweep = draw_sweep(random.Random(SEED))
-        print(json.dumps(play(*sys.argv[1:], sweep if sys.argv[2] == SWEEP else APART)))
-    else:
-        sys.exit(main())
+if __name__ == "__main__":  # of run()
+    print(json.dumps(play(*sys.argv[1:], draw_sweep(random.Random(SEED)) if sys.argv[2] == SWEEP else APART)))

@@ -13,11 +13,12 @@ import collections
 import json
 import os
 import subprocess
-import sys
-import tempfile
 import time
 
+import pytest
+
 import operator_table
+from torch_scenarios import python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -37,7 +38,7 @@ def play(kind, task, folder, miss, workers=WORKERS):
     with open(calls, "w") as file:
         json.dump(task, file)
     words = [os.path.join(HERE, "holder_player.py"), kind, calls, results, CACHE, miss, str(workers)]
-    done = subprocess.run([sys.executable, "-W", "ignore", *words])
+    done = subprocess.run(python("-W", "ignore", *words))
     lines = []
     if os.path.exists(results):
         with open(results) as file:
@@ -150,7 +151,22 @@ def check_counts(name, counts, calls, share):
 
 # ---- tests ----
 
-def check_with_torch(task, folder, make):
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """The calls, schemas that must be refused, a directory, and what makes tensors."""
+    assert operator_table.load_torch()
+    import holder_calls  # which needs the operator database
+    os.makedirs(CACHE, mode=0o700, exist_ok=True)
+    calls, refused, left = holder_calls.draw_calls(SEED, COUNT)
+    print(f"# seed {SEED}: {len(calls)} calls of {len({call['operator'] for call in calls})} overloads")
+    print("# left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(left.items())))
+    print(f"# refused by their schemas: {({reason: len(group) for reason, group in refused.items()})}", flush=True)
+    schemas = sorted(schema for group in refused.values() for schema in group)
+    return {"calls": calls, "refused": schemas}, str(tmp_path_factory.mktemp("holder")), holder_calls.TENSORS.make
+
+
+def test_results_are_those_of_pytorch_with_pytorch_in_the_process(drawn):
+    task, folder, make = drawn
     began = time.monotonic()
     answers = play("torch", task, folder, "wait")
     counts = judge_all("with PyTorch", task["calls"], answers, make)
@@ -161,49 +177,16 @@ def check_with_torch(task, folder, make):
         assert answers[schema][1].startswith("UNSUPPORTED"), answers[schema][1]
 
 
-def check_again(task, folder, make):
-    """Another process compiles nothing, and has the same results."""
+def test_a_second_process_compiles_nothing(drawn):
+    task, folder, make = {**drawn[0], "refused": []}, *drawn[1:]
     answers = play("torch", task, folder, "never")
     check_counts("again", judge_all("again", task["calls"], answers, make), task["calls"], LEAST_SERVED)
     assert answers["counts"][0]["compiles"] == 0, f"{answers['counts'][0]['compiles']} compiles"
 
 
-def check_alone(task, folder, make):
+def test_a_process_without_pytorch_has_the_same_results(drawn):
+    task, folder, make = {**drawn[0], "refused": []}, *drawn[1:]
     answers = play("alone", task, folder, "never")
     counts = judge_all("without PyTorch", task["calls"], answers, make)
     check_counts("without PyTorch", counts, task["calls"], LEAST_ALONE)
     assert answers["counts"][0]["compiles"] == 0, f"{answers['counts'][0]['compiles']} compiles"
-
-
-def report(name, check, *arguments):
-    try:
-        check(*arguments)
-        print(f"ok - holder operators: {name}", flush=True)
-        return 0
-    except Exception as error:
-        print(f"not ok - holder operators: {name}: {' '.join(str(error).split())[:400]}", flush=True)
-        return 1
-
-
-def main():
-    if not operator_table.load_torch():
-        print("this Python has no PyTorch")
-        return 77
-    import holder_calls
-    os.makedirs(CACHE, mode=0o700, exist_ok=True)
-    calls, refused, left = holder_calls.draw_calls(SEED, COUNT)
-    schemas = sorted(schema for group in refused.values() for schema in group)
-    print(f"# seed {SEED}: {len(calls)} calls of {len({call['operator'] for call in calls})} overloads")
-    print("# left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(left.items())))
-    print(f"# refused by their schemas: {({reason: len(group) for reason, group in refused.items()})}", flush=True)
-    task, make = {"calls": calls, "refused": schemas}, holder_calls.TENSORS.make
-    with tempfile.TemporaryDirectory(prefix="aoticache-holder.") as folder:
-        failed = report("with PyTorch, PyTorch's results", check_with_torch, task, folder, make)
-        task["refused"] = []
-        failed += report("a second process compiles nothing", check_again, task, folder, make)
-        failed += report("a process without PyTorch, the same results", check_alone, task, folder, make)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

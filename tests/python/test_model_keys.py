@@ -1,10 +1,8 @@
 """The key of an exported program: the same for the same program in another process, with other weights, after other
 exports; another for each single change; and a difference in words that names what changed."""
 import os
-import subprocess
-import sys
 
-from torch_scenarios import TOP, environment, play
+from torch_scenarios import TOP, play
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

@@ -11,24 +11,17 @@ import subprocess
 import sys
 import warnings
 
-import operator_table
+import pytest
+
 import torch_checks
+from torch_scenarios import python
 
 SEED, COUNT = int(os.environ.get("SEED", "5")), int(os.environ.get("COUNT", "3"))
 HERE = os.path.abspath(__file__)
 
 
-def report(name, check):
-    try:
-        check()
-        print(f"ok - torch checks: {name}", flush=True)
-        return 0
-    except Exception as error:
-        print(f"not ok - torch checks: {name}: {type(error).__name__}: {' '.join(str(error).split())[:600]}", flush=True)
-        return 1
-
-
-def check_database():
+def test_known_faults_and_samples_of_the_database():
+    os.makedirs(torch_checks.CACHE, mode=0o700, exist_ok=True)
     found, wrong = torch_checks.sample(SEED, COUNT)
     hits = sum(any(hits for _, hits, _ in one["operators"].values()) for one in found)
     print(f"# {len(found)} cases, a compiled kernel answers in {hits}")
@@ -149,22 +142,18 @@ def play(what):
     torch.set_num_threads(2)
     aoticache.configure(cache_dir=torch_checks.CACHE)
     if what == "kinds":
-        return report("tensors that are more than numbers in memory", check_kinds)
-    return report(f"what PyTorch refuses is neither compiled nor warned of, mode {what}", lambda: check_refused(what))
+        check_kinds()
+    else:
+        check_refused(what)
 
 
-def main():
-    if not operator_table.load_torch():
-        print("this Python has no PyTorch")
-        return 77
-    if len(sys.argv) > 1:
-        return play(sys.argv[1])
+@pytest.mark.parametrize("what", ("wait", "background", "kinds"))
+def test_refusals_and_kinds(what):
+    """What PyTorch refuses is neither compiled nor warned of, in two modes; tensors that are more than numbers in memory."""
     os.makedirs(torch_checks.CACHE, mode=0o700, exist_ok=True)
-    failed = report("known faults and samples of the database", check_database)
-    for what in ("wait", "background", "kinds"):
-        failed += subprocess.run([sys.executable, "-W", "ignore", HERE, what]).returncode != 0
-    return 1 if failed else 0
+    done = subprocess.run(python("-W", "ignore", HERE, what), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+if __name__ == "__main__":  # of test_refusals_and_kinds()
+    play(sys.argv[1])

@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 from torch_scenarios import CACHE
@@ -162,37 +161,21 @@ def finish(cache, seed, mode, count):
     return json.loads(output.splitlines()[-1])
 
 
-def main():
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        print("this Python has no PyTorch")
-        return 77
-    draw, failed = random.Random(SEED), 0
-    with tempfile.TemporaryDirectory(prefix="aoticache-kill.") as folder:
-        cache = os.path.join(folder, "cache")
-        try:
-            bring_bridge(cache)
-            for turn in range(KILLS):
-                below = kill_once(cache, draw, 100 + turn % 3)
-                verify(cache)
-                print(f"# turn {turn}: {below} processes below the killed ones, all ended; the cache is sound", flush=True)
-            print("ok - torch kill: the cache is sound and no worker is left")
-            found = finish(cache, 100, "wait", LAST_CALLS)
-            print(f"# afterwards: {found}")
-            assert found["wrong"] == 0 and found["served"] == LAST_CALLS, f"{found}"
-            again = finish(cache, 100, "wait", LAST_CALLS)
-            assert again["wrong"] == 0 and again["compiles"] == 0 and again["hits"] == LAST_CALLS, f"{again}"
-            verify(cache)
-            print("ok - torch kill: a new process has the right results, and the next one compiles nothing")
-        except Exception as error:
-            failed = 1
-            print(f"not ok - torch kill: {' '.join(str(error).split())[:500]}")
-    return failed
+def test_processes_that_are_killed(tmp_path):
+    """The cache is sound and no worker is left; then a process has the right results, and the next one compiles nothing."""
+    draw, cache = random.Random(SEED), str(tmp_path / "cache")
+    bring_bridge(cache)
+    for turn in range(KILLS):
+        below = kill_once(cache, draw, 100 + turn % 3)
+        verify(cache)
+        print(f"# turn {turn}: {below} processes below the killed ones, all ended; the cache is sound", flush=True)
+    found = finish(cache, 100, "wait", LAST_CALLS)
+    print(f"# afterwards: {found}")
+    assert found["wrong"] == 0 and found["served"] == LAST_CALLS, f"{found}"
+    again = finish(cache, 100, "wait", LAST_CALLS)
+    assert again["wrong"] == 0 and again["compiles"] == 0 and again["hits"] == LAST_CALLS, f"{again}"
+    verify(cache)
 
 
-if __name__ == "__main__":
-    if len(sys.argv) == 6 and sys.argv[1] == "play":
-        play(*sys.argv[2:])
-    else:
-        sys.exit(main())
+if __name__ == "__main__":  # of start()
+    play(*sys.argv[2:])

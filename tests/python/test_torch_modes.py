@@ -1,14 +1,13 @@
 """enable() and everything around it: modes, gradients, threads, fork, the end of the process, other users of PyTorch in
 it, bad input, and machines that lack something. Most of it in one process; what needs one of its own has it."""
 import os
-import shutil
 import subprocess
 import tempfile
 import textwrap
 
 import pytest
 
-from torch_scenarios import BUILD, CACHE, environment, play, play_file, Together
+from torch_scenarios import BUILD, Together, environment, play, play_file
 
 BEGIN = """
 import dataclasses, os, sys, tempfile, threading, time, warnings

@@ -8,7 +8,18 @@ BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
 
-import operator_table  # noqa: E402
+import pytest  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bridge():
+    """The bridge, which mode "never" does not compile."""
+    import aoticache
+    cache = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
+    os.makedirs(cache, mode=0o700, exist_ok=True)
+    aoticache.configure(cache_dir=cache)
+    aoticache.enable("aten::abs", mode="wait")
+    aoticache.disable()
 
 
 def enabled(*requests):
@@ -66,28 +77,3 @@ def test_what_is_refused_comes_with_a_hint():
     refuses(aoticache.OperatorRefusedError, torch.softmax, "aten::softmax.int", "aten::_softmax")
     refuses(aoticache.OperatorNotFoundError, len, "len", "name the operator")
     refuses(TypeError, 3, "int")
-
-
-def main():
-    if not operator_table.load_torch():
-        print("this Python has no PyTorch")
-        return 77
-    import aoticache
-    cache = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
-    os.makedirs(cache, mode=0o700, exist_ok=True)
-    aoticache.configure(cache_dir=cache)
-    aoticache.enable("aten::abs", mode="wait")  # the bridge, which mode "never" does not compile
-    aoticache.disable()
-    failed = 0
-    for name, test in [entry for entry in globals().items() if entry[0].startswith("test_")]:
-        try:
-            test()
-            print(f"ok - torch names: {name.removeprefix('test_')}", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"not ok - torch names: {name.removeprefix('test_')}: {type(error).__name__}: {error}", flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,9 @@
 """Numbers that change from call to call: one compiled kernel serves them, with PyTorch's values, exceptions and dtypes; an
 optimizer's steps under a schedule; another process that compiles nothing; operators for which the compiler must know them.
 """
-import sys
 
 import pytest
 
-import operator_table
 from torch_scenarios import play, Together
 
 BEGIN = """

@@ -8,23 +8,22 @@ result fails the test, unless torch.compile makes exactly the same of its operat
 eager PyTorch. Samples in which no compiled kernel answered are counted, with the reason.
 
 Compiles are kept in $BUILD/torch-package-cache. The normal form makes a dozen; COUNT=300 is the long form, and
-SECONDS=3600 goes on with other seeds until so much time has passed.
-Environment: BUILD; SEED, COUNT, SECONDS; CACHE: another directory; VERBOSE: name every sample.
+SEEDS=20 takes that many seeds, from SEED on.
+Environment: BUILD; SEED, SEEDS, COUNT; CACHE: another directory; VERBOSE: name every sample.
 """
 import collections
 import json
 import os
 import subprocess
 import sys
-import tempfile
-import time
 
-import operator_table
+import pytest
+
+from torch_scenarios import python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 SEED, COUNT = int(os.environ.get("SEED", "7")), int(os.environ.get("COUNT", "12"))
-SECONDS = float(os.environ.get("SECONDS", "0"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))  # the other tests' too: one bridge for all
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
 LEAST_SERVED = 0.7  # of the samples: in the rest, PyTorch's kernel answers for a reason that is printed
@@ -35,7 +34,7 @@ REASONS = (("proxy executor", "the compiled kernel would call PyTorch's own"), (
 
 
 def call(*words, **environment):
-    command = [sys.executable, "-W", "ignore", os.path.join(HERE, "torch_operators.py"), *map(str, words)]
+    command = python("-W", "ignore", os.path.join(HERE, "torch_operators.py"), *map(str, words))
     done = subprocess.run(command, env={**os.environ, **environment})
     assert done.returncode == 0, f"{words[0]} ended with {done.returncode}"
 
@@ -87,14 +86,29 @@ def check_counts(name, counts, least=LEAST_SERVED):
 
 # ---- checks ----
 
-def check_binding(names):
-    """What explain() says can be served can be enabled."""
-    refused = read(names)["disagreeing"]
+@pytest.fixture(scope="module", params=range(int(os.environ.get("SEEDS", "1"))), ids=lambda number: f"seed {SEED + number}")
+def played(request, tmp_path_factory):
+    """The samples of a seed, and what the passes over them found: those of a first process, and those of a second."""
+    seed, folder = SEED + request.param, str(tmp_path_factory.mktemp("operators"))
+    os.makedirs(CACHE, mode=0o700, exist_ok=True)
+    names, first, second = (os.path.join(folder, f"{name}.json") for name in ("names", "first", "second"))
+    call("draw", seed, COUNT, names, first, CACHE, "background", "wait", "wait")
+    task = read(names)
+    print(f"# seed {seed}: {len(task['names'])} samples, {sum(one['grad'] for one in task['names'])} with gradients, "
+          f"{sum(one['kind'] == 'error' for one in task['names'])} errors; {len(task['accepted'])} operators accepted")
+    print("# left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(task["left"].items())), flush=True)
+    call("play", names, second, CACHE, "wait", "stable")
+    return task, read(first), read(second)
+
+
+def test_what_explain_accepts_can_be_enabled(played):
+    refused = played[0]["disagreeing"]
     assert not refused, f"explain() accepts {len(refused)} that cannot be enabled: {', '.join(sorted(refused))}"
 
 
-def check_first(found):
+def test_results_are_those_of_eager_pytorch(played):
     """Background compiles, PyTorch's kernels answering; then compiled kernels, twice."""
+    found = played[1]
     print(f"# {found['passes'][0]['enabled']} operators enabled by the {found['passes'][0]['interface']}; "
           f"{[one['totals'] for one in found['passes']]} in {found['seconds']}")
     judged = [judge_pass(name, found, place) for place, name in enumerate(("background", "wait", "again"))]
@@ -109,8 +123,9 @@ def check_first(found):
     assert not sum(one["compiles"] for operators in last for one in operators), "a kernel is compiled twice"
 
 
-def check_again(found):
-    """Another process compiles nothing, and has the same results."""
+def test_another_process_compiles_nothing(played):
+    """It has the same results."""
+    found = played[2]
     counts, totals = judge_pass("a second process", found, 0), found["passes"][0]["totals"]
     print(f"# a second process: {totals}", flush=True)
     assert totals["compiles"] == 0, f"{totals['compiles']} compiles"
@@ -118,52 +133,10 @@ def check_again(found):
     assert totals["hits"] > 0, "no call is a hit"
 
 
-def check_stable(found):
-    """Without the bridge: fewer operators, the same cache, the same results."""
+def test_the_stable_c_interface_has_the_same_results(played):
+    """Without the bridge: fewer operators, the same cache."""
+    found = played[2]
     counts, one = judge_pass("stable C interface", found, 1), found["passes"][1]
     print(f"# stable C interface: {one['enabled']} operators enabled, {one['skipped']} skipped, {one['totals']}")
     assert one["interface"] == "stable C interface", one["interface"]
     check_counts("stable C interface", counts, 0.3)
-
-
-# ---- all ----
-
-def report(name, check, *arguments):
-    try:
-        check(*arguments)
-        print(f"ok - torch operators: {name}", flush=True)
-        return 0
-    except Exception as error:
-        print(f"not ok - torch operators: {name}: {' '.join(str(error).split())[:600]}", flush=True)
-        return 1
-
-
-def play_seed(seed, folder):
-    names, results = os.path.join(folder, f"names-{seed}.json"), os.path.join(folder, "results.json")
-    call("draw", seed, COUNT, names, results, CACHE, "background", "wait", "wait")
-    task = read(names)
-    print(f"# seed {seed}: {len(task['names'])} samples, {sum(one['grad'] for one in task['names'])} with gradients, "
-          f"{sum(one['kind'] == 'error' for one in task['names'])} errors; {len(task['accepted'])} operators accepted")
-    print("# left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(task["left"].items())), flush=True)
-    failed = report("what explain() accepts can be enabled", check_binding, names)
-    failed += report("eager PyTorch's results", check_first, read(results))
-    call("play", names, results, CACHE, "wait", "stable")
-    failed += report("a second process compiles nothing", check_again, read(results))
-    return failed + report("the stable C interface, the same results", check_stable, read(results))
-
-
-def main():
-    if not operator_table.load_torch():
-        print("this Python has no PyTorch")
-        return 77
-    os.makedirs(CACHE, mode=0o700, exist_ok=True)
-    failed, seed, began = 0, SEED, time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="aoticache-torch.") as folder:
-        while seed == SEED or time.monotonic() - began < SECONDS:
-            failed += play_seed(seed, folder)
-            seed += 1
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

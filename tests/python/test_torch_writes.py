@@ -12,7 +12,6 @@ import pytest
 os.environ["PART"] = "writes"
 os.environ.setdefault("QUICK", "1")
 
-import operator_table  # noqa: E402
 import torch_checks  # noqa: E402
 from torch_scenarios import play, Together  # noqa: E402
 

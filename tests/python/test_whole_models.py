@@ -1,7 +1,6 @@
 """aoticache.compile() and load(): whole models, compiled once, their weights stored once; against PyTorch's results."""
 import json
 import os
-import shutil
 import struct
 import subprocess
 import sys
