@@ -1,4 +1,5 @@
 """pytest for tests/python. scripts/run-tests counts one line for each case, as of the other tests: ok, not ok, skip."""
+import os
 
 import pytest
 
@@ -27,10 +28,17 @@ class Lines:
         self.reporter.ensure_newline()
         self.reporter.write_line(line)
 
+    def pytest_collectreport(self, report):  # a whole file
+        if report.skipped:
+            self.skip(report, os.path.basename(report.nodeid))
+
+    def skip(self, report, name):
+        reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        self.say(f"skip - {name}: {' '.join(reason.split())}")
+
     def pytest_runtest_logreport(self, report):
         if report.skipped and report.when in ("setup", "call"):
-            reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self.say(f"skip - {name_of(report.nodeid)}: {' '.join(reason.split())}")
+            self.skip(report, name_of(report.nodeid))
         elif report.failed:
             message = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
             where = "" if report.when == "call" else f" ({report.when})"
@@ -50,5 +58,6 @@ def pytest_sessionstart(session):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session, exitstatus):
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not session.config.option.markexpr:
-        session.exitstatus = 1
+    """Nothing was run: the whole file was skipped, or what was asked for is not there."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = 77 if session.config.pluginmanager.getplugin("terminalreporter").stats.get("skipped") else 1

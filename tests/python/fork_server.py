@@ -6,21 +6,21 @@ with its own environment, directory, arguments and files. It has compiled nothin
 usage: fork_server.py SOCKET           serves on that Unix socket until its standard input is closed
        python -S -E fork_server.py --run SOCKET ARGUMENT...   a process that does what `python ARGUMENT...` does, as a fork
 
-PyTorch reads many variables when it is imported. If one of those differs from the server's, --run starts Python itself.
+PyTorch reads many variables when it is imported. If one that it may read differs from the server's, --run starts Python itself.
 """
 import array
 import json
 import os
+import re
 import signal
 import socket
 import sys
 import time
 
-#: Variables with these beginnings act when PyTorch is imported, or when a process starts.
-AT_IMPORT = ("TORCH", "PYTORCH", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "OPENBLAS_", "TRITON_", "PYTHON", "ATEN_", "TMPDIR", "CUDA_",
-             "AOTICACHE_ENABLE", "AOTICACHE_COMPILE", "AOTICACHE_INSTALL", "MALLOC_", "GLIBC_", "ASAN_", "UBSAN_", "TSAN_", "LSAN_")
-#: Except these, which are read when they are used, or which a forked process applies itself.
-WHEN_USED = ("TORCHINDUCTOR_CACHE_DIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "TRITON_CACHE_DIR")
+#: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another one differs from
+#: the server's, --run starts Python.
+WHEN_USED = re.compile(r"AOTICACHE_(?!ENABLE|COMPILE|INSTALL).*|PATH|HOME|PWD|OLDPWD|SHLVL|_|PYTHONPATH|PYTHONDONTWRITEBYTECODE|PYTEST_.*|"
+                       r"TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_(DIR|MANAGER)|TEST_.*|BUILD|VENV|SEEDS?|COUNT|PART|QUICK|CACHE|CASES|JOBS")
 #: And these, which PyTorch's configuration has read: a forked process sets what they stand for.
 SETTINGS = {"TORCHINDUCTOR_VEC_ISA_OK": ("cpp.vec_isa_ok", {"1": True, "0": False}, None),
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": ("cpp_cache_precompile_headers", {"1": True, "0": False}, True),
@@ -30,8 +30,7 @@ MODULES = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "torch._induc
 
 
 def at_import(environment):
-    return {name: value for name, value in environment.items()
-            if name.startswith(AT_IMPORT) and name not in WHEN_USED and name not in SETTINGS}
+    return {name: value for name, value in environment.items() if not WHEN_USED.fullmatch(name) and name not in SETTINGS}
 
 
 def apply_settings(before, environment):

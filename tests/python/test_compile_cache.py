@@ -20,6 +20,7 @@ TAKES_WORDS = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])
 
 # ---- warm anywhere ----
 
+@pytest.mark.quick
 def test_fresh_machine_without_compiler():
     before = filled()
     cache = os.path.join(fresh("imported"), "cache")

@@ -175,7 +175,8 @@ def prepared():
         os.chdir(directory)
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda number: f"{number}-{CASES[number][0]}")
+@pytest.mark.parametrize("number", [pytest.param(number, id=f"{number}-{one[0]}", marks=[pytest.mark.quick] if number < 2 else [])
+                                    for number, one in enumerate(CASES)])
 def test_dynamic(prepared, number):
     (torch, c, worker), (operator, arguments, wanted) = prepared, CASES[number]
     specs = find_tensors(arguments)
@@ -203,6 +204,7 @@ def test_dynamic(prepared, number):
     print(f"{passed} shapes, {answer['guard']}")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case[0])
 def test_refused(prepared, case):
     (torch, _, worker), (operator, arguments, word) = prepared, case

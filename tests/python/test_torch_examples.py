@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from torch_scenarios import CACHE, TOP, environment
 
 EXAMPLES = ("mlp.py", "cnn.py")
@@ -30,6 +32,7 @@ def test_examples():
             print(said.splitlines()[0])
 
 
+@pytest.mark.quick
 def test_tutorial():
     """docs/tutorials/pytorch-user.md program, as printed; it compares with PyTorch by itself."""
     with open(os.path.join(TOP, "docs", "tutorials", "pytorch-user.md"), encoding="utf-8") as page:

@@ -1,6 +1,8 @@
 """Kernels that must earn their place: a loser's calls are PyTorch's, in this process and in the next ones; judge=False; what
 stats() and the tools say of it. Nothing is timed here: which kernel loses is written into the index beforehand."""
+import functools
 import os
+import shutil
 import sqlite3
 import subprocess
 import tempfile
@@ -8,7 +10,7 @@ import textwrap
 
 import pytest
 
-from torch_scenarios import BUILD, CACHE, environment, play
+from torch_scenarios import BUILD, bring_bridge, environment, play
 
 BEGIN = """
 import os, sys, torch, aoticache
@@ -47,8 +49,10 @@ def judge_all(cache, slower):
     return True
 
 
-def filled_cache():
-    folder = tempfile.mkdtemp(prefix="aoticache-judge-")
+@functools.cache
+def one_kernel():
+    """A cache that has the bridge and a kernel of abs."""
+    folder = bring_bridge(tempfile.mkdtemp(prefix="aoticache-judge-"))
     in_process("""
         aoticache.enable("aten::abs", mode="wait")
         with torch.no_grad():
@@ -56,6 +60,10 @@ def filled_cache():
         print("done")
     """, AOTICACHE_DIR=folder)
     return folder
+
+
+def filled_cache():
+    return shutil.copytree(one_kernel(), tempfile.mkdtemp(prefix="aoticache-judge-"), dirs_exist_ok=True)
 
 
 def test_forced_loser_is_left_to_pytorch():

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from torch_scenarios import CACHE
+from torch_scenarios import bring_bridge
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -142,15 +142,6 @@ def verify(cache):
     tool = os.path.join(BUILD, "bin", "aoticache")
     done = subprocess.run([tool, "verify", "--cache-dir", cache], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"aoticache verify ends with {done.returncode}: {(done.stdout + done.stderr)[:300]}"
-
-
-def bring_bridge(cache):
-    """The bridge that other tests have compiled, or one that is compiled now."""
-    from aoticache import Settings, _bridge, _caches
-    _bridge.prepare(_caches.open_cache(CACHE), Settings(), compile=True)
-    tool = os.path.join(BUILD, "bin", "aoticache")
-    subprocess.run([tool, "copy", cache, "--op", "aoticache::torch_bridge", "--cache-dir", CACHE], check=True,
-                   stdout=subprocess.DEVNULL)
 
 
 def finish(cache, seed, mode, count):

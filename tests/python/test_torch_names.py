@@ -10,6 +10,8 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
 
 import pytest  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module", autouse=True)
 def bridge():

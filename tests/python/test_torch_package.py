@@ -29,6 +29,7 @@ STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "
            "CpuFeatures": "cpu_features", "File": "file", "Product": "product"}
 
 
+@pytest.mark.quick
 def test_structs_are_those_of_the_headers():
     from aoticache import _library
     lines = ['#include "aoticache.h"', "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
@@ -56,12 +57,14 @@ def _size(struct):
     return ctypes.sizeof(struct)
 
 
+@pytest.mark.quick
 def test_version_is_the_header_s():
     import aoticache
     with open(os.path.join(TOP, "base", "base.h")) as file:
         assert re.search(r'#define AOTICACHE_VERSION "(.*)"', file.read())[1] == aoticache.__version__
 
 
+@pytest.mark.quick
 def test_text_is_for_python_3_10():
     paths = [*glob.glob(os.path.join(PACKAGE, "*.py")), os.path.join(TOP, "eager", "torch", "build_hook.py")]
     assert len(paths) > 10
@@ -99,6 +102,7 @@ def test_types_hold():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.quick
 def test_works_without_pytorch():
     said = play("""
         import sys
@@ -141,6 +145,7 @@ def test_configuration_holds_here_too():
         assert f"{shared} done" in play(open_it, [""], AOTICACHE_CONFIG=file, AOTICACHE_DIR=None)
 
 
+@pytest.mark.quick
 def test_commands():
     def run(*words):
         done = subprocess.run([sys.executable, "-m", "aoticache", *words], env=environment(), capture_output=True,
@@ -162,6 +167,7 @@ def test_commands():
     assert status == 1 and "did you mean aten::abs" in said and "Traceback" not in said, said
 
 
+@pytest.mark.quick
 def test_tools_are_commands_too():
     """`python -m aoticache WORD...` prints and ends as the tool does."""
     with tempfile.TemporaryDirectory() as folder:

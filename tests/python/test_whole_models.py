@@ -7,6 +7,8 @@ import sys
 import tempfile
 import time
 
+import pytest
+
 from torch_scenarios import BUILD, TOP, environment, play
 
 BEGIN = """
@@ -59,6 +61,7 @@ def run(text, arguments=(), **more):
     return play(BEGIN + text, arguments, **{"AOTICACHE_DIR": CACHE, **more})
 
 
+@pytest.mark.quick
 def test_a_model_is_compiled_once_and_its_variants_share_it():
     run("""
 first = compiled(made(1))
@@ -88,6 +91,7 @@ print("done")
 """)
 
 
+@pytest.mark.quick
 def test_a_name_stands_for_program_and_weights():
     run("""
 for seed in range(4):

@@ -53,6 +53,16 @@ def play_file(text, **more):
         return run([file.name], 0, more)
 
 
+def bring_bridge(cache):
+    """Stores the bridge to PyTorch in another cache, since compiling it takes a quarter of a minute. Returns the cache."""
+    play("import aoticache\nfrom aoticache import Settings, _bridge, _caches\n"
+         "_bridge.prepare(_caches.open_cache(None), Settings(), compile=True)\nprint('done')")
+    done = subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "copy", cache, "--op", "aoticache::torch_bridge",
+                           "--allow-unsigned"], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return cache
+
+
 # Plays texts that come as lines of JSON, and answers each with a line that begins with its first argument: an error, or
 # nothing. Everything is as at the start before each.
 PLAYER = """
