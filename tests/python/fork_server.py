@@ -16,10 +16,11 @@ import signal
 import socket
 import sys
 import time
+import warnings
 
 #: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another one differs from
 #: the server's, --run starts Python.
-WHEN_USED = re.compile(r"AOTICACHE_(?!ENABLE|COMPILE|INSTALL).*|PATH|HOME|PWD|OLDPWD|SHLVL|_|PYTHONPATH|PYTHONDONTWRITEBYTECODE|PYTEST_.*|"
+WHEN_USED = re.compile(r"AOTICACHE_(?!ENABLE|COMPILE|INSTALL).*|PATH|HOME|PWD|OLDPWD|SHLVL|_|PYTHON(PATH|DONTWRITEBYTECODE|WARNINGS)|PYTEST_.*|"
                        r"TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_(DIR|MANAGER)|TEST_.*|BUILD|VENV|SEEDS?|COUNT|PART|QUICK|CACHE|CASES|JOBS")
 #: And these, which PyTorch's configuration has read: a forked process sets what they stand for.
 SETTINGS = {"TORCHINDUCTOR_VEC_ISA_OK": ("cpp.vec_isa_ok", {"1": True, "0": False}, None),
@@ -57,11 +58,13 @@ def become(request, files):
         setattr(sys, name, open(number, "r" if number == 0 else "w", buffering=1 if number else -1, closefd=False,
                                 errors="backslashreplace" if number == 2 else None))
     first, *others = request["arguments"]
+    options = [one for one in os.environ.get("PYTHONWARNINGS", "").split(",") if one]
     while first == "-W":
-        import warnings
-        sys.warnoptions.append(others[0])
-        warnings.simplefilter(others[0])
+        options.append(others[0])
         first, *others = others[1:]
+    for option in options:
+        sys.warnoptions.append(option)
+        warnings._setoption(option)
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:1] = [*paths]
     sys.orig_argv = [sys.executable, first, *others]

@@ -101,6 +101,7 @@ def load_torch():
 
 
 def database():
+    load_torch()
     from torch.testing._internal.common_methods_invocations import op_db
     operators = {}
     for info in op_db:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from torch_scenarios import bring_bridge
+from torch_scenarios import bring_bridge  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
