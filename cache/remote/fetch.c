@@ -174,7 +174,7 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
                               const aoticache_record_entry *entry, const aoticache_manifest *manifest, bool *ret_good,
                               aoticache_error *ret_error)
 {
-    char reason[512] = "";
+    aoticache_trust_verdict verdict;
     *ret_good = false;
     if (!aoticache_digest_equal(&manifest->key, key)) {
         refuse_object(intake, remote, &entry->artifact, "it answers another key than the one that was asked for");
@@ -185,11 +185,10 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
         return AOTICACHE_OK;
     }
     aoticache_status status = aoticache_remote_decide(intake->cache, remote, &entry->artifact, manifest,
-                                                      entry->signatures, key, ret_good, reason, ret_error);
-    if (status == AOTICACHE_OK && !*ret_good) {
-        intake->report->entries_untrusted++;
-        refuse_object(intake, remote, &entry->artifact, reason);
-    }
+                                                      entry->signatures, key, &verdict, ret_error);
+    *ret_good = status == AOTICACHE_OK && verdict.is_accepted;
+    if (status == AOTICACHE_OK && !*ret_good)
+        aoticache_intake_refuse_untrusted(intake, &verdict, key);
     return status;
 }
 

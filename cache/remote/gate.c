@@ -11,24 +11,25 @@
 
 aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache_remote *remote,
                                          const aoticache_digest *artifact, const aoticache_manifest *manifest,
-                                         const char *signatures, const aoticache_key *wanted, bool *ret_accepted,
-                                         char ret_reason[512], aoticache_error *ret_error)
+                                         const char *signatures, const aoticache_key *wanted,
+                                         aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error)
 {
     const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
     aoticache_trust_claim claim = AOTICACHE_TRUST_CLAIM_INIT;
-    aoticache_trust_verdict verdict;
+    char key[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(&statement.key, key);
     claim.statement = &statement;
     claim.signatures = signatures;
     claim.wanted = wanted;
     claim.allow_unsigned = remote->config.allow_unsigned;
-    *ret_accepted = false;
-    aoticache_status status = aoticache_cache_decide(cache, &claim, &verdict, ret_error);
-    if (status != AOTICACHE_OK)
+    aoticache_status status = aoticache_cache_decide(cache, &claim, ret_verdict, ret_error);
+    if (status != AOTICACHE_OK || !ret_verdict->is_accepted)
         return status;
     /* The cache may require no signatures of what people import by hand. A remote's own settings must say so. */
-    *ret_accepted = verdict.is_accepted && (verdict.reason == AOTICACHE_TRUST_SIGNED || remote->config.allow_unsigned);
-    snprintf(ret_reason, 512, "%s",
-             verdict.is_accepted ? "no trusted key signed it, and the remote is not unsigned=allow" : verdict.message);
+    ret_verdict->is_accepted = ret_verdict->reason == AOTICACHE_TRUST_SIGNED || remote->config.allow_unsigned;
+    if (!ret_verdict->is_accepted)
+        snprintf(ret_verdict->message, sizeof ret_verdict->message,
+                 "entry %.12s: no trusted key signed it, and the remote is not unsigned=allow", key);
     return AOTICACHE_OK;
 }
 

@@ -92,6 +92,7 @@ typedef struct aoticache_remote {
     _Atomic uint32_t rests;          /* that began, and are not counted yet */
     _Atomic bool lacks_leases;       /* it was asked */
     _Atomic bool serves_misses;      /* then the log says when it begins to rest; who asks by hand gets errors */
+    _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* whose entries were refused (aoticache_intake.told) */
     struct {
         _Atomic uint64_t key;      /* the first bytes of one */
         _Atomic uint64_t until_ns; /* until then it is not asked for */
@@ -108,6 +109,7 @@ typedef struct aoticache_remotes {
     bool is_finished;          /* and none will be */
     pthread_mutex_t mutex;     /* of these two */
     _Atomic bool is_abandoned; /* nothing more is sent */
+    _Atomic bool has_told_unsigned;
 } aoticache_remotes;
 
 /* logger: must outlive them. NULL is given for a text without remotes. */
@@ -234,13 +236,13 @@ aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const ao
                                               aoticache_record *ret_record, aoticache_error *ret_error);
 
 /*
- * Whether an entry that came may be taken in: what was signed is made of its manifest. Where not, ret_reason says why.
- * OK (look at *ret_accepted), or why it could not be decided, which is a no.
+ * Whether an entry that came may be taken in: what was signed is made of its manifest. 
+ * OK (look at ret_verdict), or why it could not be decided, which is a no.
  */
 aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache_remote *remote,
                                          const aoticache_digest *artifact, const aoticache_manifest *manifest,
-                                         const char *signatures, const aoticache_key *wanted, bool *ret_accepted,
-                                         char ret_reason[512], aoticache_error *ret_error);
+                                         const char *signatures, const aoticache_key *wanted,
+                                         aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error);
 
 /* The signatures of an entry of the cache, and those of the signers, one on each line, by free(). */
 aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,

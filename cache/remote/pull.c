@@ -158,6 +158,7 @@ static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, co
 static aoticache_status pull_from(struct pull *pull, aoticache_remote *remote, aoticache_error *ret_error)
 {
     pull->options->allow_unsigned = remote->config.allow_unsigned; /* the remote's own settings decide, nobody else */
+    pull->intake.place = remote->config.url;
     aoticache_status status = read_lists(pull, remote, ret_error);
     pull->intake.all += pull->count;
     for (size_t i = 0; status == AOTICACHE_OK && i < pull->count; i++) {
@@ -167,6 +168,7 @@ static aoticache_status pull_from(struct pull *pull, aoticache_remote *remote, a
     }
     /* What was complete stays, and of two troubles the first is told. */
     aoticache_status committed = aoticache_intake_commit(&pull->intake, status == AOTICACHE_OK ? ret_error : NULL);
+    aoticache_intake_tell_untrusted(&pull->intake);
     return status != AOTICACHE_OK ? status : committed;
 }
 
@@ -207,7 +209,7 @@ aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remote
         status = aoticache_remotes_create(remotes, &cache->directory->logger, &own, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_intake_begin(&pull.intake, cache, &chosen, &pull.report, ret_error);
-    pull.intake.is_foreign = true;
+    pull.intake.is_foreign = pull.intake.is_remote = true;
     if (status == AOTICACHE_OK)
         status = run_pull(&pull, remotes != NULL ? own : cache->remotes, ret_error);
     aoticache_intake_end(&pull.intake);

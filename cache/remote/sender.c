@@ -41,6 +41,17 @@ static bool goes_on(void *user)
     return !atomic_load(&((aoticache_cache *)user)->remotes->is_abandoned);
 }
 
+/* A remote alone shares nothing: without a signature other machines refuse what they find there. Said once. */
+static void tell_unsigned(aoticache_cache *cache, const aoticache_remote *remote)
+{
+    if (remote->config.allow_unsigned || atomic_exchange(&cache->remotes->has_told_unsigned, true))
+        return;
+    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING,
+                  "remote %s: kernels go there without a signature, and other machines refuse them; to sign them: "
+                  "aoticache key generate, then aoticache push --all",
+                  remote->config.url);
+}
+
 /* OK; CORRUPT, UNSUPPORTED: it stays here for good; else what the remote's failure is. */
 static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
                                 bool replaces, bool signs)
@@ -52,6 +63,8 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     aoticache_status status =
         signs ? aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail) : AOTICACHE_OK;
     const bool has_signers = status == AOTICACHE_OK;
+    if (has_signers && signs && sending.signer_count == 0)
+        tell_unsigned(cache, remote);
     if (has_signers)
         status = aoticache_remote_send(cache, remote, artifact, &sending, &detail);
     if (status == AOTICACHE_OK)

@@ -57,7 +57,9 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     options.allow_unsigned = remote->config.allow_unsigned;
     aoticache_status status = aoticache_intake_begin(&intake, cache, &options, &report, &detail);
     if (status == AOTICACHE_OK) {
-        intake.is_foreign = true;
+        intake.is_foreign = intake.is_remote = true;
+        intake.place = remote->config.url;
+        intake.told = remote->told;
         aoticache_remote_begin_fetch(remote);
         status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->accept, target->accept_user,
                                             &brought, &detail);

@@ -468,6 +468,7 @@ aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd, const ao
     aoticache_cache_enter(cache);
     status = aoticache_intake_begin(&import.intake, cache, &chosen, &import.report, ret_error);
     import.intake.is_foreign = true;
+    import.intake.place = "the archive";
     if (status == AOTICACHE_OK)
         status = run_import(&import, fd, &chosen, ret_error);
     free(import.signatures);

@@ -76,6 +76,7 @@ void aoticache_intake_end(aoticache_intake *intake)
 {
     if (intake->cache == NULL)
         return;
+    aoticache_intake_tell_untrusted(intake);
     for (size_t i = 0; i < intake->count; i++)
         aoticache_intake_free_entry(&intake->queue[i]);
     free(intake->queue);

@@ -130,6 +130,16 @@ typedef struct aoticache_intake_entry {
     char *signatures; /* as text; NULL: none */
 } aoticache_intake_entry;
 
+#define AOTICACHE_UNTRUSTED_SIGNERS 8
+#define AOTICACHE_UNTRUSTED_NAMED 3
+
+/* Entries that were refused because no trusted key signed them, by who did. */
+typedef struct aoticache_untrusted {
+    aoticache_public_key signer; /* as aoticache_trust_verdict.key; the name is "" if nobody signed them */
+    uint64_t count;
+    aoticache_key named[AOTICACHE_UNTRUSTED_NAMED]; /* what the first of them answer */
+} aoticache_untrusted;
+
 typedef struct aoticache_intake {
     aoticache_cache *cache;
     const aoticache_transfer_options *options;
@@ -147,6 +157,12 @@ typedef struct aoticache_intake {
     bool is_stopped;
     bool is_foreign; /* what comes needs a trusted signature */
     aoticache_transfer_keys offered;
+    const char *place; /* where it comes from, for messages; of a remote: its URL */
+    bool is_remote;
+    _Atomic uint64_t
+        *told; /* AOTICACHE_UNTRUSTED_SIGNERS slots: signers that were told of before are not again; may be NULL */
+    aoticache_untrusted untrusted[AOTICACHE_UNTRUSTED_SIGNERS]; /* told at the end, in one line each */
+    size_t untrusted_count;
 } aoticache_intake;
 
 /* `report` must outlive it. Returns: OK, DENIED, IO, NO_MEMORY, INVALID. */
@@ -226,6 +242,13 @@ aoticache_status aoticache_intake_read_hits(aoticache_index *index, const aotica
 aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const aoticache_intake_entry *entry,
                                               const aoticache_intake_claim *claim, bool *ret_fits,
                                               aoticache_error *ret_error);
+
+/* Counts an entry that `verdict` refuses. If only trust in its signer is missing, it is told with others of that signer by
+ * the next function, else at once. */
+void aoticache_intake_refuse_untrusted(aoticache_intake *intake, const aoticache_trust_verdict *verdict,
+                                       const aoticache_key *key);
+/* Tells of them: one warning for each signer, with what to do. Then there are none. */
+void aoticache_intake_tell_untrusted(aoticache_intake *intake);
 
 /*
  * An entry is here already, and another copy of it came with these signatures: those of trusted keys that it lacks are added.

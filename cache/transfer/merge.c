@@ -322,6 +322,7 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     aoticache_cache_enter(source);
     status = aoticache_intake_begin(&merge.intake, target, &chosen, &merge.report, ret_error);
     merge.intake.is_foreign = is_foreign(source);
+    merge.intake.place = source->directory->path;
     if (status == AOTICACHE_OK)
         status = run_merge(&merge, &chosen, ret_error);
     aoticache_intake_end(&merge.intake);

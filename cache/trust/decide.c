@@ -71,8 +71,9 @@ struct decision {
     bool is_required; /* a trusted signature is */
     struct message message;
     aoticache_signature_list signatures;
+    aoticache_public_key signer; /* of a key that is not trusted: see aoticache_trust_verdict.key */
     aoticache_trust_verdict verdict;
-    char entry[AOTICACHE_DIGEST_HEX_BYTES];
+    char entry[AOTICACHE_DIGEST_HEX_BYTES]; /* the key that it answers: people know it from `aoticache ls` */
 };
 
 static const char *text_of(aoticache_trust_verdict_reason reason)
@@ -123,7 +124,9 @@ static bool passes_without_keys(struct decision *decision)
         aoticache_digest_to_hex(&statement->key, found);
         refuse(decision, AOTICACHE_TRUST_OTHER_KEY, "%.12s was asked for, it is of %.12s", wanted, found);
     } else if (aoticache_trust_has_revoked(&decision->cache->trust, &statement->artifact)) {
-        refuse(decision, AOTICACHE_TRUST_REVOKED_ENTRY, "revoked_keys names its manifest %s", decision->entry);
+        char artifact[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(&statement->artifact, artifact);
+        refuse(decision, AOTICACHE_TRUST_REVOKED_ENTRY, "revoked_keys names its manifest %s", artifact);
     } else if (decision->is_required && statement->created_ns < claim->replaces_created_ns) {
         refuse(decision, AOTICACHE_TRUST_REPLAYED, "it was made %.0f s before that one, and would replace it",
                (double)(claim->replaces_created_ns - statement->created_ns) / 1e9);
@@ -143,13 +146,14 @@ static bool passes_without_keys(struct decision *decision)
     return false;
 }
 
-/* Asks for keys that came along and made one of the signatures. *ret_key: one that is trusted now. */
+/* Asks about keys that came along and made one of the signatures. *ret_key: one that is trusted now. The first of the others
+ * becomes decision->signer. */
 static aoticache_status ask_for_keys(struct decision *decision, aoticache_public_key *ret_key, bool *ret_has,
                                      aoticache_error *ret_error)
 {
     const aoticache_trust_claim *claim = decision->claim;
     aoticache_trust *trust = &decision->cache->trust;
-    for (size_t i = 0; claim->ask != NULL && i < claim->offered_count; i++) {
+    for (size_t i = 0; i < claim->offered_count; i++) {
         const aoticache_public_key *key = &claim->offered[i];
         for (size_t k = 0; k < decision->signatures.count && !aoticache_trust_revokes_key(trust, key); k++) {
             const aoticache_signature *signature = &decision->signatures.items[k];
@@ -159,8 +163,12 @@ static aoticache_status ask_for_keys(struct decision *decision, aoticache_public
                                                                        key, signature, ret_error);
             if (status != AOTICACHE_OK && status != AOTICACHE_CORRUPT)
                 return status;
-            if (status == AOTICACHE_CORRUPT || !claim->ask(claim->user, key))
+            if (status == AOTICACHE_CORRUPT)
                 continue;
+            if (claim->ask == NULL || !claim->ask(claim->user, key)) {
+                decision->signer = decision->signer.name[0] == '\0' ? *key : decision->signer;
+                continue;
+            }
             *ret_key = *key;
             *ret_has = true;
             return aoticache_trust_add(trust, key, AOTICACHE_TRUST_ORIGIN_USER, ret_error);
@@ -173,18 +181,25 @@ static aoticache_status ask_for_keys(struct decision *decision, aoticache_public
 static void refuse_untrusted(struct decision *decision, const char *revoked)
 {
     const aoticache_signature_list *list = &decision->signatures;
-    if (revoked != NULL)
+    aoticache_public_key *signer = &decision->signer;
+    if (revoked != NULL) {
         refuse(decision, AOTICACHE_TRUST_REVOKED_KEY, "%s", revoked);
-    else if (list->count == 0)
+        return;
+    }
+    if (list->count == 0) {
         refuse(decision, AOTICACHE_TRUST_UNSIGNED, "its maker can sign it with 'aoticache key sign'%s",
                decision->cache->trust.rule == AOTICACHE_SIGNATURES_ALWAYS
                    ? ""
                    : ", or you say that none is needed (--allow-unsigned)");
-    else
-        refuse(decision, AOTICACHE_TRUST_UNKNOWN_KEY,
-               "%s did; if you trust its owner with what runs here, get the public "
-               "key from them and run 'aoticache key trust KEY'",
-               list->items[0].name);
+        return;
+    }
+    if (signer->name[0] == '\0')
+        memcpy(signer->name, list->items[0].name, sizeof signer->name);
+    refuse(decision, AOTICACHE_TRUST_UNKNOWN_KEY,
+           "%s did; if you trust its owner with what runs here, get the public key from them and run "
+           "'aoticache key trust KEY'",
+           signer->name);
+    decision->verdict.key = *signer;
 }
 
 /* With the mutex held. */
@@ -246,7 +261,7 @@ aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_
                                    "aoticache_cache_decide: the cache, the claim's statement or "
                                    "the place for the verdict is NULL");
     aoticache_cache_enter(cache);
-    aoticache_digest_to_hex(&given.statement->artifact, decision.entry);
+    aoticache_digest_to_hex(&given.statement->key, decision.entry);
     status = aoticache_statement_encode(given.statement, &decision.message.bytes, &decision.message.size, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_trust_lock(cache, ret_error);

@@ -200,8 +200,10 @@ typedef enum aoticache_trust_verdict_reason {
 typedef struct aoticache_trust_verdict {
     bool is_accepted;
     aoticache_trust_verdict_reason reason;
-    aoticache_public_key key; /* SIGNED: whose. Else all zero */
-    char message[512];        /* one line: the reason, the names, and what to do */
+    /* SIGNED: whose. UNKNOWN_KEY: of the first that signed it; only the name, with bytes of zero, if the key itself did not
+     * come along or did not make the signature. Otherwise all zero. */
+    aoticache_public_key key;
+    char message[512]; /* one line: the first digits of the entry's key, the reason, the names, and what to do */
 } aoticache_trust_verdict;
 
 /* An entry that came from elsewhere. Pointers are borrowed during the call. */

@@ -40,7 +40,7 @@ prints 'by its list' '^fetched 1 entry'
 try 'a machine that trusts nobody compiles itself' 0 env AOTICACHE_TRUSTED_KEYS= AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" \
     AOTICACHE_DIR="$work/alone" aoticache run aten::abs --input float32:4=-2 --hook c --json
 member 'it did so' source compiled
-says 'and says why' 'no key that is trusted here signed it'
+says 'and says why, and what to do' "\"remote unix:.*redis.sock: 1 entry refused \($(field key | cut -c 1-12)\): signed by 'builder-1', a key that is not trusted here; if its owner may run code here, run 'aoticache key public' there and 'aoticache key trust' here with what it prints\"}$"
 is 'the refusal is counted' 1 "$(counter alone remote_refused)"
 
 run aoticache doctor

@@ -11,15 +11,40 @@ for size in 4 5; do
     [ "$status" = 0 ] || { not_ok 'set-up' 'the kernel does not compile' && finish; }
 done
 key=$(field key)
-run ann aoticache key public
+run aoticache key generate probe --output "$work/probe"
 if [ "$status" != 0 ] && grep -q 'libcrypto' "$err"; then
     skip 'keys' 'there is no libcrypto' && finish
 fi
 
 # ---- making keys ----
 
-holds 'public makes the key at its first use' [ -f "$work/ann/secret-key" ]
-says 'and says so, with the fingerprint' "^aoticache key: made the key '.*@.*-1' \(SHA256:[A-Za-z0-9+/]{43}\)"
+# What does not sign makes no key, and so changes nobody's identity.
+try 'public makes no key' 3 ann aoticache key public
+says 'and says what does' '^aoticache key: you have no key to sign with yet; make one: aoticache key generate$'
+prints_nothing 'nothing that a script could take for a key'
+try 'nor does one without a home' 1 env -u HOME AOTICACHE_KEYS= aoticache key public
+says 'which says what to set' 'set HOME, or AOTICACHE_KEYS$'
+try 'list makes none' 0 ann aoticache key list
+try 'nor ls with signatures' 0 ann aoticache ls --signatures
+try 'nor show' 0 ann aoticache show "$key"
+try 'nor verify' 0 ann aoticache verify
+try 'nor key verify' 0 ann aoticache key verify
+try 'nor doctor' 0 ann aoticache doctor
+try 'nor a push that sends nothing' 0 ann aoticache push --all --dry-run --remote "http://127.0.0.1:9/"
+try 'nor one without a remote' 3 ann aoticache push --all
+try 'nor an import' 1 ann aoticache import /dev/null
+try 'nor signing of nothing' 3 ann aoticache key sign --op 'none::*'
+holds 'none is there' [ ! -e "$work/ann/secret-key" ]
+run ann aoticache export "$archive"
+if [ "$status" != 0 ] && grep -q 'libarchive' "$err"; then
+    skip 'archives' 'there is no libarchive' && finish
+fi
+is 'an export signs, and makes one' 0 "$status"
+says 'says so, with the fingerprint' "^aoticache export: made the key '.*@.*-1' \(SHA256:[A-Za-z0-9+/]{43}\) to sign with, in $work/ann/secret-key; on other machines: aoticache key trust [^ ]+$"
+announced=$(sed -nE 's/.*aoticache key trust ([^ ]+)$/\1/p' "$err")
+try 'public prints it from then on' 0 ann aoticache key public
+is 'as it was said' "$announced" "$(cat "$out")"
+says_nothing 'and nothing else'
 is 'the secret key is for its owner alone' '600 700' "$(stat -c %a "$work/ann/secret-key") $(stat -c %a "$work/ann")"
 public=$(cat "$out")
 prints 'in the form of Nix' '^[^: ]+:[A-Za-z0-9+/]{43}=$'
@@ -45,17 +70,34 @@ says 'with what is meant' 'no .key generat. \(did you mean generate\?\)'
 
 # ---- from Ann to Bob ----
 
-run ann aoticache export "$archive"
-if [ "$status" != 0 ] && grep -q 'libarchive' "$err"; then
-    skip 'archives' 'there is no libarchive' && finish
-fi
+# What aoticache ls shows, for a pattern: the beginnings of all keys.
+ids=$(ann aoticache ls --json | python3 -c 'import json, sys; print("|".join(e["key"][:12] for e in json.load(sys.stdin)["entries"]))')
 try 'Bob, who does not know Ann, imports' 1 bob aoticache import "$archive"
 prints 'nothing' '^imported 0 entries, .*; 2 refused, 2 of them for want of a trusted signature$'
-says 'with the reason' 'refused: entry [0-9a-f]{12}: no key that is trusted here signed it: '
-says 'and how to take it in' 'add --trust SHA256:'
-fingerprint=$(sed -nE 's/.*--trust (SHA256:[^ ]*)$/\1/p' "$err" | head -n 1)
+is 'in one line' 1 "$(grep -c . "$err")"
+says 'what was refused, as Ann'\''s ls shows it, who signed it and what to do' "^aoticache import: warning: the archive: 2 entries refused \(($ids), ($ids)\): signed by '${public%%:*}', a key that is not trusted here; if its owner may run code here, repeat this after: aoticache key trust [^ ]+$"
+sed -n 's/.*repeat this after: //p' "$err" >"$work/remedy"
+try 'each refusal is named if asked for' 1 bob aoticache import "$archive" --verbose
+is 'by its key' 2 "$(grep -cE "refused: entry ($ids): no key that is trusted here signed it: " "$err")"
+try 'a dry run says the same' 1 bob aoticache import "$archive" --dry-run
+holds 'with the remedy' grep -qF "$(cat "$work/remedy")" "$err"
+carol() { AOTICACHE_KEYS=$work/carol-keys AOTICACHE_DIR=$work/cache-of-carol-2 "$@"; }
+try 'what it says to do can be typed as it is printed' 0 carol bash -e "$work/remedy"
+try 'and works' 0 carol aoticache import "$archive"
+prints 'for all of them' '^imported 2 entries'
+# Whoever makes a key chooses its name, and people type what is printed.
+evil="it's;touch\${IFS}pwned;\$(touch\${IFS}pwned)"
+try 'a name that a shell would run' 0 aoticache key generate "$evil" --output "$work/evil"
+try 'signs' 0 ann aoticache export "$work/evil.tar" --sign-with "$work/evil"
+dave() { AOTICACHE_KEYS=$work/dave-keys AOTICACHE_DIR=$work/cache-of-dave "$@"; }
+try 'is refused' 1 dave aoticache import "$work/evil.tar"
+sed -n 's/.*repeat this after: //p' "$err" >"$work/remedy"
+try 'what is printed is one word of a shell' 0 dave env -C "$work" bash -e "$work/remedy"
+holds 'and runs nothing' [ ! -e "$work/pwned" ]
+holds 'it trusts that key' grep -qF "$evil:" "$work/dave-keys/trusted_keys"
+try 'whose entries come in' 0 dave aoticache import "$work/evil.tar"
 run ann aoticache key list
-holds 'the fingerprint is the one that Ann sees' grep -qF "$fingerprint" "$out"
+fingerprint=$(grep -oE 'SHA256:[A-Za-z0-9+/]{43}' "$out")
 try 'a fingerprint that is none' 2 bob aoticache import "$archive" --trust SHA256:abc
 try 'a stranger'\''s' 1 bob aoticache import "$archive" --trust "$builder"
 try 'Ann'\''s' 0 bob aoticache import "$archive" --trust "$fingerprint"
@@ -76,7 +118,7 @@ try 'of what nobody signed' 1 ann aoticache key verify "$key"
 prints 'says so' 'signed by nobody$'
 try 'unless all are asked for' 0 ann aoticache key verify
 try 'counted' 0 env AOTICACHE_DIR="$work/cache-of-bob" aoticache-stat --json
-member 'each refusal' counters.refused_untrusted 4
+member 'each refusal' counters.refused_untrusted 8
 
 # ---- somebody changes the archive ----
 
@@ -110,10 +152,10 @@ PYTHON
         says "$how: says why" "$reason"
         try "$how: what is there is sound" 0 bob aoticache verify --cache-dir "$work/cache-$how"
     done <<'CHANGES'
-strip 2 it has no signature
+strip 2 2 entries refused .*: nobody signed them; where they were made, run: aoticache key sign --all$
 swap 2 a signature is not one of this entry
 double 1 a key signed it twice
-move 1 it has no signature
+move 1 1 entry refused .*: nobody signed it; where it was made, run: aoticache key sign --all$
 CHANGES
     try 'a moved signature is named' 1 bob aoticache import "$work/move.tar" --cache-dir "$work/cache-named"
     says 'by its manifest' 'signatures of manifest [0-9a-f]{64}, which does not follow'
@@ -161,7 +203,7 @@ member 'still' entries.0.signatures.1.name builder-1
 chmod 770 "$work/copied"
 try 'a directory that others may write is foreign' 1 env AOTICACHE_KEYS="$work/nobody" \
     aoticache merge "$work/copied" --allow-shared --cache-dir "$work/cache-7"
-says 'and needs trusted signatures' 'no key that is trusted here signed it'
+says 'and needs trusted signatures' "copied: 2 entries refused \\(.*\\): signed by '[^']+', a key that is not trusted here; .*run 'aoticache key public' there"
 try 'which Bob has' 0 bob aoticache merge "$work/copied" --allow-shared --cache-dir "$work/cache-8"
 chmod 700 "$work/copied"
 

@@ -89,13 +89,14 @@ goes_and_comes() {
     rm -rf "$work/fourth"
     try "$name: push without a signature" 0 at first push --all --no-sign
     try "$name: entries without a signature are refused" 1 at fourth pull --all
-    says "$name: and why" 'it has no signature'
+    says "$name: and why, and what to do" '^aoticache pull: warning: remote [^ ]+: 3 entries refused \(([0-9a-f]{12}(, )?){3}\): nobody signed them; where they were made, run: aoticache push --all$'
+    is "$name: in one line" 1 "$(grep -c . "$err")"
     prints "$name: all of them" '^fetched 0 entries, 0 objects, 0 B; 3 refused, 3 of them for want of a trusted signature'
     holds "$name: no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
     AOTICACHE_REMOTE="$2 namespace=signed"
     try "$name: push with a signature" 0 at first push --all --sign-with "$work/secret-key"
     try "$name: a signature of somebody unknown is refused" 1 at fourth pull --all
-    says "$name: and whose" 'builder-1'
+    says "$name: and whose, and what to do" ": signed by 'builder-1', a key that is not trusted here; if its owner may run code here, run 'aoticache key public' there and 'aoticache key trust' here with what it prints$"
     holds "$name: still no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
     try "$name: the same, signed by who pushes, too" 0 at first push --all
     rm -rf "$work/own"

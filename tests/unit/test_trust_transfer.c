@@ -150,9 +150,10 @@ Test(trust_transfer, unsigned_stranger_and_stripped_are_refused_and_leave_nothin
     fixture_put(cache, 1, "library one");
     int plain = export_by(cache, NULL), strangers = export_by(cache, bob);
     other = open_other(ann_text, NULL);
-    import_one(other, plain, NULL, "it has no signature");
-    cr_assert_not_null(strstr(fixture_last_warning, "--allow-unsigned"));
-    import_one(other, strangers, NULL, "no key that is trusted here signed it: bob");
+    import_one(other, plain, NULL, "the archive: 1 entry refused (");
+    cr_assert_not_null(strstr(fixture_last_warning, "): nobody signed it; where it was made, run: aoticache key sign "
+                                                    "--all"));
+    import_one(other, strangers, NULL, "): signed by 'bob', a key that is not trusted here; ");
     cr_assert_not_null(strstr(fixture_last_warning, "aoticache key trust"));
     cr_assert_not(fixture_finds(other, 1, "library one"));
     snprintf(fixture_cache, sizeof fixture_cache, "%s", other_path);
@@ -163,6 +164,60 @@ Test(trust_transfer, unsigned_stranger_and_stripped_are_refused_and_leave_nothin
     aoticache_cache_close(cache);
     close(plain);
     close(strangers);
+}
+
+/* Who looks after machines wants to know what to do, not to read a line for each kernel. */
+Test(trust_transfer, entries_of_one_signer_are_refused_in_one_line)
+{
+    aoticache_cache *cache = fixture_open(), *other;
+    for (int64_t i = 1; i <= 20; i++)
+        fixture_put(cache, i, "library");
+    int fd = export_by(cache, bob);
+    other = open_other(ann_text, NULL);
+    fixture_warnings = 0;
+    const aoticache_transfer_report report = import_with(other, fd, NULL);
+    cr_assert_eq(report.refused, 20);
+    cr_assert_eq(report.entries_untrusted, 20);
+    cr_assert_eq(fixture_warnings, 1, "%s", fixture_last_warning);
+    char remedy[400];
+    snprintf(remedy, sizeof remedy,
+             ", ...): signed by 'bob', a key that is not trusted here; if its owner may run code here, "
+             "repeat this after: aoticache key trust %s",
+             bob_text);
+    const char *found = strstr(fixture_last_warning, remedy);
+    cr_assert_not_null(found, "%s", fixture_last_warning);
+    cr_assert_str_eq(found, remedy);
+    cr_assert_eq(strncmp(fixture_last_warning, "the archive: 20 entries refused (", 33), 0);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+    close(fd);
+}
+
+/* Of more signers than have a line, entries are told one by one: none goes untold. */
+Test(trust_transfer, many_signers_are_all_told)
+{
+    aoticache_cache *cache = fixture_open(), *other;
+    for (int64_t i = 1; i <= 12; i++) {
+        char name[16];
+        aoticache_secret_key *key = NULL;
+        snprintf(name, sizeof name, "signer-%d", (int)i);
+        fixture_put(cache, i, "library");
+        const aoticache_digest artifact = artifact_of(cache, i);
+        if (aoticache_secret_key_generate(name, &key, NULL) == AOTICACHE_UNSUPPORTED)
+            cr_skip_test("there is no libcrypto");
+        cr_assert_eq(aoticache_cache_sign(cache, &artifact, key, NULL), AOTICACHE_OK);
+        aoticache_secret_key_free(key);
+    }
+    int fd = export_by(cache, NULL);
+    other = open_other(ann_text, NULL);
+    fixture_warnings = 0;
+    const aoticache_transfer_report report = import_with(other, fd, NULL);
+    cr_assert_eq(report.refused, 12);
+    cr_assert_eq(fixture_warnings, 12, "%s", fixture_last_warning);
+    cr_assert_not_null(strstr(fixture_last_warning, "run 'aoticache key public' there"), "%s", fixture_last_warning);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+    close(fd);
 }
 
 Test(trust_transfer, allow_unsigned_takes_what_nobody_trusted_signed_but_not_what_is_wrong)
@@ -292,7 +347,7 @@ Test(trust_transfer, rule_says_whether_a_signature_is_needed)
         transfer.allow_unsigned = cases[i].allows;
         fixture_warnings = 0;
         aoticache_cache *other = fixture_open_with(&options);
-        import_one(other, fd, &transfer, cases[i].comes ? NULL : "it has no signature");
+        import_one(other, fd, &transfer, cases[i].comes ? NULL : "): nobody signed it; ");
         aoticache_cache_close(other);
         nftw(other_path, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }

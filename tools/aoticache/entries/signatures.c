@@ -119,6 +119,7 @@ void aoticache_own_key_name(char ret_name[AOTICACHE_SIGNER_NAME_BYTES])
 static int make_own_key(const aoticache_cli *cli, const char *directory)
 {
     char name[AOTICACHE_SIGNER_NAME_BYTES], fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
     aoticache_secret_key *key = NULL;
     aoticache_error error = {.message = ""};
     bool is_new = false;
@@ -128,8 +129,11 @@ static int make_own_key(const aoticache_cli *cli, const char *directory)
         return aoticache_cli_fail(cli, status, &error);
     if (is_new) {
         aoticache_public_key_fingerprint(aoticache_secret_key_public(key), fingerprint);
-        aoticache_cli_note(cli, "made the key '%s' (%s) to sign with; its secret part is %s/" AOTICACHE_SECRET_KEY_FILE,
-                           aoticache_secret_key_public(key)->name, fingerprint, directory);
+        aoticache_public_key_format(aoticache_secret_key_public(key), text);
+        aoticache_cli_note(cli,
+                           "made the key '%s' (%s) to sign with, in %s/" AOTICACHE_SECRET_KEY_FILE
+                           "; on other machines: aoticache key trust %s",
+                           aoticache_secret_key_public(key)->name, fingerprint, directory, text);
     }
     aoticache_secret_key_free(key);
     return AOTICACHE_CLI_EXIT_OK;

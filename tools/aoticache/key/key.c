@@ -70,11 +70,14 @@ static int generate(const aoticache_key_command *command, const char *const *wor
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
 }
 
-static int print_of_file(const aoticache_key_command *command, const char *path)
+/* is_own: of the user, who may not have made one yet. */
+static int print_of_file(const aoticache_key_command *command, const char *path, bool is_own)
 {
     aoticache_secret_key *key = NULL;
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_secret_key_read(path, &key, &error);
+    if (status == AOTICACHE_NOT_FOUND && is_own)
+        aoticache_error_set(&error, status, "you have no key to sign with yet; make one: aoticache key generate");
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(command->cli, status, &error);
     print_public(command, aoticache_secret_key_public(key));
@@ -89,18 +92,20 @@ static int public(const aoticache_key_command *command, const char *const *words
     if (count > 1)
         return aoticache_cli_usage_error(command->cli, "public takes one file");
     if (count == 1)
-        return print_of_file(command, words[0]);
+        return print_of_file(command, words[0], false);
     if (configured[0] == '\0') {
+        if (key_directory(command)[0] == '\0')
+            return aoticache_cli_error(command->cli,
+                                       "there is no folder for a key to sign with: set HOME, or AOTICACHE_KEYS");
         cleanup_free char *own = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, key_directory(command));
-        int result = aoticache_signers_prepare(command->cli);
-        return result == AOTICACHE_CLI_EXIT_OK ? print_of_file(command, own) : result;
+        return print_of_file(command, own, true);
     }
     cleanup_free char *paths = aoticache_cli_text("%s", configured);
     int result = AOTICACHE_CLI_EXIT_OK;
     char *rest = NULL;
     for (char *path = strtok_r(paths, " \t", &rest); result == AOTICACHE_CLI_EXIT_OK && path != NULL;
          path = strtok_r(NULL, " \t", &rest))
-        result = print_of_file(command, path);
+        result = print_of_file(command, path, false);
     return result;
 }
 
@@ -334,7 +339,8 @@ const aoticache_command aoticache_command_key = {
             .summary = "Makes and lists the keys that sign kernels, and says whose signatures are believed.",
             .details =
                 "  generate [NAME]  makes a key to sign with, and prints its public part\n"
-                "  public [FILE]    prints the public part of the key that signs: others need it\n"
+                "  public [FILE]    prints the public part of the key that signs: others need it;\n"
+                "                   makes none: 'generate' does, and what signs at its first use\n"
                 "  trust KEY...     kernels that this public key signed may come in and run\n"
                 "  distrust WORD... revokes public keys, fingerprints, names, or artifacts (64\n"
                 "                   digits), and removes from the cache what only they signed\n"

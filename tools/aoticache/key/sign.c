@@ -99,7 +99,9 @@ int aoticache_key_sign(const aoticache_key_command *command, const char *const *
     int result = aoticache_cli_open_or_report(command->cli, false, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = choose(command, cache, words, count, &list);
-    if (result == AOTICACHE_CLI_EXIT_OK)
+    if (result == AOTICACHE_CLI_EXIT_OK && list.count == 0)
+        aoticache_cli_note(command->cli, "there is nothing to sign");
+    else if (result == AOTICACHE_CLI_EXIT_OK)
         result = command->sign_with.count > 0 ? sign_with_files(command, cache, &list)
                                               : sign_with_own(command, cache, &list);
     aoticache_entries_free(&list);

@@ -63,8 +63,6 @@ void aoticache_transfer_free_signers(aoticache_transfer_command *command);
 int aoticache_transfer_check_trust(const aoticache_transfer_command *command);
 /* For aoticache_transfer_options.ask: by --trust, else by asking on the terminal. Who is trusted is remembered. */
 bool aoticache_transfer_ask(void *user, const aoticache_public_key *key);
-/* How to take in what was refused, for each key that was not trusted. */
-void aoticache_transfer_note_untrusted(const aoticache_transfer_command *command);
 
 /* source into target, all of a merge but the command line. */
 int aoticache_transfer_merge(aoticache_transfer_command *command, const char *from, const char *to, const char *done);

@@ -87,6 +87,13 @@ static bool parse(remote_command *command, aoticache_cli *cli, const char *progr
     return cli->exit_code == AOTICACHE_CLI_EXIT_OK;
 }
 
+/* Whether there is a remote to sign for: if not, no key is made, and the cache says what is missing. */
+static bool has_remote(const remote_command *command)
+{
+    const aoticache_config *config = aoticache_cli_config(command->transfer.cli);
+    return command->remote != NULL || aoticache_config_value(config, AOTICACHE_CONFIG_remote)[0] != '\0';
+}
+
 static int push(remote_command *command)
 {
     aoticache_cache *cache = NULL;
@@ -94,7 +101,8 @@ static int push(remote_command *command)
     int result = aoticache_transfer_open_source(&command->transfer, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    result = aoticache_transfer_open_signers(&command->transfer, cache);
+    if (has_remote(command))
+        result = aoticache_transfer_open_signers(&command->transfer, cache);
     if (result == AOTICACHE_CLI_EXIT_OK) {
         aoticache_transfer_catch_signals();
         aoticache_status status =

@@ -1,8 +1,8 @@
 /*
  * tools/aoticache/transfer/signatures: whom an export signs for, and whom an import trusts.
  *
- * A new key is asked for once and on a terminal alone, as ssh asks for a host's. Elsewhere the import refuses and says what
- * to do: nobody is there who could compare a fingerprint.
+ * A new key is asked for once and on a terminal alone, as ssh asks for a host's. Elsewhere the import refuses, and the cache
+ * says what to do: nobody is there who could compare a fingerprint.
  */
 #include "base/cleanup.h"
 #include "tools/aoticache/entries/entries.h"
@@ -34,7 +34,7 @@ int aoticache_transfer_open_signers(aoticache_transfer_command *command, aoticac
     aoticache_error error = {.message = ""};
     if (command->no_sign && command->sign_with.count > 0)
         return aoticache_cli_usage_error(command->cli, "--sign-with and --no-sign cannot be combined");
-    if (command->no_sign)
+    if (command->no_sign || command->options.dry_run)
         return AOTICACHE_CLI_EXIT_OK;
     if (command->sign_with.count > 0)
         return open_named(command);
@@ -142,16 +142,4 @@ bool aoticache_transfer_ask(void *user, const aoticache_public_key *key)
     if (command->asked_count < AOTICACHE_MAX_SIGNATURES)
         command->asked[command->asked_count++] = *key;
     return false;
-}
-
-void aoticache_transfer_note_untrusted(const aoticache_transfer_command *command)
-{
-    for (size_t i = 0; i < command->asked_count; i++) {
-        char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
-        aoticache_public_key_fingerprint(&command->asked[i], fingerprint);
-        aoticache_cli_note(command->cli,
-                           "the key '%s' (%s) is not trusted here; if its owner confirms this fingerprint, add "
-                           "--trust %s",
-                           command->asked[i].name, fingerprint, fingerprint);
-    }
 }

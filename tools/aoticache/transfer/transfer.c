@@ -211,7 +211,6 @@ int aoticache_transfer_tell(aoticache_transfer_command *command, const char *don
         print_json(command, done, status);
     else if (!cli->quiet && (status == AOTICACHE_OK || has_done_something))
         print_text(command, done, to_stderr ? stderr : stdout);
-    aoticache_transfer_note_untrusted(command);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, error);
     if (command->report.refused == 0)
