@@ -29,8 +29,10 @@ typedef struct aoticache_hook_options {
     const char *program;          /* worker: the Python; command: the program; C: the compiler. NULL: see each */
     const char *const *arguments; /* command: its arguments, NULL-terminated, without the program; else NULL */
     const char *kernels;          /* C: folder of kernel sources; NULL: the ones that come with the library */
-    const char *cpu_features;     /* what the code may use: "x86-64-v3", "avx2,fma"; NULL: all this machine has */
-    uint32_t timeout_seconds;     /* of one compile; 0: 300 */
+    /* What the code may use: "x86-64-v3", "avx2,fma"; "native": all this machine has. NULL: the setting `cpu` of the
+     * configuration, which is native unless somebody set it. */
+    const char *cpu_features;
+    uint32_t timeout_seconds; /* of one compile; 0: 300 */
     aoticache_logger logger;
     uint64_t memory_limit_bytes;    /* of data memory, for each process of a compile (RLIMIT_DATA); 0: none */
     const char *const *environment; /* "NAME=VALUE", NULL-terminated: all that the program gets; NULL: the host's */

@@ -49,7 +49,8 @@ extern "C" {
     X(keys, "AOTICACHE_KEYS", "", "the user's folder of keys; empty: ~/.config/aoticache")                          \
     X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")                 \
     X(remember_digests, "AOTICACHE_REMEMBER_DIGESTS", "true",                                                       \
-      "a large file that did not change is hashed once per boot")
+      "a large file that did not change is hashed once per boot")                                                   \
+    X(cpu, "AOTICACHE_CPU", "native", "CPU level that compiles are for: x86-64-v3, or avx2,fma; native: this machine")
 
 typedef enum aoticache_config_name {
 #define AOTICACHE_CONFIG_ENUM(name, variable, value, text) AOTICACHE_CONFIG_##name,

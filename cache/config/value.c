@@ -13,6 +13,7 @@
 #include "cache/trust/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/remote/remote.h"
+#include "cache/request/cpu.h"
 
 #define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
 
@@ -132,6 +133,40 @@ static bool parse_truth(const char *text, struct parsed *ret_value)
     return false;
 }
 
+#if defined(__aarch64__)
+#define CPU_FORM "native, a level (armv8-a, armv8.1-a to armv8.6-a, armv9-a) or features, as sve,dotprod"
+static const char *const cpu_levels[] = {"armv8-a",   "armv8.1-a", "armv8.2-a", "armv8.3-a",
+                                         "armv8.4-a", "armv8.5-a", "armv8.6-a", "armv9-a"};
+#else
+#define CPU_FORM "native, a level (x86-64, x86-64-v2, x86-64-v3, x86-64-v4) or features, as avx2,fma"
+static const char *const cpu_levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
+#endif
+
+/* A level is written as compilers write it. Features may be, and no level of another architecture is one. */
+static bool is_cpu_word(const char *word, size_t length)
+{
+    if (strncmp(word, "x86", 3) != 0 && strncmp(word, "arm", 3) != 0)
+        return true;
+    for (size_t i = 0; i < sizeof cpu_levels / sizeof cpu_levels[0]; i++)
+        if (strlen(cpu_levels[i]) == length && memcmp(word, cpu_levels[i], length) == 0)
+            return true;
+    return false;
+}
+
+static bool parse_cpu(const char *text, struct parsed *ret_value)
+{
+    aoticache_cpu_features features;
+    (void)ret_value;
+    if (strcmp(text, AOTICACHE_CPU_NATIVE) == 0)
+        return true;
+    for (const char *word = text; *word != '\0'; word += strcspn(word, ", ")) {
+        word += strspn(word, ", ");
+        if (!is_cpu_word(word, strcspn(word, ", ")))
+            return false;
+    }
+    return text[0] != '\0' && aoticache_cpu_features_parse(text, &features, NULL) == AOTICACHE_OK;
+}
+
 static bool parse_text(const char *text, struct parsed *ret_value)
 {
     (void)text, (void)ret_value;
@@ -160,6 +195,7 @@ static const struct {
     [AOTICACHE_CONFIG_keys] = {parse_text, "a directory"},
     [AOTICACHE_CONFIG_remote] = {parse_text, "remotes"}, /* take_remote() says more of what is wrong */
     [AOTICACHE_CONFIG_remember_digests] = {parse_truth, "true or false"},
+    [AOTICACHE_CONFIG_cpu] = {parse_cpu, CPU_FORM},
 };
 
 /* ---- asking ---- */
@@ -347,6 +383,22 @@ static aoticache_status take_remote(aoticache_config *config, const char *text, 
                : status;
 }
 
+/* Code for more than this machine has would be compiled here for every miss, and run nowhere here. */
+static bool exceeds_machine(aoticache_config *config, const char *text, const char *origin)
+{
+    aoticache_cpu_features wanted = {{0}};
+    char lacking[256];
+    if (strcmp(text, AOTICACHE_CPU_NATIVE) != 0)
+        aoticache_cpu_features_parse(text, &wanted, NULL);
+    wanted = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), &wanted);
+    if (aoticache_cpu_features_count(&wanted) == 0)
+        return false;
+    aoticache_cpu_features_format(&wanted, lacking, sizeof lacking);
+    aoticache_config_warn(config, "%s: cpu: '%.100s' is more than this machine has, which lacks %s; it stays at %s",
+                          origin, text, lacking, aoticache_config_value(config, AOTICACHE_CONFIG_cpu));
+    return true;
+}
+
 aoticache_status aoticache_config_take(aoticache_config *config, aoticache_config_name name, const char *text,
                                        const char *origin, bool is_file)
 {
@@ -363,6 +415,8 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
                               aoticache_config_value(config, name));
         return AOTICACHE_OK;
     }
+    if (name == AOTICACHE_CONFIG_cpu && exceeds_machine(config, text, origin))
+        return AOTICACHE_OK;
     if (is_taken_back(config, name, &value)) {
         aoticache_config_warn(config, "%s: %s stays at true: " AOTICACHE_CONFIG_SYSTEM_FILE " requires it", origin,
                               aoticache_config_name_text(name));

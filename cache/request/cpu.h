@@ -29,6 +29,9 @@ typedef struct aoticache_cpu_features {
  */
 AOTICACHE_API const aoticache_cpu_features *aoticache_cpu_features_get(void);
 
+/* In place of names, where people say what code may use (the setting `cpu`, hook options): all that this machine has. */
+#define AOTICACHE_CPU_NATIVE "native"
+
 /* "x86_64", "aarch64": the machine's architecture, as uname -m names it. Static storage. */
 AOTICACHE_API const char *aoticache_cpu_arch(void);
 

@@ -476,12 +476,13 @@ static aoticache_status find_folders(struct c_state *state, const aoticache_hook
                                   : status;
 }
 
-static aoticache_status fill_state(struct c_state *state, const aoticache_hook_options *options, const char *program,
-                                   aoticache_error *ret_error)
+static aoticache_status fill_state(const aoticache_hook *hook, const aoticache_hook_options *options,
+                                   const char *program, aoticache_error *ret_error)
 {
+    struct c_state *state = hook->state;
     const char *slash = strrchr(program, '/');
     snprintf(state->plain_producer, sizeof state->plain_producer, "cc %.150s", slash != NULL ? slash + 1 : program);
-    aoticache_status status = aoticache_cpu_target_flags(options->cpu_features, &state->target, ret_error);
+    aoticache_status status = aoticache_cpu_target_flags(hook->cpu_features, &state->target, ret_error);
     return status == AOTICACHE_OK ? find_folders(state, options, ret_error) : status;
 }
 
@@ -508,7 +509,7 @@ aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, 
         status = aoticache_hook_allocate(&c_kind, &all, path, sizeof(struct c_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = fill_state(hook->state, &all, path, ret_error);
+    status = fill_state(hook, &all, path, ret_error);
     if (status == AOTICACHE_OK)
         *ret_hook = hook;
     else

@@ -7,6 +7,7 @@
 #include "eager/internal.h"
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "cache/config/config.h"
 #include "loader/check/check.h"
 #include "loader/cuda/cuda.h"
 #include "loader/loader.h"
@@ -61,25 +62,41 @@ static aoticache_status check_environment(const char *const *environment, aotica
 static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *options, const char *program)
 {
     hook->program = strdup(program);
-    if (options->cpu_features != NULL)
-        hook->cpu_features = strdup(options->cpu_features);
     if (options->environment != NULL)
         hook->environment = copy_list(options->environment);
-    return hook->program != NULL && (options->cpu_features == NULL || hook->cpu_features != NULL) &&
-           (options->environment == NULL || hook->environment != NULL);
+    return hook->program != NULL && (options->environment == NULL || hook->environment != NULL);
+}
+
+/* What the code may use, by free(): as the options say, else the setting `cpu`. NULL: all this machine has. */
+static aoticache_status choose_cpu(const aoticache_hook_options *options, char **ret_features,
+                                   aoticache_error *ret_error)
+{
+    aoticache_config *config = NULL;
+    const char *chosen = options->cpu_features;
+    aoticache_cpu_features features;
+    aoticache_status status = AOTICACHE_OK;
+    *ret_features = NULL;
+    if (chosen == NULL) { /* what is wrong in the files is said when a cache is opened */
+        status = aoticache_config_read((aoticache_logger){.log = NULL}, &config, ret_error);
+        chosen = aoticache_config_value(config, AOTICACHE_CONFIG_cpu);
+    }
+    if (status == AOTICACHE_OK && strcmp(chosen, AOTICACHE_CPU_NATIVE) != 0) {
+        status = aoticache_cpu_features_parse(chosen, &features, ret_error);
+        if (status == AOTICACHE_OK && (*ret_features = strdup(chosen)) == NULL)
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook: out of memory");
+    }
+    aoticache_config_free(config);
+    return status;
 }
 
 aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
                                          const char *program, size_t state_bytes, aoticache_hook **ret_hook,
                                          aoticache_error *ret_error)
 {
-    aoticache_cpu_features features;
-    if (options->cpu_features != NULL) {
-        aoticache_status parsed = aoticache_cpu_features_parse(options->cpu_features, &features, ret_error);
-        if (parsed != AOTICACHE_OK)
-            return parsed;
-    }
-    aoticache_status status = check_environment(options->environment, ret_error);
+    cleanup_free char *cpu_features = NULL;
+    aoticache_status status = choose_cpu(options, &cpu_features, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_environment(options->environment, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_hook *hook = calloc(1, sizeof *hook);
@@ -90,6 +107,7 @@ aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const 
         options->timeout_seconds != 0 ? options->timeout_seconds : AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS;
     hook->memory_limit_bytes = options->memory_limit_bytes;
     hook->logger = options->logger;
+    hook->cpu_features = steal_ptr(&cpu_features);
     hook->state = calloc(1, state_bytes);
     if (hook->state == NULL || !copy_options(hook, options, program)) {
         aoticache_hook_free(hook);

@@ -9,6 +9,7 @@
 #include "cache/config/config.h"
 #include "cache/config/internal.h"
 #include "cache/internal.h"
+#include "cache/request/cpu.h"
 #include "cache/gc/collect.h"
 #include "locale_fixture.h"
 
@@ -359,6 +360,44 @@ Test(config, digests_are_remembered_unless_something_says_no)
         cr_assert_not(options.hash_always, "%s", texts[i]);
         aoticache_config_free(config);
     }
+}
+
+/* A value of cpu that is taken as it is, or stays away with one warning that has `reason`. */
+static void expect_cpu(const char *value, const char *reason)
+{
+    char line[128];
+    snprintf(line, sizeof line, "cpu = %s\n", value);
+    aoticache_config *config = read_text(line);
+    cr_assert_eq(line_count, reason != NULL ? 1 : 0, "%s: %s", value, lines);
+    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_cpu), reason != NULL ? "native" : value);
+    if (reason != NULL)
+        cr_assert_not_null(strstr(lines, reason), "%s: %s", value, lines);
+    aoticache_config_free(config);
+}
+
+Test(config, cpu_is_a_level_of_this_machine_or_features_that_it_has)
+{
+    const bool is_x86 = strcmp(aoticache_cpu_arch(), "x86_64") == 0;
+    if (!is_x86 && strcmp(aoticache_cpu_arch(), "aarch64") != 0)
+        cr_skip_test("levels are of x86-64 and aarch64");
+    const char *levels = is_x86 ? "native, a level (x86-64, x86-64-v2, x86-64-v3, x86-64-v4) or features"
+                                : "native, a level (armv8-a, armv8.1-a to armv8.6-a, armv9-a) or features";
+    expect_cpu("native", NULL);
+    expect_cpu(is_x86 ? "x86-64" : "armv8-a", NULL);
+    expect_cpu(is_x86 ? "armv8-a" : "x86-64", levels);
+    expect_cpu("x86-64-v5", levels);
+    expect_cpu("x86_64", levels);
+    expect_cpu("haswell", levels);
+    expect_cpu("native,avx2", levels);
+    expect_cpu("avx2,,fma", levels);
+    expect_cpu("", levels);
+    expect_cpu("avx512_4fmaps", /* of Xeon Phi alone */
+               "cpu: 'avx512_4fmaps' is more than this machine has, which lacks avx512_4fmaps; it stays at native");
+    char names[1024];
+    aoticache_cpu_features_format(aoticache_cpu_features_get(), names, sizeof names);
+    names[strcspn(names, ",")] = '\0'; /* one that it has */
+    if (names[0] != '\0')
+        expect_cpu(names, NULL);
 }
 
 Test(config, apply_keeps_to_the_size_of_an_older_program)

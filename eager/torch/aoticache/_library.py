@@ -383,6 +383,9 @@ COMPILE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, DELIVER, c_void_p, c_vo
 # Functions that are not called by Library.call(), or give something else than a status: result, then arguments.
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
+    "aoticache_config_name_parse": (c_int, [c_char_p, c_void_p, c_void_p]),
+    "aoticache_config_value": (c_char_p, [c_void_p, c_int]),
+    "aoticache_config_free": (None, [c_void_p]),
     "aoticache_cache_at_exit": (None, [c_void_p]),
     "aoticache_cache_close": (None, [c_void_p]),
     "aoticache_cache_directory": (c_char_p, [c_void_p]),
@@ -477,6 +480,19 @@ class Library:
 
     def has_binding(self) -> bool:
         return hasattr(self.c, "aoticache_binding_create")
+
+
+def configured(library: Library, setting: str) -> str:
+    """What the configuration files and the environment say of a setting; what is wrong in them, opening a cache says."""
+    config, name = c_void_p(), c_int()
+    library.call("aoticache_config_read", Logger(), ctypes.byref(config))
+    try:
+        if library.get("aoticache_config_name_parse", encode(setting), ctypes.byref(name), None) != 0:
+            raise AoticacheError(f"{library.path} knows no setting {setting!r}", "UNSUPPORTED")
+        text: bytes = library.get("aoticache_config_value", config, name)
+        return os.fsdecode(text)
+    finally:
+        library.get("aoticache_config_free", config)
 
 
 def problem_with_provider(library: Library) -> str:

@@ -429,11 +429,16 @@ class _Task:
                 directory,
                 self.name,
                 self.options,
-                _session.current_settings().cpu_features,
+                self._cpu_features(),
                 self.frozen,
             )
         inputs = _model_inputs.describe(self.program)
         return _model_store.make_program(directory, compiled, inputs, self.program, self.producer, self.text)
+
+    def _cpu_features(self) -> str | None:
+        """As the C library chooses it for the worker. None: all that this machine has."""
+        chosen = _session.current_settings().cpu_features or _library.configured(self.store.library, "cpu")
+        return None if chosen == "native" else chosen
 
     # ---- what is asked for ----
 

@@ -28,7 +28,8 @@ class Settings:
     workers: int = 1
     #: Seconds that one compile may take.
     compile_timeout: int = 300
-    #: CPU features that compiled code may use, "x86-64-v3" or "avx2,fma"; None: all that this machine has.
+    #: CPU features that compiled code may use, "x86-64-v3" or "avx2,fma"; "native": all that this machine has. None: the
+    #: setting `cpu` of the configuration files and $AOTICACHE_CPU, which is native unless somebody set it.
     cpu_features: str | None = None
     #: Data memory that a compile may take, in bytes; 0: any.
     memory_limit: int = 0

@@ -103,7 +103,8 @@ static int read_cpu(const aoticache_cli *cli, const aoticache_cli_option *option
 {
     aoticache_cpu_features features;
     aoticache_error error = {.message = ""};
-    if (aoticache_cpu_features_parse(value, &features, &error) != AOTICACHE_OK)
+    if (strcmp(value, AOTICACHE_CPU_NATIVE) != 0 &&
+        aoticache_cpu_features_parse(value, &features, &error) != AOTICACHE_OK)
         return aoticache_cli_usage_error(cli, "option --%s: %s", option->name, error.message);
     *(const char **)member = value;
     return AOTICACHE_CLI_EXIT_OK;
@@ -137,7 +138,7 @@ const aoticache_cli_option aoticache_hook_option_table[] = {
     {"kernels", 0, "DIR", "a folder of C kernels, searched before those that are installed; may\nbe repeated",
      AOTICACHE_CLI_LIST(aoticache_kernel_options, kernel_folders), .wanted = "a path"},
     {"cpu", 0, "LEVEL",
-     "CPU features that the code may use: x86-64-v3, or\navx2,fma; default: all that this machine has",
+     "CPU features that the code may use: x86-64-v3, avx2,fma,\nor native: all that this machine has; default: the setting cpu",
      AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, hook_options.cpu_features, read_cpu)},
     {0},
 };
