@@ -394,7 +394,8 @@ AOTICACHE_API aoticache_status aoticache_cache_list_stored_with(aoticache_cache 
                                                                 void *user, aoticache_error *ret_error);
 
 /*
- * Opens and verifies what list_stored() showed, as a lookup does, and counts as one.
+ * Opens and verifies what list_stored() showed, as a lookup does. A hit counts as one, and so does damage. An entry that
+ * has been removed counts as no miss, since the lookup by its key that follows does.
  * Returns: as aoticache_cache_lookup(); NOT_FOUND also where the entry has been removed meanwhile.
  */
 AOTICACHE_API aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id,
@@ -406,7 +407,7 @@ AOTICACHE_API aoticache_status aoticache_cache_open_stored(aoticache_cache *cach
 AOTICACHE_API int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
 
 /*
- * Counts `uses` calls that a loaded runner has served without a lookup. Kept in memory until aoticache_cache_flush(), as all
+ * Counts `uses` calls that a loaded runner has served without a lookup (not the one for which it was looked up and loaded). Kept in memory until aoticache_cache_flush(), as all
  * use is. Counts in hits and hits_loaded, not in saved_ns: the lookup that loaded the runner has saved its compile.
  */
 AOTICACHE_API void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);

@@ -291,6 +291,18 @@ aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticach
     return status;
 }
 
+/* Counts a request that another thread, process or machine has answered by a compile of its own after this one missed. */
+static void count_answer_of_others(struct job *job, const aoticache_artifact *artifact,
+                                   const aoticache_find_report *report)
+{
+    const uint64_t saved_ns =
+        aoticache_cache_spare(job->cache, aoticache_artifact_digest(artifact), report->compile_ns);
+    aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
+    aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
+    aoticache_cache_note_tally(job->cache,
+                               (aoticache_index_tally){.entry_id = report->entry_id, .uses = 1, .saved_ns = saved_ns});
+}
+
 /* The compile of one machine for all: others wait for it, and find it where they look. */
 static aoticache_status compile_for_all(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
@@ -302,8 +314,7 @@ static aoticache_status compile_for_all(struct job *job, aoticache_artifact **re
     if (aoticache_tier_lease_take(job->cache, &job->target, &lease) &&
         (status = find_or_miss(job, ret_artifact, &report, ret_error)) == AOTICACHE_OK) {
         (*ret_artifact)->source = AOTICACHE_SOURCE_WAITED;
-        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
-        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, report.compile_ns);
+        count_answer_of_others(job, *ret_artifact, &report);
         return status;
     }
     status = run_hook(job, ret_artifact, ret_error);
@@ -318,21 +329,11 @@ static aoticache_status compile_for_all(struct job *job, aoticache_artifact **re
 static aoticache_status find_or_compile(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
                                         aoticache_error *ret_error)
 {
-    const uint64_t begun = aoticache_monotonic_ns();
     aoticache_find_report report;
     aoticache_status status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK) {
         (*ret_artifact)->source = has_waited ? AOTICACHE_SOURCE_WAITED : AOTICACHE_SOURCE_INDEX;
-        if (!has_waited) {
-            aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
-            return status;
-        }
-        uint64_t saved_ns =
-            aoticache_cache_spare(job->cache, aoticache_artifact_digest(*ret_artifact), report.compile_ns);
-        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
-        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
-        aoticache_cache_note_tally(
-            job->cache, (aoticache_index_tally){.entry_id = report.entry_id, .uses = 1, .saved_ns = saved_ns});
+        count_answer_of_others(job, *ret_artifact, &report); /* no hit: this request has counted as a miss */
         return status;
     }
     if (status == AOTICACHE_NOT_FOUND)

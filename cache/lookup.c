@@ -36,6 +36,8 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     uint64_t removed = 0;
     aoticache_digest_to_hex(digest, hex);
     if (cache->directory->read_only) {
+        if (found == AOTICACHE_CORRUPT)
+            aoticache_cache_note_damaged(cache, digest);
         aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s cannot be used (%s); the cache is read-only, it stays",
                       hex, found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
         return;
@@ -47,6 +49,9 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     if (aoticache_object_is_as_seen(cache->directory, digest, &sight)) {
         aoticache_status moved = aoticache_object_set_aside(cache->directory, digest, NULL);
         aoticache_index_remove_object(index, digest, &removed, NULL);
+        /* Of all that find it damaged, the process that takes it away counts it; none does while it cannot be. */
+        if (sight.status == AOTICACHE_CORRUPT && (moved == AOTICACHE_OK || removed > 0))
+            aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
         if (moved == AOTICACHE_OK)
             aoticache_log(logger, AOTICACHE_LOG_WARNING,
                           "object %s is damaged (%s): moved to " AOTICACHE_QUARANTINE "/", hex, detail->message);
@@ -178,7 +183,6 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
             log_unreadable(cache, &detail);
         } else if (status == AOTICACHE_CORRUPT) {
             report->was_damaged = true;
-            aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
             retire_object(cache, index, &unusable, status, &detail);
         } else if (status == AOTICACHE_NOT_FOUND) {
             *ret_vanished = true;
@@ -297,7 +301,7 @@ void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_rep
 
 /* ---- the public lookups: each finds and counts ---- */
 
-/* A miss that no compile follows. request: NULL where an entry was asked for by its number. */
+/* Counts a miss that no compile follows. request: NULL if an entry was asked for by its number. */
 static aoticache_status count_lookup_miss(aoticache_cache *cache, const aoticache_request *request,
                                           const aoticache_find_report *report)
 {
@@ -306,6 +310,7 @@ static aoticache_status count_lookup_miss(aoticache_cache *cache, const aoticach
     return AOTICACHE_NOT_FOUND;
 }
 
+/* An entry that was asked for by its number and is gone counts as no miss: the caller's next lookup, by the key, does. */
 static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_request *request,
                                        const aoticache_lookup_target *target, uint64_t begun,
                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
@@ -314,7 +319,7 @@ static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_r
     aoticache_status status = aoticache_cache_find(cache, target, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(cache, *ret_artifact, &report, begun);
-    else if (status == AOTICACHE_NOT_FOUND)
+    else if (status == AOTICACHE_NOT_FOUND && (target->entry_id == 0 || report.was_damaged))
         count_lookup_miss(cache, request, &report);
     return aoticache_cache_index_result(status, ret_error);
 }

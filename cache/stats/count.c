@@ -63,6 +63,7 @@ void aoticache_unflushed_clear(aoticache_unflushed *unflushed)
     aoticache_recency_free(&unflushed->recency);
     aoticache_index_sums_free(&unflushed->sums);
     aoticache_hash_map_free(&unflushed->spared);
+    aoticache_hash_map_free(&unflushed->damaged);
     for (size_t i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
         free(atomic_load(&unflushed->histograms[i]));
     pthread_mutex_destroy(&unflushed->mutex);
@@ -83,6 +84,7 @@ void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed)
     unflushed->recency = (aoticache_recency){.by_entry = {.count = 0}};
     unflushed->sums = (aoticache_index_sums){.by_name = {.count = 0}};
     unflushed->spared = (aoticache_hash_map){.count = 0};
+    unflushed->damaged = (aoticache_hash_map){.count = 0};
 }
 
 /* ---- counting ---- */
@@ -131,16 +133,28 @@ void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind
         aoticache_histogram_note(histogram, ns);
 }
 
-static const aoticache_hash_map_type spared_type = {.item_size = sizeof(aoticache_digest),
-                                                    .key_size = sizeof(aoticache_digest)};
+static const aoticache_hash_map_type digests_type = {.item_size = sizeof(aoticache_digest),
+                                                     .key_size = sizeof(aoticache_digest)};
+
+/* Adds a digest to a set. False if it is there, or memory is short. */
+static bool add_digest(aoticache_unflushed *unflushed, aoticache_hash_map *set, const aoticache_digest *digest)
+{
+    bool is_new;
+    pthread_mutex_lock(&unflushed->mutex);
+    void *added = aoticache_hash_map_add(set, &digests_type, digest, &is_new);
+    pthread_mutex_unlock(&unflushed->mutex);
+    return added != NULL && is_new;
+}
 
 uint64_t aoticache_cache_spare(aoticache_cache *cache, const aoticache_digest *artifact, uint64_t compile_ns)
 {
-    bool is_new;
-    pthread_mutex_lock(&cache->unflushed.mutex);
-    void *added = aoticache_hash_map_add(&cache->unflushed.spared, &spared_type, artifact, &is_new);
-    pthread_mutex_unlock(&cache->unflushed.mutex);
-    return added != NULL && is_new ? compile_ns : 0; /* without memory less is claimed */
+    return add_digest(&cache->unflushed, &cache->unflushed.spared, artifact) ? compile_ns : 0;
+}
+
+void aoticache_cache_note_damaged(aoticache_cache *cache, const aoticache_digest *object)
+{
+    if (add_digest(&cache->unflushed, &cache->unflushed.damaged, object))
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
 }
 
 void aoticache_cache_note_eviction(aoticache_cache *cache, uint64_t age_ns, uint64_t bytes)

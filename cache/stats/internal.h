@@ -85,10 +85,11 @@ typedef struct aoticache_unflushed {
     _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
     _Atomic(aoticache_histogram *)
         histograms[AOTICACHE_LATENCY_COUNT]; /* NULL until the first note: most kinds have none */
-    pthread_mutex_t mutex;                   /* of recency, sums and spared */
+    pthread_mutex_t mutex;                   /* of recency, sums, spared and damaged */
     aoticache_recency recency;
     aoticache_index_sums sums;   /* of requests that led to no entry */
     aoticache_hash_map spared;   /* digests of artifacts that this process has put, or been spared compiling */
+    aoticache_hash_map damaged;  /* digests of damaged objects that stay, because the cache is read-only */
     _Atomic uint64_t flushed_ns; /* monotonic: the last flush, or try of one */
     _Atomic uint64_t missed_ns;  /* monotonic: the last flush for a miss, or try of one; 0: none */
     uint64_t flush_after_ns;     /* AOTICACHE_FLUSH_AFTER_NS; tests set it */
@@ -109,6 +110,9 @@ void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind
  * too, and ignores the result.
  */
 uint64_t aoticache_cache_spare(aoticache_cache *cache, const aoticache_digest *artifact, uint64_t compile_ns);
+
+/* Counts a damaged object that stays where it is, once in this process. */
+void aoticache_cache_note_damaged(aoticache_cache *cache, const aoticache_digest *object);
 
 /* A collection has removed an entry that was last used `age_ns` ago, and `bytes` with it (0 where others share its
  * objects). Counts evicted and evicted_bytes. */

@@ -114,9 +114,15 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
     bool is_foreign = is_foreign_object(verification, path);
     verification->report.foreign += is_foreign ? 1 : 0;
     verification->report.damaged += is_foreign ? 0 : 1;
-    aoticache_cache_count(verification->cache, AOTICACHE_COUNTER_damaged, is_foreign ? 0 : 1);
     aoticache_verification_report_finding(verification, is_foreign ? "foreign" : "damaged", path, detail.message);
-    return sight.status == AOTICACHE_CORRUPT ? repair(verification, &item->digest, &sight, ret_error) : AOTICACHE_OK;
+    if (sight.status != AOTICACHE_CORRUPT)
+        return AOTICACHE_OK;
+    const uint64_t repaired = verification->report.repaired;
+    status = repair(verification, &item->digest, &sight, ret_error);
+    /* The process that takes a damaged object away counts it, so that it counts once, however often it is found. */
+    if (!is_foreign && verification->report.repaired > repaired)
+        aoticache_cache_count(verification->cache, AOTICACHE_COUNTER_damaged, 1);
+    return status;
 }
 
 static aoticache_status note_unnamed(aoticache_verification *verification, const aoticache_verify_item *item,

@@ -27,6 +27,7 @@ typedef struct slow_call {
     aoticache_ticket *ticket;
     bool prepares;           /* the fallback has answered, and nothing is run */
     bool ran;                /* a kernel was reached: its status is the call's */
+    bool is_counted;         /* as a hit of the cache, by the lookup that found its kernel */
     bool is_left;            /* to the fallback, which is faster, or whose turn of a trial it is */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
     aoticache_error error;
@@ -52,12 +53,14 @@ static bool load_and_run(slow_call *call, aoticache_standing *standing, bool is_
     aoticache_runner *runner = atomic_load(&resident->runner);
     call->status = AOTICACHE_OK;
     if (runner == NULL)
-        call->status = aoticache_resident_load(resident, &runner, &call->error);
+        call->status = aoticache_resident_load(resident, &runner, &call->is_counted, &call->error);
     if (call->status == AOTICACHE_OK) {
         call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
         call->ran = call->status != AOTICACHE_LOAD_FAILED;
         if (is_hit && call->ran)
             aoticache_holder_note_use(call->holder, standing->hot);
+        if (is_hit && call->ran && call->is_counted)
+            aoticache_uses_take_one(resident->number);
     }
     aoticache_epoch_leave(slot);
     return call->ran;
@@ -299,6 +302,7 @@ static void lookup_in_cache(slow_call *call)
     aoticache_resident *resident = NULL;
     aoticache_holder *holder = call->holder;
     call->status = aoticache_cache_lookup(holder->context->cache, call->miss.exact, &artifact, &call->error);
+    call->is_counted = call->status == AOTICACHE_OK;
     if (call->status == AOTICACHE_NOT_FOUND)
         aoticache_error_set(&call->error, call->status, "not in the cache, and nothing is to be compiled");
     if (call->status == AOTICACHE_OK)

@@ -66,6 +66,8 @@ void aoticache_uses_close(uint32_t number);
  */
 uint64_t aoticache_uses_read(uint32_t number);
 uint64_t aoticache_uses_take(uint32_t number);
+/* Marks one use that was noted as taken: the lookup that led to it has counted it. */
+void aoticache_uses_take_one(uint32_t number);
 
 /* Counts where the thread's array of counters does not reach as far as the number. */
 void aoticache_uses_note_slowly(uint32_t number);
@@ -586,9 +588,12 @@ aoticache_dynamic_state *aoticache_holder_dynamic_state(aoticache_holder *holder
 /* An entry for metadata that a dynamic library serves. Takes holder->lock. */
 void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_standing *standing);
 
-/* The runner of a library, loaded if it is not. Takes load_lock. Inside an epoch: the runner stays until that is left. */
+/*
+ * Returns the runner of a library, and loads it if it is not loaded. Takes load_lock. Inside an epoch: the runner stays until
+ * that is left. ret_is_counted: whether a lookup was made to load it, which has counted the call as a hit.
+ */
 aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner,
-                                         aoticache_error *ret_error);
+                                         bool *ret_is_counted, aoticache_error *ret_error);
 /* Takes the artifact of a compile, loads it, and makes it known for `miss`. Takes load_lock. */
 aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticache_miss_request *miss,
                                         aoticache_artifact *artifact, aoticache_resident **ret_resident,

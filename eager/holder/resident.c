@@ -402,7 +402,7 @@ static aoticache_status load_resident(aoticache_resident *resident, aoticache_ru
 }
 
 aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner,
-                                         aoticache_error *ret_error)
+                                         bool *ret_is_counted, aoticache_error *ret_error)
 {
     aoticache_holder *holder = resident->holder;
     aoticache_status status = AOTICACHE_OK;
@@ -412,6 +412,7 @@ aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache
         *ret_runner = runner;
     else
         status = load_resident(resident, ret_runner, ret_error);
+    *ret_is_counted = runner == NULL && status == AOTICACHE_OK;
     pthread_mutex_unlock(&holder->load_lock);
     return status;
 }

@@ -117,9 +117,17 @@ uint64_t aoticache_uses_take(uint32_t number)
 {
     pthread_mutex_lock(&lock);
     uint64_t uses = add_up(number), before = numbers[number].taken;
-    numbers[number].taken = uses;
+    if (uses > before) /* else one was taken alone while this function took all */
+        numbers[number].taken = uses;
     pthread_mutex_unlock(&lock);
-    return uses - before;
+    return uses > before ? uses - before : 0;
+}
+
+void aoticache_uses_take_one(uint32_t number)
+{
+    pthread_mutex_lock(&lock);
+    numbers[number].taken++;
+    pthread_mutex_unlock(&lock);
 }
 
 /* Makes counters for all numbers that there are. */

@@ -594,6 +594,44 @@ Test(dynamic_entries, use_without_a_lookup_is_counted)
     aoticache_cache_close(cache);
 }
 
+/* Refuses guards the first time, as if another process had put the entry after that. */
+static bool accept_later(void *user, const char *guard)
+{
+    (void)guard;
+    return (*(int *)user)++ > 0;
+}
+
+static aoticache_status compile_nothing(void *user, const aoticache_request *request, const char *directory,
+                                        aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+{
+    (void)user, (void)request, (void)directory, (void)deliver, (void)deliver_user;
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "this is not to be compiled");
+}
+
+Test(dynamic_entries, request_that_others_answer_after_it_missed_counts_once)
+{
+    aoticache_cache *cache = fixture_open();
+    put(cache, "s0 > 1", "dynamic");
+    aoticache_cache_close(cache);
+    cache = fixture_open();
+    aoticache_request *request = dynamic_request();
+    for (int i = 0; i < 2; i++) {
+        int asked = 0;
+        aoticache_artifact *artifact = NULL;
+        cr_assert_eq(aoticache_cache_get_or_compile_dynamic(cache, request, accept_later, &asked, compile_nothing, NULL,
+                                                            &artifact, NULL),
+                     AOTICACHE_OK);
+        aoticache_artifact_unref(artifact);
+        aoticache_counters counted = counters(cache);
+        cr_expect_eq(counted.misses, (uint64_t)i + 1);
+        cr_expect_eq(counted.waits, (uint64_t)i + 1);
+        cr_expect_eq(counted.hits, 0, "the request is a miss already");
+        cr_expect_eq(counted.saved_ns, 1000, "once in a process");
+    }
+    aoticache_request_free(request);
+    aoticache_cache_close(cache);
+}
+
 /* ---- output ---- */
 
 static char *kept_output(const char *output)

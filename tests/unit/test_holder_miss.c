@@ -347,6 +347,85 @@ Test(holder_miss, flush_hands_use_to_the_cache)
     end_all();
 }
 
+static aoticache_counters flushed_counters(void)
+{
+    aoticache_statistics statistics;
+    cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_statistics(cache, &statistics, &error), AOTICACHE_OK, "%s", error.message);
+    return statistics.counters;
+}
+
+/* Makes context and holder anew, as a later process has them: kernels are known and not loaded. */
+static void begin_again(aoticache_context_options options)
+{
+    aoticache_holder_unref(holder);
+    aoticache_context_free(eager);
+    begin_policy(options);
+}
+
+static bool add_uses(void *user, const aoticache_entry *entry)
+{
+    *(uint64_t *)user += entry->uses;
+    return true;
+}
+
+Test(holder_miss, call_that_loads_its_kernel_counts_once)
+{
+    begin_scale();
+    cr_expect(scales(x, 2, 0), "%s", error.message);
+    begin_again(eager_options());
+    const aoticache_counters before = flushed_counters();
+    for (uint64_t call = 1; call <= 3; call++) {
+        cr_expect(scales(x, 2, 0));
+        aoticache_counters now = flushed_counters();
+        cr_expect_eq(now.hits - before.hits, call);
+        cr_expect_eq(now.hits_loaded - before.hits_loaded, call - 1, "the first call looked it up");
+        cr_expect_eq(now.misses, before.misses);
+        cr_expect_eq(counts_now().hits, call);
+    }
+    uint64_t uses = 0;
+    cr_assert_eq(aoticache_cache_flush(cache, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, add_uses, &uses, &error), AOTICACHE_OK);
+    cr_expect_eq(uses, 3);
+    end_all();
+}
+
+Test(holder_miss, call_that_loads_a_kernel_again_counts_once)
+{
+    begin_scale();
+    cr_expect(scales(x, 2, 0));
+    cr_expect(scales(x, 3, 0));
+    aoticache_context_options options = eager_options();
+    options.max_loaded = 1;
+    begin_again(options);
+    const aoticache_counters before = flushed_counters();
+    for (int call = 0; call < 10; call++)
+        cr_expect(scales(x, 2 + call % 2, 0), "each call unloads the other kernel and loads its own");
+    const aoticache_counters after = flushed_counters();
+    cr_expect_eq(counts_now().loads, 10);
+    cr_expect_eq(after.hits - before.hits, 10);
+    cr_expect_eq(after.hits_loaded, before.hits_loaded);
+    cr_expect_eq(after.misses, before.misses);
+    end_all();
+}
+
+Test(holder_miss, call_whose_kernel_was_collected_counts_one_miss)
+{
+    begin_scale();
+    cr_expect(scales(x, 2, 0));
+    begin_again(eager_options());
+    aoticache_cache_flush(cache, NULL);
+    sleep_ms(20);
+    cr_assert_eq(remove_all(cache), AOTICACHE_OK, "%s", error.message);
+    const aoticache_counters before = flushed_counters();
+    cr_expect(scales(x, 2, 0), "%s", error.message);
+    const aoticache_counters after = flushed_counters();
+    cr_expect_eq(hook.compiles, 2);
+    cr_expect_eq(after.misses - before.misses, 1);
+    cr_expect_eq(after.hits, before.hits);
+    end_all();
+}
+
 Test(holder_miss, what_is_asked_for_is_recorded_once)
 {
     begin_scale();

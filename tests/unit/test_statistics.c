@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "cache/internal.h"
+#include "cache/store/lock.h"
 #include "cache/stats/statistics.h"
 
 TestSuite(statistics, .init = fixture_setup, .fini = fixture_teardown);
@@ -334,6 +335,83 @@ Test(statistics, extremes_are_in_their_order)
     cr_assert_eq(aoticache_cache_list_extreme(cache, AOTICACHE_EXTREME_LARGEST, 3, see_bytes, largest, NULL),
                  AOTICACHE_OK);
     cr_assert_eq(largest[0], 3);
+    aoticache_cache_close(cache);
+}
+
+/* ---- damage counts once for each object ---- */
+
+static uint64_t count_damaged(aoticache_cache *cache)
+{
+    return read_all(cache).counters.damaged;
+}
+
+static aoticache_cache *open_with_damage(const aoticache_cache_options *options)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    fixture_put(cache, 2, "library one"); /* two entries, one object */
+    aoticache_cache_close(cache);
+    fixture_damage(fixture_object_of("library one"));
+    return fixture_open_with(options);
+}
+
+Test(statistics, damaged_object_that_verifications_found_before_counts_once)
+{
+    aoticache_cache_options options = fixture_options();
+    aoticache_cache *cache = open_with_damage(&options);
+    for (int i = 0; i < 2; i++)
+        cr_expect_eq(fixture_verify(cache, false).damaged, 1, "it repairs nothing");
+    cr_expect_eq(count_damaged(cache), 0, "it is still there");
+    for (int number = 1; number <= 2; number++)
+        cr_expect_eq(fixture_lookup(cache, number, &(aoticache_artifact *){NULL}), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(count_damaged(cache), 1);
+    fixture_verify(cache, true);
+    cr_expect_eq(count_damaged(cache), 1);
+    aoticache_cache_close(cache);
+}
+
+Test(statistics, damaged_object_that_a_verification_takes_away_counts_once)
+{
+    aoticache_cache_options options = fixture_options();
+    aoticache_cache *cache = open_with_damage(&options);
+    for (int i = 0; i < 2; i++)
+        fixture_verify(cache, true);
+    cr_expect_eq(fixture_lookup(cache, 1, &(aoticache_artifact *){NULL}), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(count_damaged(cache), 1);
+    cr_expect_eq(read_all(cache).counters.misses_damaged, 0, "the entry is gone");
+    aoticache_cache_close(cache);
+}
+
+/* While another process has the store locked, nobody can take the object away, and everybody finds it. */
+Test(statistics, damaged_object_that_cannot_be_taken_away_yet_counts_once)
+{
+    aoticache_cache_options options = fixture_options();
+    options.lock_timeout_ms = 10;
+    aoticache_cache *cache = open_with_damage(&options), *other = fixture_open();
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    cr_assert_eq(aoticache_lock_store(other->directory, true, &lock, NULL), AOTICACHE_OK);
+    for (uint64_t i = 1; i <= 3; i++) {
+        cr_expect_eq(fixture_lookup(cache, 1, &(aoticache_artifact *){NULL}), AOTICACHE_NOT_FOUND);
+        cr_expect_eq(read_all(cache).counters.misses_damaged, i);
+        cr_expect_eq(count_damaged(cache), 0);
+    }
+    aoticache_lock_release(&lock);
+    cr_expect_eq(fixture_lookup(cache, 1, &(aoticache_artifact *){NULL}), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(count_damaged(cache), 1);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+}
+
+Test(statistics, damaged_object_of_a_read_only_cache_counts_once_in_a_process)
+{
+    aoticache_cache_options options = fixture_options();
+    options.read_only = true;
+    aoticache_cache *cache = open_with_damage(&options);
+    for (int i = 0; i < 3; i++)
+        for (int number = 1; number <= 2; number++)
+            cr_expect_eq(fixture_lookup(cache, number, &(aoticache_artifact *){NULL}), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(count_damaged(cache), 1);
+    cr_expect_eq(read_all(cache).counters.misses_damaged, 6);
     aoticache_cache_close(cache);
 }
 
