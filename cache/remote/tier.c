@@ -40,7 +40,7 @@ void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoti
 {
     aoticache_cache_note_latency(cache, kind, aoticache_monotonic_ns() - begun_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, has_failed);
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_rests, atomic_exchange(&remote->rests, 0));
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_backoffs, atomic_exchange(&remote->rests, 0));
 }
 
 /* ---- fetching ---- */

@@ -97,7 +97,7 @@ void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, ui
 const char *aoticache_cache_counter_name(aoticache_counter counter)
 {
     static const char *const names[] = {
-#define COUNTER_NAME(member, name, text) name,
+#define COUNTER_NAME(name, text) #name,
         AOTICACHE_COUNTER_LIST(COUNTER_NAME)
 #undef COUNTER_NAME
     };
@@ -204,9 +204,8 @@ void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request 
 
 void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters)
 {
-#define ADD_COUNTER(member, name, text) \
-    counters->member +=                 \
-        atomic_load_explicit(&cache->unflushed.counters[AOTICACHE_COUNTER_##member], memory_order_relaxed);
+#define ADD_COUNTER(name, text) \
+    counters->name += atomic_load_explicit(&cache->unflushed.counters[AOTICACHE_COUNTER_##name], memory_order_relaxed);
     AOTICACHE_COUNTER_LIST(ADD_COUNTER)
 #undef ADD_COUNTER
 }

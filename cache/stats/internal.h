@@ -73,7 +73,7 @@ void aoticache_recency_free(aoticache_recency *recency);
 /* ---- what is counted and not flushed (count.c) ---- */
 
 typedef enum aoticache_counter {
-#define AOTICACHE_COUNTER_ENUM(member, name, text) AOTICACHE_COUNTER_##member,
+#define AOTICACHE_COUNTER_ENUM(name, text) AOTICACHE_COUNTER_##name,
     AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_ENUM)
 #undef AOTICACHE_COUNTER_ENUM
         AOTICACHE_COUNTER_COUNT

@@ -27,10 +27,15 @@ typedef struct group_walk {
 static bool forward_group(void *user, const char *name, const aoticache_index_group *group)
 {
     group_walk *walk = user;
-    aoticache_group given = {.name = name};
-#define GIVE_FIELD(column, text) given.column = not_negative(group->column);
-    AOTICACHE_GROUP_COLUMN_LIST(GIVE_FIELD)
-#undef GIVE_FIELD
+    const aoticache_group given = {.name = name,
+                                   .hits = not_negative(group->hits),
+                                   .misses = not_negative(group->misses),
+                                   .compiles = not_negative(group->compiles),
+                                   .compile_failures = not_negative(group->failures),
+                                   .compile_ns = not_negative(group->compile_ns),
+                                   .saved_ns = not_negative(group->saved_ns),
+                                   .entries = not_negative(group->entries),
+                                   .bytes = not_negative(group->bytes)};
     walk->stopped = !walk->callback(walk->user, &given);
     return !walk->stopped;
 }
@@ -88,7 +93,7 @@ static bool fill_slot(void *user, int64_t start_seconds, const char *name, uint6
         forward_slot(walk);
         walk->slot = (aoticache_slot){.start_ns = start, .length_ns = walk->slot.length_ns};
     }
-#define FILL_FIELD(member, counter, text) walk->slot.counters.member += strcmp(name, counter) == 0 ? value : 0;
+#define FILL_FIELD(counter, text) walk->slot.counters.counter += strcmp(name, #counter) == 0 ? value : 0;
     AOTICACHE_COUNTER_LIST(FILL_FIELD)
 #undef FILL_FIELD
     return !walk->stopped;

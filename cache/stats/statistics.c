@@ -27,9 +27,9 @@ uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters)
 
 static uint64_t *counter_field(aoticache_counters *counters, const char *name)
 {
-#define COUNTER_FIELD(member, counter, text) \
-    if (strcmp(name, counter) == 0)          \
-        return &counters->member;
+#define COUNTER_FIELD(counter, text) \
+    if (strcmp(name, #counter) == 0) \
+        return &counters->counter;
     AOTICACHE_COUNTER_LIST(COUNTER_FIELD)
 #undef COUNTER_FIELD
     return NULL; /* a later program's */
@@ -160,7 +160,7 @@ static aoticache_statistics make_statistics(const aoticache_statistics_options *
                                        .artifacts = all->totals.artifacts,
                                        .objects = all->totals.objects,
                                        .bytes = all->totals.bytes,
-                                       .failures = all->totals.failures,
+                                       .failures_remembered = all->totals.failures,
                                        .created_ns = all->totals.created_ns,
                                        .since_ns = start_of_numbers(options, all),
                                        .zeroed_ns = all->times.zero_ns,

@@ -18,57 +18,60 @@ extern "C" {
 #endif
 
 /*
- * Counters: member, name as it is printed and kept, text.
+ * Counters: name, text. A counter has this one name in C, Python, JSON, CSV, the index and documents. Text for people has spaces
+ * in place of the underscores, Prometheus "aoticache_" before it and "_total" after it, and the unit "_ns" is "time" and
+ * "_seconds" there (docs/statistics.md; tests/cli/test_stat_names.sh compares them).
  *
- * Hits by tier: hits_loaded (the table of loaded runners), hits_remote (fetched from a remote), and the rest
- * (the index). A miss has at most one reason. Misses without one found no entry for the key
- * (aoticache_counters_misses_absent()).
+ * A hit was loaded already (hits_loaded), fetched from a remote (hits_remote), or found in the index by a lookup (hits_index,
+ * below). A miss has at most one reason; without one there was no entry for the key (misses_absent, below).
  */
-#define AOTICACHE_COUNTER_LIST(X)                                                                              \
-    X(hits, "hits", "lookups answered by an entry")                                                            \
-    X(hits_dynamic, "hits_guarded", "of these: by a dynamic entry")                                            \
-    X(hits_loaded, "hits_loaded", "calls answered by a runner that was loaded already, without a lookup")      \
-    X(hits_remote, "hits_remote", "of the hits: fetched from a remote tier")                                   \
-    X(misses, "misses", "lookups that found no entry")                                                         \
-    X(misses_requirement, "misses_requirement", "of these: entries were there, but this CPU lacks a feature")  \
-    X(misses_guard, "misses_guard", "of these: entries were there, but no guard accepts the tensors")          \
-    X(misses_damaged, "misses_damaged", "of these: the entry was there, but its object was damaged")           \
-    X(misses_failed, "misses_failed", "of these: a compile had failed a short time ago")                       \
-    X(waits, "waits", "requests answered by another's compile")                                                \
-    X(lease_waits, "lease_waits", "compiles that had to wait for another's lease of the same key")             \
-    X(lease_wait_ns, "lease_wait_ns", "nanoseconds spent waiting for leases")                                  \
-    X(compiles, "compiles", "compiles that succeeded")                                                         \
-    X(compiles_fallback, "compiles_fallback",                                                                  \
-      "of the compiles: Inductor's code built PyTorch's way, as ours could not")                               \
-    X(compile_failures, "compile_failures", "compiles that failed")                                            \
-    X(compile_ns, "compile_ns", "nanoseconds spent in compiles that succeeded")                                \
-    X(saved_ns, "saved_ns", "nanoseconds of compiling that processes were spared, once for each and artifact") \
-    X(lookup_ns, "lookup_ns", "nanoseconds spent in lookups that hit, opening and verifying included")         \
-    X(loads, "loads", "libraries loaded")                                                                      \
-    X(load_ns, "load_ns", "nanoseconds spent loading libraries and creating their runners")                    \
-    X(stored_bytes, "stored_bytes", "bytes written as objects")                                                \
-    X(not_stored, "not_stored", "artifacts that could not be stored")                                          \
-    X(damaged, "damaged", "objects found damaged")                                                             \
-    X(refused_untrusted, "refused_untrusted",                                                                  \
-      "entries from elsewhere that were refused for want of a trusted signature")                              \
-    X(evicted, "evicted", "entries removed by collections")                                                    \
-    X(evicted_bytes, "evicted_bytes", "bytes removed by collections")                                          \
-    X(judged, "judged", "kernels compared with the host's own")                                                \
-    X(judged_slower, "judged_slower", "of these: the host's own was faster, or as fast")                       \
-    X(calls_lost, "calls_lost", "calls that kernels lost to the host's own")                                   \
-    X(fetched_bytes, "fetched_bytes", "bytes of objects that were fetched from remotes")                       \
-    X(sent_bytes, "sent_bytes", "bytes of objects that were sent to remotes, compressed")                      \
-    X(remote_errors, "remote_errors", "misses or compiles for which a remote failed")                          \
-    X(remote_refused, "remote_refused", "objects and entries from remotes that were refused")                  \
-    X(remote_rests, "remote_rests", "times that a remote failed and was left alone from then on")
+#define AOTICACHE_COUNTER_LIST(X)                                                                       \
+    X(hits, "lookups and calls answered by an entry")                                                   \
+    X(hits_dynamic, "of the hits: by a dynamic entry")                                                  \
+    X(hits_loaded, "of the hits: calls answered by a runner that was loaded already, without a lookup") \
+    X(hits_remote, "of the hits: fetched from a remote")                                                \
+    X(misses, "lookups that found no entry")                                                            \
+    X(misses_requirement, "of the misses: there were entries, but this CPU lacks a feature")            \
+    X(misses_guard, "of the misses: there were entries, but no guard accepts the tensors")              \
+    X(misses_damaged, "of the misses: there was an entry, but its object was damaged")                  \
+    X(misses_failed, "of the misses: a compile had failed a short time ago")                            \
+    X(waits, "of the misses: answered by another's compile")                                            \
+    X(lease_waits, "requests that had to wait for another's lease of the same key")                     \
+    X(lease_wait_ns, "time spent waiting for leases")                                                   \
+    X(compiles, "compiles that succeeded")                                                              \
+    X(compiles_fallback, "of the compiles: Inductor's code built PyTorch's way, as ours could not")     \
+    X(compile_failures, "compiles that failed")                                                         \
+    X(compile_ns, "time spent in compiles that succeeded")                                              \
+    X(saved_ns, "time of compiles that processes were spared, once for each process and artifact")      \
+    X(lookup_ns, "time spent in lookups that hit, opening and verifying included")                      \
+    X(loads, "libraries loaded")                                                                        \
+    X(load_ns, "time spent loading libraries and creating their runners")                               \
+    X(stored_bytes, "bytes written as objects")                                                         \
+    X(not_stored, "artifacts that could not be stored")                                                 \
+    X(damaged, "objects found damaged and taken away")                                                  \
+    X(refused_untrusted, "entries from elsewhere that were refused for want of a trusted signature")    \
+    X(evicted, "entries removed by collections")                                                        \
+    X(evicted_bytes, "bytes removed by collections")                                                    \
+    X(judged, "kernels compared with the host's own")                                                   \
+    X(judged_slower, "of the judged: the host's own was faster, or as fast")                            \
+    X(calls_lost, "calls left to the host's own kernel because it is faster")                           \
+    X(fetched_bytes, "bytes of objects that were fetched from remotes")                                 \
+    X(sent_bytes, "bytes of objects that were sent to remotes, compressed")                             \
+    X(remote_errors, "misses or compiles for which a remote failed")                                    \
+    X(remote_refused, "objects and entries from remotes that were refused")                             \
+    X(remote_backoffs, "times that a remote failed and was not asked for a while")
+
+/* Numbers that follow from the counters, and are shown as counters are: name, text. aoticache_counters_NAME() is each. */
+#define AOTICACHE_DERIVED_COUNTER_LIST(X)                        \
+    X(hits_index, "of the hits: found in the index by a lookup") \
+    X(misses_absent, "of the misses: there was no entry for the key")
 
 typedef struct aoticache_counters {
-#define AOTICACHE_COUNTER_FIELD(member, name, text) uint64_t member;
+#define AOTICACHE_COUNTER_FIELD(name, text) uint64_t name;
     AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_FIELD)
 #undef AOTICACHE_COUNTER_FIELD
 } aoticache_counters;
 
-/* Hits that a lookup in the index answered; misses for which there was no entry at all. */
 AOTICACHE_API uint64_t aoticache_counters_hits_index(const aoticache_counters *counters);
 AOTICACHE_API uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters);
 
@@ -111,7 +114,7 @@ typedef struct aoticache_latencies {
 typedef struct aoticache_statistics {
     aoticache_counters counters;
     uint64_t entries, artifacts, objects, bytes; /* what there is now */
-    uint64_t failures;                           /* remembered ones */
+    uint64_t failures_remembered;                /* failed compiles that are not tried again yet */
     int64_t created_ns;                          /* wall clock: when the index was made */
     int64_t since_ns;                            /* counters and latencies are from here on */
     int64_t zeroed_ns;                           /* when aoticache_cache_zero_statistics() was last called; 0: never */
@@ -173,14 +176,14 @@ typedef enum aoticache_group_kind {
 } aoticache_group_kind;
 
 /* Columns: name, text. */
-#define AOTICACHE_GROUP_COLUMN_LIST(X)                                 \
-    X(hits, "lookups and calls answered")                              \
-    X(misses, "lookups that found nothing")                            \
-    X(compiles, "compiles that succeeded")                             \
-    X(failures, "compiles that failed")                                \
-    X(compile_ns, "nanoseconds spent in compiles that succeeded")      \
-    X(saved_ns, "nanoseconds of compiling that processes were spared") \
-    X(entries, "entries there are now")                                \
+#define AOTICACHE_GROUP_COLUMN_LIST(X)                         \
+    X(hits, "lookups and calls answered")                      \
+    X(misses, "lookups that found nothing")                    \
+    X(compiles, "compiles that succeeded")                     \
+    X(compile_failures, "compiles that failed")                \
+    X(compile_ns, "time spent in compiles that succeeded")     \
+    X(saved_ns, "time of compiles that processes were spared") \
+    X(entries, "entries there are now")                        \
     X(bytes, "bytes of their artifacts; an object that several name counts in each")
 
 /* `name` is borrowed during the callback. "(other)" gathers what has no row of its own (docs/statistics.md). */

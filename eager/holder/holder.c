@@ -284,7 +284,7 @@ static void count_standing(const aoticache_standing *standing, aoticache_holder_
 {
     int state = atomic_load(&standing->state);
     counts->on_trial += state == AOTICACHE_STANDING_TRIAL;
-    counts->slower += state == AOTICACHE_STANDING_SLOWER;
+    counts->judged_slower += state == AOTICACHE_STANDING_SLOWER;
     counts->judged += state == AOTICACHE_STANDING_SLOWER || state == AOTICACHE_STANDING_FASTER;
 }
 
@@ -324,7 +324,7 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
     counts.compiles = read_count(&holder->compiles);
     counts.compile_failures = read_count(&holder->compile_failures);
     uint64_t at_once = aoticache_uses_read(holder->lost);
-    counts.lost = at_once + read_count(&holder->left);
+    counts.calls_lost = at_once + read_count(&holder->left);
     counts.fallbacks = read_count(&holder->fallbacks) + at_once;
     counts.queued = read_count(&holder->queued);
     counts.dropped = read_count(&holder->dropped);

@@ -174,10 +174,10 @@ typedef struct aoticache_holder_counts {
     size_t entries;           /* different metadata known */
     size_t libraries;         /* different libraries known: fewer, where some serve many shapes */
     size_t loaded;
-    uint64_t lost; /* of the fallbacks: calls that were left to it, as it is faster */
-    size_t judged,
-        slower; /* kernels that were judged (dynamic ones for each class of sizes); of these: the fallback is faster */
-    size_t on_trial; /* kernels that are being compared with the fallback now */
+    uint64_t calls_lost;  /* of the fallbacks: calls that were left to it, as it is faster */
+    size_t judged;        /* kernels that were judged (dynamic ones for each class of sizes) */
+    size_t judged_slower; /* of these: the fallback is faster */
+    size_t on_trial;      /* kernels that are being compared with the fallback now */
     /* by hits of kernels that were judged faster: the difference that was measured then, times hits. Of a dynamic
      * kernel the least difference among its classes of sizes counts */
     uint64_t gained_ns;

@@ -355,7 +355,7 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
         passed += op->binding->bridge.passed_now(op->torch_registration);
     uint64_t turns = atomic_load_explicit(&op->turns, memory_order_relaxed);
     counts.holder.fallbacks += passed + turns;
-    counts.holder.lost += passed;
+    counts.holder.calls_lost += passed;
     counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed +
                    turns + atomic_load_explicit(&op->slow, memory_order_relaxed) +
                    atomic_load_explicit(&op->spared, memory_order_relaxed);

@@ -104,10 +104,10 @@ def count_served(aoticache, step, copies):
 
     own = max(0, copies - count(CLONE, "hits"))  # a clone that is served calls no copy
     inside = max(0, count(COPY, "calls") - own)
-    found = {one: after.total(one) - before.total(one) for one in ("hits", "calls", "lost")}
+    found = {one: after.total(one) - before.total(one) for one in ("hits", "calls", "calls_lost")}
     hits = count(COPY, "hits")
-    return {"lost": found["lost"], "hits": found["hits"] - min(hits, inside), "served_calls": found["calls"] - inside,
-            **{one: after.total(one) for one in ("judged", "slower")}}
+    return {"lost": found["calls_lost"], "hits": found["hits"] - min(hits, inside), "served_calls": found["calls"] - inside,
+            **{one: after.total(one) for one in ("judged", "judged_slower")}}
 
 
 def play_plain(name, threads, path):
@@ -192,7 +192,7 @@ def measure(name, threads, arguments):
         "name": f"{name}, {threads} thread{'s' if threads > 1 else ''}", "value": milliseconds(1), "unit": "ms",
         "peer": "plain PyTorch", "peer_value": milliseconds(0), "ratio": ratio(0), "target": LIMIT, "met": is_good,
         "wall_ratio": ratio(1), "share": share, "calls": said["calls"], "step_hits": said["hits"],
-        "step_calls": said["served_calls"], "step_lost": said["lost"], "judged": said["judged"], "slower": said["slower"],
+        "step_calls": said["served_calls"], "step_lost": said["lost"], "judged": said["judged"], "slower": said["judged_slower"],
         "settled_after": pairs[0][2]["settled_after"]}
 
 

@@ -114,7 +114,7 @@ def main(program, folder, path, young):
         x, y, w, h = page.evaluate("(r => [r.x, r.y, r.width, r.height])(document.getElementById('plot-saved').getBoundingClientRect())")
         page.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + w / 2, y=y + h / 2)
         told = page.evaluate("[...document.querySelectorAll('.tip:not([hidden])')].map(e => e.textContent).join()")
-        ok("the pointer tells values", "saved by hits: " in told and "spent compiling: " in told, told)
+        ok("the pointer tells values", "saved time: " in told and "compile time: " in told, told)
         page.screenshot(os.path.join(folder, "pointer.png"))
         ok("no name became an element", page.evaluate("document.querySelectorAll('main b b, main img, main script').length") == 0)
         page = browser.open("file://" + young, width=390)

@@ -242,10 +242,12 @@ member 'the kernel is compiled' source compiled
 is 'one line says so' 1 "$(grep -c 'it is left alone for a while' "$err")"
 holds 'soon' [ $((SECONDS - begun)) -le 10 ]
 holds 'failures are counted' [ "$(counter fleet-4 remote_errors)" -ge 1 ]
-is 'and that it was left alone' 1 "$(counter fleet-4 remote_rests)"
+is 'and that it was left alone' 1 "$(counter fleet-4 remote_backoffs)"
 run at fleet-4 aoticache-stat
-prints 'aoticache-stat has it, too' '^  left alone after a failure +1 '
-prints 'and how long remotes took' '^  fetch from a remote +[1-9]'
+prints 'aoticache-stat says that it needs attention' '^remote backoffs +1 .*aoticache doctor'
+run at fleet-4 aoticache-stat --verbose
+prints 'among all counters, too' '^  remote backoffs +1 '
+prints 'and how long remotes took' '^  fetch +[1-9]'
 
 is 'what could not be sent is noted' 1 "$(ls "$work/fleet-4/unsent" | wc -l)"
 rm -f "$redis_socket"

@@ -87,7 +87,7 @@ prints 'what happened last' '^last .* lookups/s'
 prints 'q ends it' '^status 0$'
 prints 'and the terminal is as it was' '^echo True$'
 run tool watch 60 100 q aoticache-stat --watch=0.5
-prints 'a large window has the whole page' '^  CPU feature missing|^    CPU feature missing'
+prints 'a large window has the whole page' '^    misses requirement'
 run tool watch 8 30 q aoticache-stat --watch=0.5
 prints 'a tiny one is not left' '^height 8 width ([1-9]|[12][0-9]|30)$'
 prints 'and its last line stays' '^last '

@@ -35,16 +35,28 @@ for _ in 1 2 3; do aoticache run aten::abs --input float32:2 --hook c --quiet >/
 # ---- text and JSON ----
 
 try 'stat' 0 aoticache-stat
-prints 'tiers' '^    found in the index +3$'
-prints 'reasons' '^    no entry +3$'
+is 'eight lines: nothing needs attention' 'cache since hits misses compiles saved size entries' \
+    "$(awk '{ print $1 }' "$out" | paste -sd ' ')"
+prints 'hits with their share' '^hits +3 \(50\.0 %\)$'
+prints 'misses without the usual reason' '^misses +3$'
+prints 'compiles with their time' '^compiles +3 \(compile time [0-9.]+ m?s\)$'
+prints 'the time that was saved' '^saved time +[0-9.]+ m?s$'
+prints 'the size, and that there is no limit' '^size +[0-9.]+ KiB \(no limit, [0-9.]+ [MGT]iB free\)$'
+prints 'entries' '^entries +3$'
+AOTICACHE_MAX_SIZE=10M AOTICACHE_MAX_ENTRIES=12 try 'stat with limits' 0 aoticache-stat
+prints 'how much of the size is used' '^size +[0-9.]+ KiB of 10\.0 MiB \([0-9.]+ %\)$'
+prints 'how many of the entries' '^entries +3 of 12 \(25\.0 %\)$'
+try 'stat --verbose' 0 aoticache-stat --verbose
+prints 'hits of the index' '^    hits index +3$'
+prints 'reasons' '^    misses absent +3$'
 prints 'latencies' '^  lookup +3 +[0-9]'
 prints 'compiles have one too' '^  compile +3 +[0-9]'
 prints 'loads' '^  load +6 +[0-9]'
 try 'stat --json' 0 aoticache-stat --json
-member 'tier index' hits_by_tier.index 3
-member 'tier table' hits_by_tier.table 0
-member 'tier remote' hits_by_tier.remote 0
-member 'reason absent' misses_by_reason.absent 3
+member 'hits of the index' counters.hits_index 3
+member 'of loaded runners' counters.hits_loaded 0
+member 'of remotes' counters.hits_remote 0
+member 'reason absent' counters.misses_absent 3
 member 'lookups measured' latencies.lookup.count 3
 member 'compiles measured' latencies.compile.count 3
 member 'loads measured' latencies.load.count 6
@@ -108,7 +120,7 @@ try 'stat --csv' 0 aoticache-stat --csv
 prints 'a header' '^name,value$'
 prints 'a counter' '^hits,3$'
 try 'stat --csv --by operator' 0 aoticache-stat --csv --by operator
-prints 'columns' '^operator,hits,misses,compiles,failures,compile_ns,saved_ns,entries,bytes$'
+prints 'columns' '^operator,hits,misses,compiles,compile_failures,compile_ns,saved_ns,entries,bytes$'
 prints 'a row' '^aten::abs,3,2,2,0,[0-9]+,[0-9]+,2,[0-9]+$'
 try 'stat --csv --history' 0 aoticache-stat --csv --history=day
 prints 'slots' '^start_ns,hits,'
@@ -166,8 +178,8 @@ found = [value for (name, labels), value in samples.items()
 print(*[f"{value:g}" for value in found])
 PYTHON
 try 'stat --prometheus' 0 aoticache-stat --prometheus
-is 'the format is right, and hits of the index' 3 "$(python3 "$work/check.py" "$out" aoticache_hits_total tier=index)"
-is 'misses' 3 "$(python3 "$work/check.py" "$out" aoticache_misses_total reason=absent)"
+is 'the format is right, and hits of the index' 3 "$(python3 "$work/check.py" "$out" aoticache_hits_index_total)"
+is 'misses' 3 "$(python3 "$work/check.py" "$out" aoticache_misses_absent_total)"
 is 'a histogram' 3 "$(python3 "$work/check.py" "$out" aoticache_lookup_seconds_bucket le=+Inf)"
 is 'entries' 3 "$(python3 "$work/check.py" "$out" aoticache_entries)"
 try 'stat --prometheus --by operator' 0 aoticache-stat --prometheus --by operator
@@ -205,14 +217,14 @@ try 'groups since zero' 0 aoticache-stat --by operator --json
 member 'one hit' groups.rows.0.hits 1
 member 'and what is there' groups.rows.0.entries 2
 run aoticache-stat --prometheus
-is 'Prometheus goes on counting' 4 "$(python3 "$work/check.py" "$out" aoticache_hits_total tier=index)"
+is 'Prometheus goes on counting' 4 "$(python3 "$work/check.py" "$out" aoticache_hits_index_total)"
 
 # ---- a live view ----
 
 if has_terminal; then
     live="aoticache-stat --watch=0.1 & live=\$!; sleep 5; kill -INT \$live; wait \$live; echo ended with \$?"
     on_terminal dumb "$live" >"$out" 2>"$err"
-    prints 'it shows the view' '^  hits +1'
+    prints 'it shows the view' '^  hits +1 '
     prints 'again and again' '^last [0-9.]+ s: '
     prints 'an interruption ends it well' '^ended with 0'
 else

@@ -30,7 +30,7 @@ unset AOTICACHE_DIR AOTICACHE_KEYS # the page's configurations have them
 mkdir "$work/home"
 # shellcheck disable=SC2016 # as the page has it
 HOME=$work/home follow operator.md "$work/operator" '1 from AOTICACHE_CONFIG=$PWD/second.conf aoticache import kernels.tar.zst'
-prints 'the puts have collected' '^  entries +4$'
+prints 'the puts have collected' '^entries +4$'
 prints 'what is pinned stays' '^removed 0 of 4 entries .* 4 due but pinned$'
 prints 'a dry run says what would go' '^would remove 2 of 4 entries '
 prints 'what is not pinned goes' '^removed 2 of 4 entries '

@@ -72,9 +72,9 @@ class HolderOptions(ctypes.Structure):
 
 
 class Counts(ctypes.Structure):
-    _fields_ = [(name, uint64) for name in ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures",
-                                            "fallbacks", "queued", "dropped", "entries", "libraries", "loaded", "lost", "judged",
-                                            "slower", "on_trial", "gained_ns", "dynamic_refused")]
+    _fields_ = [(name, uint64) for name in ("hits", "hits_dynamic", "loads", "misses", "compiles", "compile_failures",
+                                            "fallbacks", "queued", "dropped", "entries", "libraries", "loaded", "calls_lost", "judged",
+                                            "judged_slower", "on_trial", "gained_ns", "dynamic_refused")]
 
 
 KINDS = {"none": 0, "tensor": 1, "tensors": 2, "int": 3, "double": 4, "bool": 5, "complex": 6, "string": 7, "device": 8,

@@ -61,8 +61,8 @@ class OperatorOptions(ctypes.Structure):
                 ("fallback", ctypes.c_void_p), ("fallback_user", ctypes.c_void_p)]
 
 
-HOLDER_COUNTS = ("hits hits_symbolic loads misses compiles compile_failures fallbacks queued dropped entries libraries "
-                 "loaded lost judged slower on_trial gained_ns dynamic_refused").split()
+HOLDER_COUNTS = ("hits hits_dynamic loads misses compiles compile_failures fallbacks queued dropped entries libraries "
+                 "loaded calls_lost judged judged_slower on_trial gained_ns dynamic_refused").split()
 
 
 class Counts(ctypes.Structure):

@@ -14,7 +14,7 @@ import dataclasses, os, sys, tempfile, threading, time, warnings
 import torch, aoticache
 aoticache.configure(judge=False)  # test_torch_judge.py is about that
 x = torch.linspace(-3, 3, 12).reshape(3, 4)
-SUMS = ("calls", "hits", "hits_symbolic", "fallbacks", "refused", "misses", "loads", "compiles", "compile_failures")
+SUMS = ("calls", "hits", "hits_dynamic", "fallbacks", "refused", "misses", "loads", "compiles", "compile_failures")
 before = aoticache.stats().operators
 def same(a, b):
     torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
@@ -99,7 +99,7 @@ TOGETHER = {
         for n in (3, 4, 5, 6, 7, 8):
             same(torch.neg(torch.ones(n, 4)), torch.full((n, 4), -1.0))
         now = counts("aten::neg")
-        assert now.libraries <= 4 and now.hits_symbolic >= 1, now
+        assert now.libraries <= 4 and now.hits_dynamic >= 1, now
     """,
     "what_comes_after_four_shapes_shares_a_kernel": """
         aoticache.enable("aten::neg", mode="wait")
@@ -107,7 +107,7 @@ TOGETHER = {
         for n in range(11, 23):
             same(torch.neg(torch.ones(n, 3)), torch.full((n, 3), -1.0))
         now = counts("aten::neg")
-        assert now.libraries <= 6 and now.hits_symbolic >= 5 and now.compile_failures == 0, now
+        assert now.libraries <= 6 and now.hits_dynamic >= 5 and now.compile_failures == 0, now
     """,
     "threads_share_kernels": """
         expected = x.clone().abs_(), torch.softmax(x.double(), 1).float()
@@ -450,7 +450,7 @@ REDUCTIONS = """
             for name, call in calls.items():
                 torch.testing.assert_close(call(), expected[name], rtol=1e-5, atol=1e-5, msg=lambda text: f"{name}: {text}")
         now = {name: counts(name) for name in calls}
-        assert all(one.hits + one.hits_symbolic >= 19 for one in now.values()), now
+        assert all(one.hits + one.hits_dynamic >= 19 for one in now.values()), now
         assert sum(one.compiles for one in now.values()) == (len(calls) if sys.argv[1] == "1" else 0), now
         print("done")
 """

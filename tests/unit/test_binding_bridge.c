@@ -395,7 +395,7 @@ Test(binding_bridge, trial_asks_to_be_timed_and_ends_that)
     cr_expect_leq(turns, 40);
     cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_SERVE);
     cr_expect_eq(binding_counts().holder.judged, 1);
-    cr_expect_eq(binding_counts().holder.slower, 0);
+    cr_expect_eq(binding_counts().holder.judged_slower, 0);
     uint64_t hits = binding_counts().holder.hits;
     for (int i = 0; i < 10; i++)
         cr_expect(is_served(x, 3));
@@ -409,8 +409,8 @@ Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
     cr_expect(is_served(x, 3));
     while (take_turn(100000, 1000))
         continue;
-    cr_expect_eq(binding_counts().holder.slower, 1);
-    uint64_t before = binding_counts().holder.lost;
+    cr_expect_eq(binding_counts().holder.judged_slower, 1);
+    uint64_t before = binding_counts().holder.calls_lost;
     int rounds = 0;
     for (uint64_t expected = 16; rounds < 3; rounds++, expected *= 2) {
         for (int tries = 0; tries < 64 && STAND_IN(uint64_t, stand_in_aside_calls) != expected; tries++)
@@ -418,11 +418,11 @@ Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
         cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_PASS);
         cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), expected);
     }
-    cr_expect_gt(binding_counts().holder.lost, before);
+    cr_expect_gt(binding_counts().holder.calls_lost, before);
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
     aoticache_binding_counts counts = binding_counts();
     host->passed(STAND_IN(void *, stand_in_op), 100);
-    cr_expect_eq(binding_counts().holder.lost, counts.holder.lost + 100);
+    cr_expect_eq(binding_counts().holder.calls_lost, counts.holder.calls_lost + 100);
     cr_expect_eq(binding_counts().holder.fallbacks, counts.holder.fallbacks + 100);
     cr_expect_eq(binding_counts().calls, counts.calls + 100);
     /* A call of another kind between them begins anew. */

@@ -78,8 +78,8 @@ Test(standing, winner_answers_from_then_on)
     begin_judging(500, 1000);
     play_trial();
     cr_expect_geq(counts_now().fallbacks, 4);
-    cr_expect_eq(counts_now().slower, 0);
-    cr_expect_eq(counts_now().lost, 0);
+    cr_expect_eq(counts_now().judged_slower, 0);
+    cr_expect_eq(counts_now().calls_lost, 0);
     readings = 0;
     cr_expect_eq(kernels_of(100), 100);
     cr_expect_eq(readings, 0, "a hit reads no clock");
@@ -91,13 +91,13 @@ Test(standing, loser_is_not_called_again)
 {
     begin_judging(100000, 1000);
     play_trial();
-    cr_expect_eq(counts_now().slower, 1);
+    cr_expect_eq(counts_now().judged_slower, 1);
     readings = 0;
     uint64_t hits = counts_now().hits;
     cr_expect_eq(kernels_of(100), 0);
     cr_expect_eq(readings, 0);
     cr_expect_eq(counts_now().hits, hits);
-    cr_expect_eq(counts_now().lost, 100);
+    cr_expect_eq(counts_now().calls_lost, 100);
     cr_expect_eq(counts_now().gained_ns, 0);
     end_all();
 }
@@ -170,7 +170,7 @@ Test(standing, judgement_is_kept_and_a_new_holder_begins_with_it)
     cr_expect_eq(kernels_of(50), 0, "not one call of the loser");
     cr_expect_eq(readings, 0);
     cr_expect_eq(counts_now().loaded, 0, "it is not even loaded");
-    cr_expect_eq(counts_now().slower, 1);
+    cr_expect_eq(counts_now().judged_slower, 1);
     end_all();
 }
 
@@ -210,13 +210,13 @@ Test(standing, loser_is_judged_again_after_a_day)
     begin_judging(100000, 1000);
     play_trial();
     kernels_of(AOTICACHE_STANDING_LOOKS);
-    cr_expect_eq(counts_now().slower, 1);
+    cr_expect_eq(counts_now().judged_slower, 1);
     fixture_ahead = FIXTURE_DAY + 1;
     kernel_takes = 500;
     readings = 0;
     kernels_of(2 * AOTICACHE_STANDING_LOOKS);
     cr_expect_eq(counts_now().judged, 1);
-    cr_expect_eq(counts_now().slower, 0);
+    cr_expect_eq(counts_now().judged_slower, 0);
     cr_expect_eq(kernels_of(10), 10);
     cr_expect_eq(judgements_in_the_cache(), 1);
     cr_expect_not(found.is_slower);
@@ -274,7 +274,7 @@ Test(standing, dynamic_kernel_is_judged_for_each_class_of_sizes)
     cr_expect_eq(kernels_of_rows(40, 20), 20);
     cr_expect_eq(kernels_of_rows(41, 20), 20, "as many");
     cr_expect_eq(kernels_of_rows(2, 20), 0);
-    cr_expect_eq(counts_now().slower, 1);
+    cr_expect_eq(counts_now().judged_slower, 1);
     cr_expect_eq(judgements_in_the_cache(), 2);
     cr_expect_eq(hook.compiles, 1);
     end_all();
@@ -320,7 +320,7 @@ Test(standing, threads_share_a_trial)
         all += kernels[i];
     }
     cr_expect_eq(counts_now().on_trial, 0);
-    cr_expect_eq(counts_now().slower, 1, "a tie is the fallback's");
+    cr_expect_eq(counts_now().judged_slower, 1, "a tie is the fallback's");
     cr_expect_eq((uint64_t)all + counts_now().fallbacks - before, CALLERS * CALLS);
     cr_expect_null(atomic_load(&holder->residents->standings[0].hot->runner), "no turn is left open");
     cr_expect_eq(kernels_of(10), 0);

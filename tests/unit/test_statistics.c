@@ -125,7 +125,7 @@ Test(statistics, groups_have_what_the_counters_have)
         cr_assert_eq(wanted.found.hits, 5);
         cr_assert_eq(wanted.found.misses, 3);
         cr_assert_eq(wanted.found.compiles, 1);
-        cr_assert_eq(wanted.found.failures, 1);
+        cr_assert_eq(wanted.found.compile_failures, 1);
         cr_assert_eq(wanted.found.compile_ns, 7000);
         cr_assert_eq(wanted.found.saved_ns, 0, "this process has compiled it");
     }

@@ -60,8 +60,6 @@ static int read_sort(const aoticache_cli *cli, const aoticache_cli_option *optio
 {
     stat_request *request = member;
     size_t position;
-    /* As the table calls them; JSON and CSV call them as below. */
-    value = strcmp(value, "spent") == 0 ? "compile_ns" : strcmp(value, "saved") == 0 ? "saved_ns" : value;
     if (!aoticache_cli_parse_word(cli, option->name, value, stat_column_names, &position))
         return AOTICACHE_CLI_EXIT_USAGE;
     request->sort = stat_column_names[position];
@@ -115,8 +113,8 @@ static const aoticache_cli_option stat_options[] = {
     {"by", 0, "operator|device|environment", "one row for each of these", READ(read_by, 0)},
     {"top", 0, "N", "with --by: the number of rows; default 20",
      AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
-    {"sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
-     "with --by: sort by this, the largest first; default hits", READ(read_sort, 0)},
+    {"sort", 0, "hits|misses|compiles|compile_ns|saved_ns|entries|bytes|name",
+     "with --by: sort by this or compile_failures, the largest\nfirst; default hits", READ(read_sort, 0)},
     {"entries", 0, "N", "show the N largest entries and the N least recently used",
      AOTICACHE_CLI_INTEGER(stat_request, entries, 1, 1000000, NUMBER)},
     {"history", 0, "[=5min|hour|day]",
@@ -137,11 +135,13 @@ static const aoticache_cli_program stat_program = {
     .help_hint = "aoticache-stat --help",
     .usage = "[OPTION]...",
     .summary =
-        "Prints the statistics of a cache: hits, misses and their reasons, compiles, time spent and saved, bytes.",
+        "Prints the statistics of a cache: hits, misses, compiles, time spent and saved, size; --verbose prints all numbers.",
     .options = stat_options,
-    .details = "Counters are the sum of all processes since the cache was made, or since --zero. A process adds its\n"
-               "own when it misses, stores or ends, and at lookups every 30 seconds. So the latest hits of a running\n"
-               "process may not be counted yet. aoticache-stat(1) explains every number.",
+    .details =
+        "Lines below the entries are about what needs attention, and say what to do. --verbose prints all numbers.\n"
+        "Counters are the sum of all processes since the cache was made, or since --zero. A process adds its\n"
+        "own when it misses, stores or ends, and at lookups every 30 seconds. So the latest hits of a running\n"
+        "process may not be counted yet. aoticache-stat(1) explains every number.",
 };
 
 /* What does not go together. */
@@ -199,8 +199,10 @@ static void print_table(const stat_view *view)
         stat_print_entries(view);
     else if (view->request->with_history)
         stat_print_history(view);
+    else if (view->cli->verbose)
+        stat_print_all(view);
     else
-        stat_print_text(view);
+        stat_print_summary(view);
 }
 
 static int print(stat_view *view)

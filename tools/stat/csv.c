@@ -37,12 +37,13 @@ static void print_totals(const stat_view *view)
     print_value("objects", statistics->objects);
     print_value("bytes", statistics->bytes);
     print_value("index_bytes", view->disk.index_bytes);
-    print_value("failures", statistics->failures);
-#define PRINT_COUNTER(member, name, text) print_value(name, counters->member);
+    print_value("failures_remembered", statistics->failures_remembered);
+#define PRINT_COUNTER(name, text) print_value(#name, counters->name);
     AOTICACHE_COUNTER_LIST(PRINT_COUNTER)
 #undef PRINT_COUNTER
-    print_value("hits_index", aoticache_counters_hits_index(counters));
-    print_value("misses_absent", aoticache_counters_misses_absent(counters));
+#define PRINT_DERIVED(name, text) print_value(#name, aoticache_counters_##name(counters));
+    AOTICACHE_DERIVED_COUNTER_LIST(PRINT_DERIVED)
+#undef PRINT_DERIVED
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
         const aoticache_latency *latency = stat_latency(statistics, i);
         const char *name = aoticache_latency_name(i);
@@ -87,15 +88,20 @@ static void print_entries(const char *list, const stat_entries *entries)
 static void print_history(const stat_view *view)
 {
     printf("start_ns");
-#define PRINT_TITLE(member, name, text) printf(",%s", name);
+#define PRINT_TITLE(name, text) printf(",%s", #name);
     AOTICACHE_COUNTER_LIST(PRINT_TITLE)
+    AOTICACHE_DERIVED_COUNTER_LIST(PRINT_TITLE)
 #undef PRINT_TITLE
     putchar('\n');
     for (size_t i = 0; i < view->history.count; i++) {
         printf("%" PRId64, view->history.items[i].start_ns);
-#define PRINT_COUNTER(member, name, text) printf(",%" PRIu64, view->history.items[i].counters.member);
+        const aoticache_counters *counters = &view->history.items[i].counters;
+#define PRINT_COUNTER(name, text) printf(",%" PRIu64, counters->name);
         AOTICACHE_COUNTER_LIST(PRINT_COUNTER)
 #undef PRINT_COUNTER
+#define PRINT_DERIVED(name, text) printf(",%" PRIu64, aoticache_counters_##name(counters));
+        AOTICACHE_DERIVED_COUNTER_LIST(PRINT_DERIVED)
+#undef PRINT_DERIVED
         putchar('\n');
     }
 }

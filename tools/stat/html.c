@@ -88,8 +88,9 @@ static void set_meanings(json_t *report)
 {
     json_t *meanings = aoticache_cli_json_object();
     json_t *counters = aoticache_cli_json_object(), *latencies = aoticache_cli_json_object();
-#define SET_COUNTER_MEANING(member, name, text) aoticache_cli_json_set(counters, name, aoticache_cli_json_text(text));
+#define SET_COUNTER_MEANING(name, text) aoticache_cli_json_set(counters, #name, aoticache_cli_json_text(text));
     AOTICACHE_COUNTER_LIST(SET_COUNTER_MEANING)
+    AOTICACHE_DERIVED_COUNTER_LIST(SET_COUNTER_MEANING)
 #undef SET_COUNTER_MEANING
 #define SET_LATENCY_MEANING(name, text) aoticache_cli_json_set(latencies, #name, aoticache_cli_json_text(text));
     AOTICACHE_LATENCY_LIST(SET_LATENCY_MEANING)

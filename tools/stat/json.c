@@ -16,31 +16,19 @@ static json_t *json_of_latency(const aoticache_latency *latency)
     return object;
 }
 
+/* clang-format off */ /* it takes a body of macros alone for a list */
 static json_t *json_of_counters(const aoticache_counters *counters)
 {
     json_t *object = aoticache_cli_json_object();
-#define SET_COUNTER(member, name, text) \
-    aoticache_cli_json_set(object, name, aoticache_cli_json_count(counters->member));
+#define SET_COUNTER(name, text) aoticache_cli_json_set(object, #name, aoticache_cli_json_count(counters->name));
     AOTICACHE_COUNTER_LIST(SET_COUNTER)
 #undef SET_COUNTER
+#define SET_DERIVED(name, text) \
+    aoticache_cli_json_set(object, #name, aoticache_cli_json_count(aoticache_counters_##name(counters)));
+    AOTICACHE_DERIVED_COUNTER_LIST(SET_DERIVED)
+#undef SET_DERIVED
     return object;
-}
-
-static void set_reasons(json_t *object, const aoticache_counters *counters)
-{
-    json_t *tiers = aoticache_cli_json_object();
-    aoticache_cli_json_set(tiers, "table", aoticache_cli_json_count(counters->hits_loaded));
-    aoticache_cli_json_set(tiers, "index", aoticache_cli_json_count(aoticache_counters_hits_index(counters)));
-    aoticache_cli_json_set(tiers, "remote", aoticache_cli_json_count(counters->hits_remote));
-    aoticache_cli_json_set(object, "hits_by_tier", tiers);
-    json_t *reasons = aoticache_cli_json_object();
-    aoticache_cli_json_set(reasons, "absent", aoticache_cli_json_count(aoticache_counters_misses_absent(counters)));
-    aoticache_cli_json_set(reasons, "requirement", aoticache_cli_json_count(counters->misses_requirement));
-    aoticache_cli_json_set(reasons, "guard", aoticache_cli_json_count(counters->misses_guard));
-    aoticache_cli_json_set(reasons, "damaged", aoticache_cli_json_count(counters->misses_damaged));
-    aoticache_cli_json_set(reasons, "failed", aoticache_cli_json_count(counters->misses_failed));
-    aoticache_cli_json_set(object, "misses_by_reason", reasons);
-}
+}/* clang-format on */
 
 static void set_latencies(json_t *object, const aoticache_statistics *statistics)
 {
@@ -154,9 +142,8 @@ json_t *stat_json(const stat_view *view)
     aoticache_cli_json_set(object, "artifacts", aoticache_cli_json_count(statistics->artifacts));
     aoticache_cli_json_set(object, "objects", aoticache_cli_json_count(statistics->objects));
     aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(statistics->bytes));
-    aoticache_cli_json_set(object, "failures", aoticache_cli_json_count(statistics->failures));
+    aoticache_cli_json_set(object, "failures_remembered", aoticache_cli_json_count(statistics->failures_remembered));
     aoticache_cli_json_set(object, "counters", json_of_counters(counters));
-    set_reasons(object, counters);
     aoticache_cli_json_set(object, "hit_rate", aoticache_cli_json_number(stat_hit_rate(counters)));
     aoticache_cli_json_set(
         object, "mean_lookup_ns",

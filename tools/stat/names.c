@@ -36,6 +36,16 @@ uint64_t stat_group_value(const stat_group *group, const char *column)
     return 0;
 }
 
+const char *stat_label(const char *name, char ret_label[STAT_LABEL_BYTES])
+{
+    const size_t length = strlen(name);
+    const bool is_time = length > 3 && strcmp(name + length - 3, "_ns") == 0;
+    snprintf(ret_label, STAT_LABEL_BYTES, "%.*s%s", (int)(is_time ? length - 2 : length), name, is_time ? "time" : "");
+    for (char *at = ret_label; (at = strchr(at, '_')) != NULL;)
+        *at = ' ';
+    return ret_label;
+}
+
 /* A date that there is, as UTC. strptime takes 31 February: what the calendar makes of it must be the same day. */
 static bool parse_date(const char *text, int64_t *ret_ns)
 {

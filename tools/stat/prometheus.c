@@ -6,6 +6,7 @@
 #include "cache/config/config.h"
 #include "tools/stat/stat.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -22,73 +23,39 @@ static double seconds_of(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-static void expose_lookups(const metrics *of)
+/* A time whose latency is kept is the sum of that histogram, aoticache_NAME_seconds_sum. */
+static bool has_histogram(const char *name)
 {
-    const aoticache_counters *counters = &of->view->statistics.counters;
-    aoticache_cli_exposition_describe(of->to, "hits_total", "counter",
-                                      "Lookups and calls that were answered, by what answered them.");
-    aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "table", (double)counters->hits_loaded);
-    aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "index",
-                                    (double)aoticache_counters_hits_index(counters));
-    aoticache_cli_exposition_sample(of->to, "hits_total", "tier", "remote", (double)counters->hits_remote);
-    aoticache_cli_exposition_single(of->to, "guarded_hits_total", "counter", "Hits of entries for symbolic shapes.",
-                                    (double)counters->hits_dynamic);
-    aoticache_cli_exposition_describe(of->to, "misses_total", "counter", "Lookups that found no entry, by reason.");
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "absent",
-                                    (double)aoticache_counters_misses_absent(counters));
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "requirement",
-                                    (double)counters->misses_requirement);
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "guard", (double)counters->misses_guard);
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "damaged", (double)counters->misses_damaged);
-    aoticache_cli_exposition_sample(of->to, "misses_total", "reason", "failed", (double)counters->misses_failed);
-    aoticache_cli_exposition_single(of->to, "waits_total", "counter", "Requests that another's compile answered.",
-                                    (double)counters->waits);
+    for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
+        const char *latency = aoticache_latency_name(i);
+        const size_t length = strlen(latency);
+        if (strncmp(name, latency, length) == 0 && strcmp(name + length, "_ns") == 0)
+            return true;
+    }
+    return false;
 }
 
-static void expose_compiles(const metrics *of)
+static void expose_counter(const metrics *of, const char *name, uint64_t value, const char *help)
+{
+    const size_t length = strlen(name);
+    const bool is_time = length > 3 && strcmp(name + length - 3, "_ns") == 0;
+    char full[96], text[160];
+    if (has_histogram(name))
+        return;
+    snprintf(full, sizeof full, "%.*s%s_total", (int)(is_time ? length - 3 : length), name, is_time ? "_seconds" : "");
+    snprintf(text, sizeof text, "%c%s.", toupper((unsigned char)help[0]), help + 1);
+    aoticache_cli_exposition_single(of->to, full, "counter", text, is_time ? seconds_of(value) : (double)value);
+}
+
+static void expose_counters(const metrics *of)
 {
     const aoticache_counters *counters = &of->view->statistics.counters;
-    aoticache_cli_exposition_describe(of->to, "compiles_total", "counter", "Compiles, by result.");
-    aoticache_cli_exposition_sample(of->to, "compiles_total", "result", "success", (double)counters->compiles);
-    aoticache_cli_exposition_sample(of->to, "compiles_total", "result", "failure", (double)counters->compile_failures);
-    aoticache_cli_exposition_single(of->to, "compiles_fallback_total", "counter",
-                                    "Compiles built PyTorch's way, as our build could not.",
-                                    (double)counters->compiles_fallback);
-    aoticache_cli_exposition_single(of->to, "saved_seconds_total", "counter",
-                                    "Seconds of compiling that hits made unnecessary.", seconds_of(counters->saved_ns));
-    aoticache_cli_exposition_single(of->to, "not_stored_total", "counter", "Artifacts that could not be stored.",
-                                    (double)counters->not_stored);
-    aoticache_cli_exposition_single(of->to, "stored_bytes_total", "counter", "Bytes written as objects.",
-                                    (double)counters->stored_bytes);
-    aoticache_cli_exposition_single(of->to, "damaged_objects_total", "counter", "Objects found damaged.",
-                                    (double)counters->damaged);
-    aoticache_cli_exposition_single(of->to, "refused_untrusted_total", "counter",
-                                    "Entries from elsewhere that were refused for want of a trusted signature.",
-                                    (double)counters->refused_untrusted);
-    aoticache_cli_exposition_single(of->to, "judged_total", "counter", "Kernels compared with the host's own.",
-                                    (double)counters->judged);
-    aoticache_cli_exposition_single(of->to, "judged_slower_total", "counter",
-                                    "Of these: the host's own was faster, or as fast.",
-                                    (double)counters->judged_slower);
-    aoticache_cli_exposition_single(of->to, "fetched_bytes_total", "counter", "Bytes of objects fetched from remotes.",
-                                    (double)counters->fetched_bytes);
-    aoticache_cli_exposition_single(of->to, "sent_bytes_total", "counter", "Bytes sent to remotes, compressed.",
-                                    (double)counters->sent_bytes);
-    aoticache_cli_exposition_single(of->to, "remote_errors_total", "counter",
-                                    "Misses or compiles for which a remote failed.", (double)counters->remote_errors);
-    aoticache_cli_exposition_single(of->to, "remote_refused_total", "counter",
-                                    "Objects and entries from remotes that were refused.",
-                                    (double)counters->remote_refused);
-    aoticache_cli_exposition_single(of->to, "remote_rests_total", "counter",
-                                    "Times that a remote failed and was left alone from then on.",
-                                    (double)counters->remote_rests);
-    aoticache_cli_exposition_single(of->to, "calls_lost_total", "counter",
-                                    "Calls left to the host's own kernel because it is faster.",
-                                    (double)counters->calls_lost);
-    aoticache_cli_exposition_single(of->to, "evicted_entries_total", "counter", "Entries removed by collections.",
-                                    (double)counters->evicted);
-    aoticache_cli_exposition_single(of->to, "evicted_bytes_total", "counter", "Bytes removed by collections.",
-                                    (double)counters->evicted_bytes);
+#define EXPOSE_COUNTER(name, text) expose_counter(of, #name, counters->name, text);
+    AOTICACHE_COUNTER_LIST(EXPOSE_COUNTER)
+#undef EXPOSE_COUNTER
+#define EXPOSE_DERIVED(name, text) expose_counter(of, #name, aoticache_counters_##name(counters), text);
+    AOTICACHE_DERIVED_COUNTER_LIST(EXPOSE_DERIVED)
+#undef EXPOSE_DERIVED
 }
 
 static void expose_contents(const metrics *of)
@@ -108,8 +75,8 @@ static void expose_contents(const metrics *of)
                                     (double)disk->quarantine_files);
     aoticache_cli_exposition_single(of->to, "quarantine_bytes", "gauge", "Bytes of these files.",
                                     (double)disk->quarantine_bytes);
-    aoticache_cli_exposition_single(of->to, "remembered_failures", "gauge", "Failed compiles that are remembered.",
-                                    (double)statistics->failures);
+    aoticache_cli_exposition_single(of->to, "failures_remembered", "gauge", "Failed compiles that are remembered.",
+                                    (double)statistics->failures_remembered);
     aoticache_cli_exposition_single(of->to, "filesystem_size_bytes", "gauge",
                                     "Size of the file system that holds the cache.", (double)disk->filesystem_bytes);
     aoticache_cli_exposition_single(of->to, "filesystem_free_bytes", "gauge", "Bytes of it that are free to this user.",
@@ -218,7 +185,7 @@ static void expose_group_column(const metrics *of, const char *column, const cha
     char name[96], text[160];
     snprintf(name, sizeof name, "%s_%.*s%s%s", kind, (int)(is_time ? length - 3 : length), column,
              is_time ? "_seconds" : "", is_content ? "" : "_total");
-    snprintf(text, sizeof text, "By %s: %s.", kind, is_time ? strchr(help, ' ') + 1 : help);
+    snprintf(text, sizeof text, "By %s: %s.", kind, help);
     aoticache_cli_exposition_describe(of->to, name, is_content ? "gauge" : "counter", text);
     for (size_t i = 0; i < of->view->groups.count && i < request->top; i++) {
         uint64_t value = stat_group_value(&of->view->groups.items[i], column);
@@ -239,8 +206,7 @@ int stat_write_prometheus(stat_view *view)
     aoticache_cli_exposition exposition;
     const metrics of = {.to = &exposition, .view = view};
     aoticache_cli_exposition_begin(&exposition, view->directory);
-    expose_lookups(&of);
-    expose_compiles(&of);
+    expose_counters(&of);
     expose_contents(&of);
     expose_limits(&of);
     aoticache_cli_exposition_build_info(&exposition, "aoticache-stat");

@@ -102,6 +102,10 @@ extern const char *const stat_step_names[];
 int64_t stat_step_seconds(size_t position);
 uint64_t stat_group_value(const stat_group *group, const char *column);
 
+#define STAT_LABEL_BYTES 64
+/* Writes a name as text for people, "lease_wait_ns" as "lease wait time", and returns it. */
+const char *stat_label(const char *name, char ret_label[STAT_LABEL_BYTES]);
+
 double stat_hit_rate(const aoticache_counters *counters);
 uint64_t stat_mean(uint64_t sum, uint64_t count);
 /* Latencies by their number. */
@@ -109,9 +113,10 @@ const aoticache_latency *stat_latency(const aoticache_statistics *statistics, ao
 
 /* ---- the forms ---- */
 
-void stat_print_text(const stat_view *view);   /* text.c */
-void stat_print_brief(const stat_view *view);  /* the same in less than 24 lines */
-void stat_print_groups(const stat_view *view); /* tables.c */
+void stat_print_summary(const stat_view *view); /* text.c: the lines that matter */
+void stat_print_all(const stat_view *view);     /* all numbers */
+void stat_print_short(const stat_view *view);   /* the lines that matter and the latencies, in less than 24 lines */
+void stat_print_groups(const stat_view *view);  /* tables.c */
 void stat_print_entries(const stat_view *view);
 void stat_print_history(const stat_view *view);
 json_t *stat_json(const stat_view *view); /* json.c */

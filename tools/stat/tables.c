@@ -29,7 +29,7 @@ static void add_group(aoticache_cli_table *table, const stat_group *group)
                            format_count(sums->misses, texts[1]),
                            format_rate(sums->hits, sums->misses, texts[2]),
                            format_count(sums->compiles, texts[3]),
-                           format_count(sums->failures, texts[4]),
+                           format_count(sums->compile_failures, texts[4]),
                            aoticache_cli_format_duration(sums->compile_ns, texts[5]),
                            aoticache_cli_format_duration(sums->saved_ns, texts[6]),
                            format_count(sums->entries, texts[7]),
@@ -44,9 +44,9 @@ void stat_print_groups(const stat_view *view)
                                             {.title = "misses", .right = true},
                                             {.title = "rate", .right = true, .gives_way = 3},
                                             {.title = "compiles", .right = true},
-                                            {.title = "failures", .right = true},
-                                            {.title = "spent", .right = true},
-                                            {.title = "saved", .right = true},
+                                            {.title = "compile failures", .right = true, .gives_way = 4},
+                                            {.title = "compile time", .right = true},
+                                            {.title = "saved time", .right = true},
                                             {.title = "entries", .right = true, .gives_way = 2},
                                             {.title = "bytes", .right = true}};
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
@@ -96,8 +96,8 @@ void stat_print_history(const stat_view *view)
                                                    {.title = "misses", .right = true},
                                                    {.title = "rate", .right = true},
                                                    {.title = "compiles", .right = true},
-                                                   {.title = "spent", .right = true},
-                                                   {.title = "saved", .right = true},
+                                                   {.title = "compile time", .right = true},
+                                                   {.title = "saved time", .right = true},
                                                    {.title = "evicted", .right = true}};
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < view->history.count; i++) {

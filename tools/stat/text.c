@@ -1,25 +1,188 @@
 /*
- * tools/stat/text: the view for people.
+ * tools/stat/text: the view for people: the lines that matter, and with --verbose all numbers.
+ *
+ * A counter is printed under its own name, as stat_label() writes it: the macros make the name of the member.
  */
+#include "base/cleanup.h"
+#include "cache/config/config.h"
 #include "tools/stat/stat.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-static void print_count(const char *name, uint64_t count, const char *remark)
+#define REMARK_BYTES 160
+
+/* ---- the lines that matter ---- */
+
+static void print_line(const stat_view *view, const char *label, const char *value, const char *remark)
 {
-    printf("%-26s %12" PRIu64 "%s%s\n", name, count, remark[0] != '\0' ? "   " : "", remark);
+    const aoticache_cli *cli = view->cli;
+    cleanup_free char *escaped = aoticache_cli_escape(value);
+    printf("%s%-20s%s %s%s%s%s\n", aoticache_cli_style_begin(cli, AOTICACHE_CLI_DIM), label,
+           aoticache_cli_style_begin(cli, AOTICACHE_CLI_PLAIN), escaped, remark[0] != '\0' ? " (" : "", remark,
+           remark[0] != '\0' ? ")" : "");
 }
 
-static void print_words(const char *name, const char *text, const char *remark)
+static void print_number(const stat_view *view, const char *name, uint64_t number, const char *remark)
 {
-    printf("%-26s %12s%s%s\n", name, text, remark[0] != '\0' ? "   " : "", remark);
+    char label[STAT_LABEL_BYTES], text[AOTICACHE_CLI_UNIT_BYTES];
+    stat_label(name, label);
+    if (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "_ns") == 0)
+        aoticache_cli_format_duration(number, text);
+    else
+        snprintf(text, sizeof text, "%" PRIu64, number);
+    print_line(view, label, text, remark);
 }
 
-static void print_bytes(const char *name, uint64_t bytes, const char *remark)
+#define PRINT_NUMBER(view, member, remark) print_number(view, #member, (view)->statistics.counters.member, remark)
+
+static void print_since(const stat_view *view)
+{
+    const aoticache_statistics *statistics = &view->statistics;
+    const bool is_zeroed = statistics->zeroed_ns != 0 && statistics->since_ns == statistics->zeroed_ns;
+    char time[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES], remark[AOTICACHE_CLI_UNIT_BYTES + 16];
+    snprintf(remark, sizeof remark, "%s%s", is_zeroed ? "zeroed " : "",
+             aoticache_cli_format_age(statistics->since_ns, age));
+    print_line(view, "cache", view->directory, "");
+    print_line(view, "since", aoticache_cli_format_time(statistics->since_ns, time), remark);
+}
+
+/* Writes the reason of most misses, unless that is that there was no entry. */
+static void format_reason(const aoticache_counters *counters, char *ret_text, size_t size)
+{
+    uint64_t most = aoticache_counters_misses_absent(counters);
+    char label[STAT_LABEL_BYTES];
+    ret_text[0] = '\0';
+#define COMPARE(reason)                                                            \
+    if (counters->reason > most) {                                                 \
+        most = counters->reason;                                                   \
+        snprintf(ret_text, size, "%s %" PRIu64, stat_label(#reason, label), most); \
+    }
+    COMPARE(misses_requirement)
+    COMPARE(misses_guard)
+    COMPARE(misses_damaged)
+    COMPARE(misses_failed)
+#undef COMPARE
+}
+
+static void format_compiles(const aoticache_counters *counters, char *ret_text, size_t size)
+{
+    char failures[REMARK_BYTES] = "", time[AOTICACHE_CLI_UNIT_BYTES];
+    if (counters->compile_failures > 0)
+        snprintf(failures, sizeof failures, ", compile failures %" PRIu64, counters->compile_failures);
+    snprintf(ret_text, size, "compile time %s%s", aoticache_cli_format_duration(counters->compile_ns, time), failures);
+    if (counters->compiles + counters->compile_failures == 0)
+        ret_text[0] = '\0';
+}
+
+static void print_calls(const stat_view *view)
+{
+    const aoticache_counters *counters = &view->statistics.counters;
+    char remark[REMARK_BYTES] = "";
+    if (counters->hits + counters->misses > 0)
+        snprintf(remark, sizeof remark, "%.1f %%", 100 * stat_hit_rate(counters));
+    PRINT_NUMBER(view, hits, remark);
+    format_reason(counters, remark, sizeof remark);
+    PRINT_NUMBER(view, misses, remark);
+    format_compiles(counters, remark, sizeof remark);
+    PRINT_NUMBER(view, compiles, remark);
+    PRINT_NUMBER(view, saved_ns, "");
+}
+
+/* Writes a number with its limit, if there is one, and sets the remark to how much of the limit it is. */
+static void format_with_limit(const char *number, const char *limit, double share, char *ret_text, size_t size,
+                              char *ret_remark, size_t remark_size)
+{
+    snprintf(ret_text, size, "%s of %s", number, limit);
+    snprintf(ret_remark, remark_size, "%.1f %%", 100 * share);
+}
+
+static void print_room(const stat_view *view)
+{
+    const aoticache_statistics *statistics = &view->statistics;
+    const aoticache_config *config = aoticache_cli_config(view->cli);
+    const uint64_t max_size = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
+    const uint64_t max_entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+    char number[AOTICACHE_CLI_UNIT_BYTES], limit[AOTICACHE_CLI_UNIT_BYTES];
+    char text[REMARK_BYTES], remark[REMARK_BYTES] = "";
+    aoticache_cli_format_bytes(statistics->bytes, number);
+    snprintf(text, sizeof text, "%s", number);
+    if (max_size > 0)
+        format_with_limit(number, aoticache_cli_format_bytes(max_size, limit),
+                          (double)statistics->bytes / (double)max_size, text, sizeof text, remark, sizeof remark);
+    else if (view->disk.filesystem_bytes > 0)
+        snprintf(remark, sizeof remark, "no limit, %s free",
+                 aoticache_cli_format_bytes(view->disk.filesystem_free_bytes, limit));
+    print_line(view, "size", text, remark);
+    snprintf(number, sizeof number, "%" PRIu64, statistics->entries);
+    snprintf(text, sizeof text, "%s", number);
+    snprintf(limit, sizeof limit, "%" PRIu64, max_entries);
+    remark[0] = '\0';
+    if (max_entries > 0)
+        format_with_limit(number, limit, (double)statistics->entries / (double)max_entries, text, sizeof text, remark,
+                          sizeof remark);
+    print_line(view, "entries", text, remark);
+}
+
+/* What is wrong, or may be, with what to do. */
+static void print_attention(const stat_view *view)
+{
+    if (view->statistics.failures_remembered > 0)
+        print_number(view, "failures_remembered", view->statistics.failures_remembered, "see aoticache ls --failed");
+#define WARN(member, advice)                  \
+    if (view->statistics.counters.member > 0) \
+        PRINT_NUMBER(view, member, "see " advice);
+    WARN(not_stored, "aoticache doctor")
+    WARN(damaged, "aoticache verify")
+    WARN(refused_untrusted, "aoticache key list")
+    WARN(remote_errors, "aoticache doctor")
+    WARN(remote_refused, "aoticache doctor")
+    WARN(remote_backoffs, "aoticache doctor")
+#undef WARN
+}
+
+void stat_print_summary(const stat_view *view)
+{
+    print_since(view);
+    print_calls(view);
+    print_room(view);
+    print_attention(view);
+}
+
+/* ---- all numbers ---- */
+
+/* depth: 1: under a heading; 2: a part of the line above. */
+static void print_words(int depth, const char *name, const char *text, const char *remark)
+{
+    char label[STAT_LABEL_BYTES];
+    printf("%*s%-*s %12s%s%s\n", 2 * depth, "", 26 - 2 * depth, stat_label(name, label), text,
+           remark[0] != '\0' ? "   " : "", remark);
+}
+
+static void print_count(int depth, const char *name, uint64_t count, const char *remark)
 {
     char text[AOTICACHE_CLI_UNIT_BYTES];
-    print_words(name, aoticache_cli_format_bytes(bytes, text), remark);
+    snprintf(text, sizeof text, "%" PRIu64, count);
+    print_words(depth, name, text, remark);
 }
+
+static void print_bytes(int depth, const char *name, uint64_t bytes, const char *remark)
+{
+    char text[AOTICACHE_CLI_UNIT_BYTES];
+    print_words(depth, name, aoticache_cli_format_bytes(bytes, text), remark);
+}
+
+static void print_time(int depth, const char *name, uint64_t ns, const char *remark)
+{
+    char text[AOTICACHE_CLI_UNIT_BYTES];
+    print_words(depth, name, aoticache_cli_format_duration(ns, text), remark);
+}
+
+#define PRINT_COUNT(depth, counters, member, remark) print_count(depth, #member, (counters)->member, remark)
+#define PRINT_BYTES(depth, counters, member, remark) print_bytes(depth, #member, (counters)->member, remark)
+#define PRINT_TIME(depth, counters, member, remark) print_time(depth, #member, (counters)->member, remark)
+#define PRINT_DERIVED(depth, counters, name, remark) \
+    print_count(depth, #name, aoticache_counters_##name(counters), remark)
 
 static void print_heading(const aoticache_cli *cli, const char *name)
 {
@@ -30,25 +193,22 @@ static void print_heading(const aoticache_cli *cli, const char *name)
 static void print_contents(const stat_view *view)
 {
     const aoticache_statistics *statistics = &view->statistics;
-    char time[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES], free_bytes[AOTICACHE_CLI_UNIT_BYTES];
-    char remark[AOTICACHE_CLI_UNIT_BYTES + 48] = "";
-    aoticache_cli_print_field(view->cli, "cache", "%s", view->directory);
-    bool is_zeroed = statistics->zeroed_ns != 0 && statistics->since_ns == statistics->zeroed_ns;
-    aoticache_cli_print_field(view->cli, "since", "%s (%s%s)", aoticache_cli_format_time(statistics->since_ns, time),
-                              is_zeroed ? "zeroed " : "", aoticache_cli_format_age(statistics->since_ns, age));
+    char free_bytes[AOTICACHE_CLI_UNIT_BYTES], remark[AOTICACHE_CLI_UNIT_BYTES + 48] = "";
+    print_since(view);
     print_heading(view->cli, "Contents");
-    print_count("  entries", statistics->entries, "");
-    print_count("  objects", statistics->objects, "");
+    PRINT_COUNT(1, statistics, entries, "");
+    PRINT_COUNT(1, statistics, artifacts, "");
+    PRINT_COUNT(1, statistics, objects, "");
     if (view->disk.filesystem_bytes > 0)
         snprintf(remark, sizeof remark, "%s free",
                  aoticache_cli_format_bytes(view->disk.filesystem_free_bytes, free_bytes));
-    print_bytes("  size", statistics->bytes, remark);
-    print_bytes("  size of the index", view->disk.index_bytes, "");
+    print_bytes(1, "size", statistics->bytes, remark);
+    print_bytes(1, "size of the index", view->disk.index_bytes, "");
     if (view->disk.quarantine_files > 0) {
         snprintf(remark, sizeof remark, "%" PRIu64 " files", view->disk.quarantine_files);
-        print_bytes("  in quarantine", view->disk.quarantine_bytes, remark);
+        print_bytes(1, "in quarantine", view->disk.quarantine_bytes, remark);
     }
-    print_count("  failures remembered", statistics->failures, statistics->failures > 0 ? "aoticache ls --failed" : "");
+    PRINT_COUNT(1, statistics, failures_remembered, statistics->failures_remembered > 0 ? "aoticache ls --failed" : "");
 }
 
 static void print_lookups(const stat_view *view)
@@ -57,67 +217,68 @@ static void print_lookups(const stat_view *view)
     char text[AOTICACHE_CLI_UNIT_BYTES];
     print_heading(view->cli, "Lookups");
     snprintf(text, sizeof text, "%.1f %%", 100 * stat_hit_rate(counters));
-    print_count("  hits", counters->hits, counters->hits + counters->misses > 0 ? text : "");
-    print_count("    loaded already", counters->hits_loaded, "");
-    print_count("    found in the index", aoticache_counters_hits_index(counters), "");
-    print_count("    fetched from a remote", counters->hits_remote, "");
-    print_count("    for many shapes", counters->hits_dynamic, "");
-    print_count("  misses", counters->misses, "");
-    print_count("    no entry", aoticache_counters_misses_absent(counters), "");
-    print_count("    CPU feature missing", counters->misses_requirement, "");
-    print_count("    no guard fits", counters->misses_guard, "");
-    print_count("    damaged", counters->misses_damaged, "");
-    print_count("    failed before", counters->misses_failed, "");
-    print_count("  waited for another", counters->waits, "");
-    print_count("  kernels judged", counters->judged, "");
-    print_count("    slower than the host's", counters->judged_slower, "");
-    print_count("  calls left to the host", counters->calls_lost, "");
+    PRINT_COUNT(1, counters, hits, counters->hits + counters->misses > 0 ? text : "");
+    PRINT_COUNT(2, counters, hits_loaded, "");
+    PRINT_DERIVED(2, counters, hits_index, "");
+    PRINT_COUNT(2, counters, hits_remote, "");
+    PRINT_COUNT(2, counters, hits_dynamic, "");
+    PRINT_COUNT(1, counters, misses, "");
+    PRINT_DERIVED(2, counters, misses_absent, "");
+    PRINT_COUNT(2, counters, misses_requirement, "");
+    PRINT_COUNT(2, counters, misses_guard, "");
+    PRINT_COUNT(2, counters, misses_damaged, "");
+    PRINT_COUNT(2, counters, misses_failed, "");
+    PRINT_COUNT(2, counters, waits, "");
+    PRINT_TIME(1, counters, lookup_ns, "");
+    PRINT_COUNT(1, counters, loads, "");
+    PRINT_TIME(1, counters, load_ns, "");
+    PRINT_COUNT(1, counters, judged, "");
+    PRINT_COUNT(2, counters, judged_slower, "");
+    PRINT_COUNT(1, counters, calls_lost, "");
 }
 
 static void print_compiles(const stat_view *view)
 {
     const aoticache_counters *counters = &view->statistics.counters;
-    char text[AOTICACHE_CLI_UNIT_BYTES];
     print_heading(view->cli, "Compiles");
-    print_count("  succeeded", counters->compiles, "");
-    print_count("  built PyTorch's way", counters->compiles_fallback, "");
-    print_count("  failed", counters->compile_failures, "");
-    print_words("  time spent", aoticache_cli_format_duration(counters->compile_ns, text), "");
-    print_words("  time saved by hits", aoticache_cli_format_duration(counters->saved_ns, text), "");
-    print_count("  lease waits", counters->lease_waits, "");
-    print_count("  could not be stored", counters->not_stored, "");
+    PRINT_COUNT(1, counters, compiles, "");
+    PRINT_COUNT(2, counters, compiles_fallback, "");
+    PRINT_COUNT(1, counters, compile_failures, "");
+    PRINT_TIME(1, counters, compile_ns, "");
+    PRINT_TIME(1, counters, saved_ns, "");
+    PRINT_COUNT(1, counters, lease_waits, "");
+    PRINT_TIME(1, counters, lease_wait_ns, "");
 }
 
 static void print_remotes(const stat_view *view)
 {
     const aoticache_counters *counters = &view->statistics.counters;
-    if (counters->sent_bytes + counters->fetched_bytes + counters->remote_errors + counters->remote_refused == 0)
+    if (counters->sent_bytes + counters->fetched_bytes + counters->remote_errors + counters->remote_refused +
+            counters->remote_backoffs ==
+        0)
         return;
     print_heading(view->cli, "Remotes");
-    print_bytes("  fetched", counters->fetched_bytes, "");
-    print_bytes("  sent", counters->sent_bytes, "");
-    print_count("  refused", counters->remote_refused, "");
-    print_count("  failures", counters->remote_errors, "");
-    print_count("  left alone after a failure", counters->remote_rests,
-                counters->remote_rests > 0 ? "aoticache doctor" : "");
+    PRINT_BYTES(1, counters, fetched_bytes, "");
+    PRINT_BYTES(1, counters, sent_bytes, "");
+    PRINT_COUNT(1, counters, remote_refused, "");
+    PRINT_COUNT(1, counters, remote_errors, "");
+    PRINT_COUNT(1, counters, remote_backoffs, counters->remote_backoffs > 0 ? "aoticache doctor" : "");
 }
 
 static void print_store(const stat_view *view)
 {
     const aoticache_counters *counters = &view->statistics.counters;
     print_heading(view->cli, "Store");
-    print_bytes("  written", counters->stored_bytes, "");
-    print_count("  objects found damaged", counters->damaged, "");
-    print_count("  entries refused as untrusted", counters->refused_untrusted, "");
-    print_count("  entries collected", counters->evicted, "");
-    print_bytes("  bytes collected", counters->evicted_bytes, "");
+    PRINT_BYTES(1, counters, stored_bytes, "");
+    PRINT_COUNT(1, counters, not_stored, "");
+    PRINT_COUNT(1, counters, damaged, "");
+    PRINT_COUNT(1, counters, refused_untrusted, "");
+    PRINT_COUNT(1, counters, evicted, "");
+    PRINT_BYTES(1, counters, evicted_bytes, "");
 }
 
 static void print_latencies(const stat_view *view)
 {
-    static const char *const names[] = {
-        "  lookup",          "  load", "  compile", "  wait for a lease", "  age at eviction", "  fetch from a remote",
-        "  send to a remote"};
     static const aoticache_cli_column columns[] = {{.title = "Latencies"},           {.title = "count", .right = true},
                                                    {.title = "mean", .right = true}, {.title = "p50", .right = true},
                                                    {.title = "p90", .right = true},  {.title = "p99", .right = true},
@@ -127,8 +288,10 @@ static void print_latencies(const stat_view *view)
         const aoticache_latency *latency = stat_latency(&view->statistics, i);
         const uint64_t values[] = {stat_mean(latency->sum_ns, latency->count), latency->p50_ns, latency->p90_ns,
                                    latency->p99_ns, latency->max_ns};
+        char label[STAT_LABEL_BYTES], name[STAT_LABEL_BYTES + 2];
         char count[AOTICACHE_CLI_UNIT_BYTES], texts[5][AOTICACHE_CLI_UNIT_BYTES];
-        const char *cells[7] = {names[i], count};
+        const char *cells[7] = {name, count};
+        snprintf(name, sizeof name, "  %s", stat_label(aoticache_latency_name(i), label));
         snprintf(count, sizeof count, "%" PRIu64, latency->count);
         for (int k = 0; k < 5; k++)
             cells[k + 2] = latency->count > 0 ? aoticache_cli_format_duration(values[k], texts[k]) : "-";
@@ -139,7 +302,7 @@ static void print_latencies(const stat_view *view)
     aoticache_cli_table_free(table);
 }
 
-void stat_print_text(const stat_view *view)
+void stat_print_all(const stat_view *view)
 {
     print_contents(view);
     print_lookups(view);
@@ -149,50 +312,8 @@ void stat_print_text(const stat_view *view)
     print_latencies(view);
 }
 
-/* ---- in short ---- */
-
-static void print_brief_lookups(const stat_view *view)
+void stat_print_short(const stat_view *view)
 {
-    const aoticache_counters *counters = &view->statistics.counters;
-    const uint64_t lookups = counters->hits + counters->misses;
-    aoticache_cli_print_field(view->cli, "lookups", "%" PRIu64 ": %" PRIu64 " hits (%.1f %%), %" PRIu64 " misses",
-                              lookups, counters->hits, 100 * stat_hit_rate(counters), counters->misses);
-    aoticache_cli_print_field(
-        view->cli, "hits", "%" PRIu64 " loaded, %" PRIu64 " indexed, %" PRIu64 " remote; %" PRIu64 " for many shapes",
-        counters->hits_loaded, aoticache_counters_hits_index(counters), counters->hits_remote, counters->hits_dynamic);
-    aoticache_cli_print_field(view->cli, "misses",
-                              "%" PRIu64 " no entry, %" PRIu64 " CPU, %" PRIu64 " guard, %" PRIu64 " damaged, %" PRIu64
-                              " failed before",
-                              aoticache_counters_misses_absent(counters), counters->misses_requirement,
-                              counters->misses_guard, counters->misses_damaged, counters->misses_failed);
-}
-
-static void print_brief_store(const stat_view *view)
-{
-    const aoticache_counters *counters = &view->statistics.counters;
-    char spent[AOTICACHE_CLI_UNIT_BYTES], saved[AOTICACHE_CLI_UNIT_BYTES];
-    char written[AOTICACHE_CLI_UNIT_BYTES], collected[AOTICACHE_CLI_UNIT_BYTES];
-    aoticache_cli_print_field(view->cli, "compiles", "%" PRIu64 ", %" PRIu64 " failed; %s spent, %s saved by hits",
-                              counters->compiles, counters->compile_failures,
-                              aoticache_cli_format_duration(counters->compile_ns, spent),
-                              aoticache_cli_format_duration(counters->saved_ns, saved));
-    aoticache_cli_print_field(view->cli, "store", "%s written, %" PRIu64 " entries (%s) collected, %" PRIu64 " damaged",
-                              aoticache_cli_format_bytes(counters->stored_bytes, written), counters->evicted,
-                              aoticache_cli_format_bytes(counters->evicted_bytes, collected), counters->damaged);
-}
-
-void stat_print_brief(const stat_view *view)
-{
-    const aoticache_statistics *statistics = &view->statistics;
-    char bytes[AOTICACHE_CLI_UNIT_BYTES], room[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
-    aoticache_cli_print_field(view->cli, "cache", "%s", view->directory);
-    aoticache_cli_print_field(view->cli, "holds", "%" PRIu64 " entries, %" PRIu64 " objects, %s; %s free",
-                              statistics->entries, statistics->objects,
-                              aoticache_cli_format_bytes(statistics->bytes, bytes),
-                              aoticache_cli_format_bytes(view->disk.filesystem_free_bytes, room));
-    aoticache_cli_print_field(view->cli, "counted for", "%s; %" PRIu64 " failures remembered",
-                              aoticache_cli_format_age(statistics->since_ns, age), statistics->failures);
-    print_brief_lookups(view);
-    print_brief_store(view);
+    stat_print_summary(view);
     print_latencies(view);
 }

@@ -212,10 +212,10 @@ static void print_page(const char *text, size_t width, size_t height)
 static void redraw(const stat_view *view, const struct since *since, bool can_place)
 {
     const size_t width = aoticache_cli_terminal_width(), height = aoticache_cli_terminal_height();
-    cleanup_free char *text = render_page(view, since, stat_print_text);
+    cleanup_free char *text = render_page(view, since, stat_print_all);
     if (can_place && height > 0 && text != NULL && count_lines(text) > height) {
         free(text);
-        text = render_page(view, since, stat_print_brief);
+        text = render_page(view, since, stat_print_short);
     }
     if (text != NULL && can_place)
         print_page(text, width, height);

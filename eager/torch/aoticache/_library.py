@@ -141,8 +141,8 @@ class HolderCounts(Structure):
         *((name, c_uint64) for name in ("hits", "hits_dynamic", "loads", "misses", "compiles", "compile_failures")),
         *((name, c_uint64) for name in ("fallbacks", "queued", "dropped")),
         *((name, c_size_t) for name in ("entries", "libraries", "loaded")),
-        ("lost", c_uint64),
-        *((name, c_size_t) for name in ("judged", "slower", "on_trial")),
+        ("calls_lost", c_uint64),
+        *((name, c_size_t) for name in ("judged", "judged_slower", "on_trial")),
         ("gained_ns", c_uint64),
         ("dynamic_refused", c_uint64),
     ]
@@ -185,7 +185,7 @@ class Counters(Structure):
             "hits hits_dynamic hits_loaded hits_remote misses misses_requirement misses_guard misses_damaged "
             "misses_failed waits lease_waits lease_wait_ns compiles compiles_fallback compile_failures compile_ns saved_ns lookup_ns "
             "loads load_ns stored_bytes not_stored damaged refused_untrusted evicted evicted_bytes judged judged_slower "
-            "calls_lost fetched_bytes sent_bytes remote_errors remote_refused remote_rests"
+            "calls_lost fetched_bytes sent_bytes remote_errors remote_refused remote_backoffs"
         ).split()
     ]
 
@@ -201,7 +201,7 @@ class Latencies(Structure):
 class Statistics(Structure):
     _fields_ = [
         ("counters", Counters),
-        *((name, c_uint64) for name in ("entries", "artifacts", "objects", "bytes", "failures")),
+        *((name, c_uint64) for name in ("entries", "artifacts", "objects", "bytes", "failures_remembered")),
         *((name, c_int64) for name in ("created_ns", "since_ns", "zeroed_ns", "recorded_ns")),
         ("latencies", Latencies),
     ]

@@ -30,12 +30,10 @@ WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
 FORK_WAIT_SECONDS = 5
 END_SECONDS = 5  # the threads that compile end sooner: within 0.1 s, and what they are storing
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
-#: What OperatorStats calls a count, where the C library has another name for it.
-PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic", "dynamic_refused": "symbolic_refused"}
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
 SUMS = (
-    *("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped"),
-    *("gained_ns", "symbolic_refused"),
+    *("hits", "hits_dynamic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "calls_lost", "queued"),
+    *("dropped", "gained_ns", "dynamic_refused"),
 )
 
 
@@ -323,7 +321,7 @@ class Session:
         found = _library.BindingCounts()
         self.library.get("aoticache_binding_get_counts", active.handle, byref(found))
         return {
-            **{PUBLIC_NAMES.get(name, name): int(getattr(found.holder, name)) for name in COUNTS},
+            **{name: int(getattr(found.holder, name)) for name in COUNTS},
             "calls": int(found.calls),
             "refused": int(found.refused),
         }

@@ -24,11 +24,11 @@ class OperatorStats:
     calls: int = 0
     #: Calls that a compiled kernel answered; of these, by a dynamic one, which serves many shapes.
     hits: int = 0
-    hits_symbolic: int = 0
+    hits_dynamic: int = 0
     #: Calls that PyTorch's kernel answered: the compiled one was not there, or could not be.
     fallbacks: int = 0
     #: Of these: calls that could have had a compiled kernel, which is slower than PyTorch's.
-    lost: int = 0
+    calls_lost: int = 0
     #: Calls that went to PyTorch's kernel at once: numbers wrapped as tensors, conjugated tensors, recursion.
     refused: int = 0
     misses: int = 0
@@ -45,13 +45,13 @@ class OperatorStats:
     #: Kernels that were compared with PyTorch's own; of these, those that PyTorch's is faster than, or as fast; kernels
     #: that are being compared. (A dynamic kernel counts once for each class of sizes.)
     judged: int = 0
-    slower: int = 0
+    judged_slower: int = 0
     on_trial: int = 0
     #: Seconds that hits of kernels judged faster were faster by than PyTorch's: the difference that was measured when they
     #: were judged, times hits.
     gained_seconds: float = 0.0
     #: Dynamic kernels that could not be made; every shape then has a kernel of its own.
-    symbolic_refused: int = 0
+    dynamic_refused: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class Stats:
         lines = []
         if self.operators:
             width = max(len("operator"), *(len(name) for name in self.operators))
-            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'lost':>9} {'gained':>8} {'compiles':>8} {'failed':>6}  state"
+            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'calls lost':>10} {'gained':>8} {'compiles':>8} {'compile failures':>16}  state"
             lines.append(head)
             for one in sorted(self.operators.values(), key=lambda one: (-one.calls, one.name)):
                 lines.append(
                     f"{one.name:{width}}  {one.calls:9} {one.hits:9} {one.fallbacks + one.refused:9} "
-                    f"{one.lost:9} {_duration(one.gained_seconds):>8} {one.compiles:8} {one.compile_failures:6}  {one.state}"
+                    f"{one.calls_lost:10} {_duration(one.gained_seconds):>8} {one.compiles:8} {one.compile_failures:16}  {one.state}"
                 )
         else:
             lines.append("no operator has been enabled in this process")
