@@ -72,14 +72,14 @@ class Browser:
     def open(self, url, **how):
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        return Page(self, session, url, **how)
+        return Page(self, session, url, target=target, **how)
 
 
 class Page:
     """A page that has been loaded: `complaints` are its errors and console messages, `requests` what it asked for."""
 
-    def __init__(self, browser, session, url, width=1000, height=800, scheme="light", scripts=True):
-        self.browser, self.session, self.is_loaded, self.complaints, self.requests = browser, session, False, [], []
+    def __init__(self, browser, session, url, width=1000, height=800, scheme="light", scripts=True, target=None):
+        self.browser, self.session, self.target, self.is_loaded, self.complaints, self.requests = browser, session, target, False, [], []
         browser.pages[session] = self
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(domain + ".enable")
@@ -110,6 +110,11 @@ class Page:
         answer = self.call("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def close(self):
+        """Closes it: many open pages take much memory."""
+        self.browser.pages.pop(self.session)
+        self.browser.call("Target.closeTarget", targetId=self.target)
 
     def screenshot(self, path, whole=False):
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]

@@ -1,4 +1,4 @@
-"""The page of aoticache-stat --html in a browser: report_in_browser.py BROWSER FOLDER PAGE YOUNG. What it shows is what its
+"""The page of aoticache-stat --html in a browser: report_in_browser.py BROWSER FOLDER PAGE YOUNG PAST... What it shows is what its
 JSON says, at widths of phones and desktops, light and dark, and it asks for nothing and complains of nothing."""
 import json
 import os
@@ -89,7 +89,65 @@ def compare_numbers(page, statistics):
     ok("names are shown as they are", set(names) <= set(cells), set(names) - set(cells))
 
 
-def main(program, folder, path, young):
+# Texts of a plot that overlap, or go beyond it, with what they say.
+OVERLAPS = """[...document.querySelectorAll('.plot svg')].flatMap(plot => {
+  const edge = plot.getBoundingClientRect();
+  const texts = [...plot.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([said, one], i) => [
+    ...(one.left < edge.left || one.right > edge.right ? [`${plot.id}: ${said} goes beyond the plot`] : []),
+    ...texts.slice(i + 1).filter(([, other]) => one.left < other.right + 4 && other.left < one.right + 4
+      && one.top < other.bottom && other.top < one.bottom).map(([other]) => `${plot.id}: ${said} and ${other}`)]);
+})"""
+# Each table: its title, how far it scrolls, and whether it shows that it goes on to the right, and that it went on to the left.
+TABLES = """[...document.querySelectorAll('.scroll')].map(scroll => {
+  const arrow = getComputedStyle(scroll.parentElement, '::after');
+  return {title: scroll.ariaLabel, far: scroll.scrollWidth - scroll.clientWidth, at: scroll.scrollLeft,
+          scrolls: getComputedStyle(scroll).overflowX === 'auto',
+          right: arrow.content.includes('\u203a') && arrow.display !== 'none' && parseFloat(arrow.width) > 20,
+          left: getComputedStyle(scroll.querySelector('td')).boxShadow !== 'none'};
+})"""
+
+
+def check_plots(browser, pages):
+    """Labels of the axes do not touch, with a past of any length, in windows of any width."""
+    for name, path in pages.items():
+        wrong, counts = [], []
+        for width in (320, 360, 390, 600, 768, 1000, 1240, 1440):
+            page = browser.open("file://" + path, width=width)
+            wrong += [f"{width} pixels: {one}" for one in page.evaluate(OVERLAPS)]
+            counts.append(page.evaluate("document.querySelectorAll('#plot-hit-rate text[text-anchor=middle]').length"))
+            page.close()
+        ok(f"{name}: labels of axes do not touch", not wrong, wrong)
+        ok(f"{name}: there are at least two, and more where there is room", min(counts) >= 2 and counts[-1] >= 3, counts)
+
+
+def check_tables(browser, path):
+    """A table that is wider than a phone says so, until it was scrolled to its end."""
+    page = browser.open("file://" + path, width=360)
+    tables = page.evaluate(TABLES)
+    wide = [one["title"] for one in tables if one["far"] > 1]
+    ok("360 pixels: groups and latencies are wider", {"By operator", "Latencies"} <= set(wide), wide)
+    ok("all tables scroll", all(one["scrolls"] for one in tables), tables)
+    ok("those that are wider show it, and no others", all(one["right"] == (one["far"] > 1) for one in tables), tables)
+    ok("nothing is beyond their left edge", not any(one["left"] for one in tables), tables)
+    page.evaluate("document.querySelectorAll('.scroll').forEach(scroll => { scroll.scrollLeft = 40; })")
+    tables = page.evaluate(TABLES)
+    ok("scrolled a little, they show both", all(one["right"] and one["left"] for one in tables if one["far"] > 41), tables)
+    page.evaluate("document.querySelectorAll('.scroll').forEach(scroll => { scroll.scrollLeft = 10000; })")
+    tables = page.evaluate(TABLES)
+    ok("at the end, only what was on the left", not any(one["right"] for one in tables)
+       and all(one["left"] for one in tables if one["far"] > 1), tables)
+    hidden = page.evaluate("""[...document.querySelectorAll('.scroll')].filter(scroll => {
+      const last = scroll.querySelector('td:last-child').getBoundingClientRect(), edge = scroll.getBoundingClientRect();
+      return last.right > edge.right + 1; }).map(scroll => scroll.ariaLabel)""")
+    ok("and the last column is seen", not hidden, hidden)
+    page.close()
+    page = browser.open("file://" + path, width=1440)
+    ok("1440 pixels: nothing has to be scrolled", not any(one["far"] > 1 or one["right"] for one in page.evaluate(TABLES)))
+    page.close()
+
+
+def main(program, folder, path, young, *pasts):
     with open(path, encoding="utf-8") as file:
         statistics = json.loads(re.search(r'type="application/json">(.*?)</script>', file.read(), re.S).group(1))
     with Browser(program, os.path.join(folder, "profile")) as browser:
@@ -122,6 +180,8 @@ def main(program, folder, path, young):
         page = browser.open("file://" + path, scripts=False)
         text = page.call("Runtime.evaluate", expression="document.body.innerText", returnByValue=True)["result"]["value"]
         ok("without scripts it says what to do", "Allow scripts" in text and "aoticache-stat" in text, text)
+        check_plots(browser, {"a day": path, "a young cache": young, **{os.path.basename(one): one for one in pasts}})
+        check_tables(browser, path)
     return 1 if failed else 0
 
 

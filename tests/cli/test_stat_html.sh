@@ -75,7 +75,16 @@ if [ -z "$browser" ]; then
     skip 'in a browser' 'there is no chromium'
     finish
 fi
-run python3 tests/cli/report_in_browser.py "$browser" "$work" "$work/shown.html" "$work/young.html"
+# Pasts of other lengths, whose labels are times, days and hours, or dates: STEP SLOTS SINCE.
+pasts=()
+for past in '300 3 -' '3600 30 -' '3600 720 -' '86400 3 60d' '86400 400 395d'; do
+    read -r step slots since <<<"$past"
+    pasts+=("$work/$slots-of-$step.html")
+    python3 tests/cli/statistics_history.py "$AOTICACHE_DIR/index.sqlite3" "$step" "$slots" || not_ok 'set-up' 'no history'
+    if [ "$since" = - ]; then set --; else set -- --since "$since"; fi
+    try "a page of $slots slots of $step s" 0 aoticache-stat --html "${pasts[-1]}" "$@"
+done
+run python3 tests/cli/report_in_browser.py "$browser" "$work" "$work/shown.html" "$work/young.html" "${pasts[@]}"
 cat "$out"
 if [ "$status" = 0 ]; then ok 'in a browser it is as it should be'; else not_ok 'in a browser it is as it should be' 'above'; fi
 finish
