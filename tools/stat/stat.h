@@ -115,7 +115,7 @@ const aoticache_latency *stat_latency(const aoticache_statistics *statistics, ao
 
 void stat_print_summary(const stat_view *view); /* text.c: the lines that matter */
 void stat_print_all(const stat_view *view);     /* all numbers */
-void stat_print_short(const stat_view *view);   /* the lines that matter and the latencies, in less than 24 lines */
+void stat_print_short(const stat_view *view);   /* the lines that matter and the latencies, for small windows */
 void stat_print_groups(const stat_view *view);  /* tables.c */
 void stat_print_entries(const stat_view *view);
 void stat_print_history(const stat_view *view);

@@ -140,7 +140,7 @@ static void print_recent(const stat_view *view, const struct since *since)
     }
     if (recent.hits + recent.misses > 0)
         snprintf(rate, sizeof rate, ", %.1f %% of them hits", 100 * stat_hit_rate(&recent));
-    printf("last %.3g s: %.1f lookups/s%s, %" PRIu64 " compiles, %" PRIu64 " failures, %" PRIu64 " evictions\n",
+    printf("last %.3g s: %.1f lookups/s%s, %" PRIu64 " compiles, %" PRIu64 " compile failures, %" PRIu64 " evicted\n",
            since->seconds, (double)(recent.hits + recent.misses) / since->seconds, rate,
            now->compiles - before->compiles, now->compile_failures - before->compile_failures,
            now->evicted - before->evicted);
