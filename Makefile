@@ -1,7 +1,7 @@
 # libaoticache: one Makefile, read from top to bottom.
 #
 #   make                 everything under build/, which is laid out like an installation prefix
-#   make demo            installs what is missing, builds, shows the main job
+#   make demo            installs what it needs, builds, shows the main job
 #   make test            installs what is missing, builds, runs all tests
 #   make bench           benchmarks: a table, build/bench.json, and plots of it
 #   make install         prefix=/usr/local, DESTDIR=; `make uninstall` takes back exactly what it put there
@@ -43,6 +43,10 @@ CXX      := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),$(if $(f
 CXX      := $(if $(shell command -v $(firstword $(CXX))),$(CXX),c++)
 endif
 PKG_CONFIG ?= pkg-config
+# Goals that install it first need none yet.
+ifeq ($(filter-out clean help uninstall deps demo test test-all dist,$(or $(MAKECMDGOALS),all)),)
+PKG_CONFIG := $(if $(shell command -v $(firstword $(PKG_CONFIG))),$(PKG_CONFIG),false)
+endif
 PKGS     := sqlite3 libcrypto jansson
 OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
@@ -82,7 +86,7 @@ Q        := $(if $(V),,@)
 
 # The compiler is asked, so that what cannot work is said before anything is compiled. A compiler that does not answer says
 # what is wrong itself.
-NEEDS_COMPILER := $(filter-out clean help uninstall deps dist,$(if $(MAKECMDGOALS),$(MAKECMDGOALS),all))
+NEEDS_COMPILER := $(filter-out clean help uninstall deps demo dist,$(if $(MAKECMDGOALS),$(MAKECMDGOALS),all))
 TARGET := $(if $(NEEDS_COMPILER),$(shell echo '$(hash)include <features.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -dM -x c - 2>/dev/null | \
             sed -n 's/^.define \(__x86_64__\|__aarch64__\|__GLIBC__\|__STDC__\|__clang__\|__AVX512F__\) .*/\1/p'))
 ifeq ($(filter __STDC__,$(TARGET))$(filter __GLIBC__,$(TARGET)),__STDC__)
@@ -336,7 +340,7 @@ PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(TEST_PROGRAMS))
 BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $(BUILD)/tests/bench/open_model
 
 # A file system that fails on purpose, where there is libfuse.
-FAILING_FS := $(if $(shell pkg-config --exists fuse3 && echo 1),$(BUILD)/tests/places/failing_fs)
+FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/places/failing_fs)
 
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
@@ -370,11 +374,11 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
 
-$(BUILD)/obj/tests/places/failing_fs.o: OWN_CFLAGS += $(shell pkg-config --cflags fuse3 2>/dev/null)
+$(BUILD)/obj/tests/places/failing_fs.o: OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags fuse3 2>/dev/null)
 $(BUILD)/tests/places/failing_fs: $(BUILD)/obj/tests/places/failing_fs.o
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(shell pkg-config --libs fuse3) -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(shell $(PKG_CONFIG) --libs fuse3) -o $@
 
 # The battery once more, for hosts that have PyTorch in their process, and kernel libraries as their authors make them.
 $(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)
@@ -420,6 +424,7 @@ $(BUILD)/tests/bench/open_model: $(BUILD)/obj/tests/bench/peers/open_model.o $(S
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
 
+# What `make test` needs, and with CI set, what all tests need. scripts/install-deps has levels.
 deps:
 	$(Q)VENV=$(VENV) scripts/install-deps
 
@@ -449,9 +454,9 @@ TORTURE_SECONDS ?= 3600
 torture: $(BUILD)/tests/fault/fault_torture
 	$(Q)$< $(TORTURE_SECONDS)
 
-demo: deps
-	$(Q)$(MAKE) --no-print-directory all
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/demo
+# Installs what the demo needs, builds on all processors, and shows the main job.
+demo:
+	$(Q)MAKE='$(MAKE_COMMAND)' BUILD=$(BUILD) VENV=$(VENV) scripts/demo --install
 
 # Draws what the demo prints, for README.md: docs/images/demo.svg.
 demo-svg: all
@@ -572,7 +577,8 @@ image-rootfs: all
 
 check-image: all
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-image $$release || exit 1; done
-# Every command of the three tutorials, from nothing installed to the result, timed. USERS='author operator': those.
+# The two commands of README.md and every command of the three tutorials, from nothing installed to the result, timed.
+# USERS='demo author': those.
 check-quickstart:
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-quickstart $$release || exit 1; done
 
@@ -606,14 +612,14 @@ help:
 	@echo '  torch-checks     compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md'
 	@echo '  year       a simulated year of a large cache, beside LRU and Belady (minutes)'
 	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
-	@echo '  demo       install what is missing, build, show the main job;  demo-fleet  one compile for four machines (Redis);  demo-svg  draw the demo, docs/images/demo.svg'
+	@echo '  demo       install what it needs, build, show the main job;  demo-fleet  one compile for four machines (Redis);  demo-svg  draw the demo, docs/images/demo.svg'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
-	@echo '  deps       install what is missing, nothing else;  format: put the C code in the form of .clang-format'
+	@echo '  deps       install what make test needs (CI=1: what all tests need), nothing else;  format: put the C code in the form of .clang-format'
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
 	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
 	@echo '  image-rootfs  a folder with the tool and its libraries alone, ROOTFS=FOLDER, PACKAGES="model.pt2" in its cache'
 	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'
-	@echo '  check-quickstart  every command of the tutorials in fresh systems, timed, RELEASES=bookworm (root, minutes)'
+	@echo '  check-quickstart  make demo, make test and the tutorials in fresh systems, timed, USERS="demo author", RELEASES=bookworm (root, minutes)'
 	@echo '  clean      remove what was built (build/venv stays)'
 	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= VENV='
 	@echo '  prefix= libdir= pkglibdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'

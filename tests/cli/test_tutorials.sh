@@ -49,7 +49,7 @@ holds 'the home has nothing of it' [ -z "$(find "$work/home" -type f)" ]
 for page in binding-author operator pytorch-user; do
     try "$page.md: its commands are found" 0 scripts/packaging/check-quickstart --commands "docs/tutorials/$page.md"
     holds 'they are a script' bash -n "$out"
-    prints 'they begin with what the page needs' '^scripts/install-deps --build-only$'
+    prints 'they begin with what the page needs' '^scripts/install-deps --for build$'
     all_blocks "docs/tutorials/$page.md" sh | grep -vxFf "$out" >"$work/missing"
     is 'no sh block is left out' '' "$(cat "$work/missing")"
     # Blocks of commands have no language where the tests do not run them; the last of the author's has a placeholder.
