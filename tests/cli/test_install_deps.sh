@@ -63,7 +63,7 @@ for release in libdnnl2 libdnnl3 libdnnl3.6; do
 done
 deps $'has libdnnl3.6\nhas libdnnl3.10\nhas libdnnl-dev\nhas libdnnl3.10-dbg' --for build
 is 'the newest is taken' libdnnl3.10 "$(installed | tr ' ' '\n' | grep libdnnl)"
-deps $'has libdnnl.*\nhas libdnnl3.*\nhas libdnnl' --for build
+deps $'has libdnnl.*\nhas libdnnl3.*' --for build
 is 'what is a pattern does not reach apt-get' '' "$(grep -E '\.\*|libdnnl' "$work/commands")"
 deps 'has gcc' --for build
 is 'if there is none, all else is installed' '' "$(grep libdnnl "$work/commands")"
