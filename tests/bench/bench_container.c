@@ -1,8 +1,9 @@
 /*
- * What a container adds to a run: ours against PyTorch's C++ one around a kernel that costs nothing, with 1, 2 and 8
- * threads, and ours without the pool against the bare kernel. PyTorch's is compiled here from its headers; where they
- * or a C++ compiler are not there, its rows are left out.
+ * Measures what a container adds to a run: ours and PyTorch's C++ one, around a kernel that costs nothing, with 1, 2 and 8
+ * threads, and without the pool of models (single-threaded), where the bare kernel is measured too. PyTorch's container is
+ * compiled here from its headers. If they or a C++ compiler are missing, the figures with it are left out.
  *
+ * Single-threaded runs are timed in processor time, the others by the clock, since threads that wait take none.
  * Prints one JSON object per line (scripts/bench collects them).
  */
 #include <dlfcn.h>
@@ -16,8 +17,16 @@
 
 #include "base/process/home.h"
 #include "runtime/kernel.h"
+#include "tests/bench/bench.h"
 
-enum { ROUNDS = 15, RUNS = 300000, MAX_THREADS = 8 };
+enum { MOST_ROUNDS = 15, RUNS = 300000, MAX_THREADS = 8 };
+
+/* Our container must not cost more than the one that it stands in for, which takes two locks for a run. */
+#define PEER_LIMIT 1
+/* Without the pool PyTorch's takes no lock, and there is little to save: 1.13 was measured on a Zen 5. */
+#define ALONE_LIMIT 1.5
+
+static int rounds = MOST_ROUNDS;
 
 typedef struct container_peer {
     void *library;
@@ -180,14 +189,14 @@ static double measure(container_peer *peer, int num_threads)
 static double measure_alone(const container_peer *peer)
 {
     AtenTensorHandle tensor = make_tensor();
-    uint64_t begin = aoticache_monotonic_ns();
+    uint64_t begin = bench_processor_ns();
     for (int i = 0; i < RUNS; i++) {
         AtenTensorHandle output = NULL;
         if (peer->run_alone(peer->container, &tensor, 1, &output, 1, NULL, NULL) != 0)
             fail("run alone", "failed");
         tensor = output;
     }
-    uint64_t end = aoticache_monotonic_ns();
+    uint64_t end = bench_processor_ns();
     drop_tensor(tensor);
     return (double)(end - begin) / RUNS;
 }
@@ -195,7 +204,7 @@ static double measure_alone(const container_peer *peer)
 static double measure_body(aoticache_kernel_run_fn body)
 {
     AtenTensorHandle tensor = make_tensor();
-    uint64_t begin = aoticache_monotonic_ns();
+    uint64_t begin = bench_processor_ns();
     for (int i = 0; i < RUNS; i++) {
         AtenTensorHandle output = NULL;
         aoticache_kernel_call call = {.inputs = &tensor, .outputs = &output};
@@ -203,7 +212,7 @@ static double measure_body(aoticache_kernel_run_fn body)
             fail("body", "failed");
         tensor = output;
     }
-    uint64_t end = aoticache_monotonic_ns();
+    uint64_t end = bench_processor_ns();
     drop_tensor(tensor);
     return (double)(end - begin) / RUNS;
 }
@@ -216,44 +225,56 @@ static int ascending(const void *a, const void *b)
 
 static double median(double *values)
 {
-    qsort(values, ROUNDS, sizeof *values, ascending);
-    return values[ROUNDS / 2];
+    qsort(values, (size_t)rounds, sizeof *values, ascending);
+    return values[rounds / 2];
 }
 
-static void report(const char *name, double value, const char *other, double peer_value, double target, bool difference)
+/* target: 0 if there is none. */
+static void report(const char *name, double value, const char *other, double peer_value, double target)
 {
     double ratio = value / peer_value;
-    bool met = difference ? value - peer_value <= target : ratio <= target;
     printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"ns\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
-           "\"target\":%g,\"target_is\":\"%s\",\"met\":%s}\n",
-           name, value, other, peer_value, ratio, target, difference ? "difference" : "ratio", met ? "true" : "false");
+           "\"target\":%g,\"met\":%s}\n",
+           name, value, other, peer_value, ratio, target,
+           target <= 0       ? "null"
+           : ratio <= target ? "true"
+                             : "false");
     fflush(stdout);
 }
 
 static void compare_threads(container_peer *ours, container_peer *theirs, int num_threads)
 {
-    double our_values[ROUNDS], their_values[ROUNDS];
+    double our_values[MOST_ROUNDS], their_values[MOST_ROUNDS];
     char name[64];
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         our_values[i] = measure(ours, num_threads);
         their_values[i] = measure(theirs, num_threads);
     }
     snprintf(name, sizeof name, "container's run, %d thread%s", num_threads, num_threads == 1 ? "" : "s");
-    report(name, median(our_values), "PyTorch's C++ container", median(their_values), 1, false);
+    report(name, median(our_values), "PyTorch's C++ container", median(their_values), PEER_LIMIT);
 }
 
-static void compare_alone(container_peer *ours)
+/* theirs: NULL if there is none. */
+static void compare_alone(container_peer *ours, container_peer *theirs)
 {
-    double values[ROUNDS], bare[ROUNDS];
+    double values[MOST_ROUNDS], bare[MOST_ROUNDS], their_values[MOST_ROUNDS];
     aoticache_kernel_run_fn body;
     FIND(ours->library, "bench_body", &body);
     create(ours, 1);
-    for (int i = 0; i < ROUNDS; i++) {
+    if (theirs != NULL)
+        create(theirs, 1);
+    for (int i = 0; i < rounds; i++) {
         values[i] = measure_alone(ours);
         bare[i] = measure_body(body);
+        their_values[i] = theirs != NULL ? measure_alone(theirs) : 0;
     }
     delete (ours);
-    report("container's single-threaded run", median(values), "the bare kernel", median(bare), 20, true);
+    if (theirs != NULL)
+        delete (theirs);
+    double value = median(values);
+    if (theirs != NULL)
+        report("container's single-threaded run", value, "PyTorch's C++ container", median(their_values), ALONE_LIMIT);
+    report("container's single-threaded run, beside the kernel alone", value, "the bare kernel", median(bare), 0);
 }
 
 int main(void)
@@ -269,10 +290,11 @@ int main(void)
     container_peer ours = load(folder, "ours.so");
     container_peer theirs = compared ? load(folder, "theirs.so") : ours;
     snprintf(command, sizeof command, "rm -r %s", folder);
+    rounds = bench_is_quick() ? 5 : MOST_ROUNDS;
     if (!compared)
-        fprintf(stderr, "bench_container: no C++ compiler or no PyTorch: its container is left out\n");
+        bench_left_out("PyTorch's container beside ours", "there is no C++ compiler or no PyTorch");
     for (int threads = 1; compared && threads <= MAX_THREADS; threads = threads == 1 ? 2 : threads * 4)
         compare_threads(&ours, &theirs, threads);
-    compare_alone(&ours);
+    compare_alone(&ours, compared ? &theirs : NULL);
     return system(command) == 0 ? 0 : 1;
 }

@@ -1,14 +1,18 @@
 /*
- * What a hit of the holder costs without the kernel: packing the metadata, the hash, the probe, the compare, with 1 to
- * 100 000 cached kernels of one operator, the same one again and random ones; beside the least that can be done for one
- * kernel (words on the stack, XXH3, memcmp), measured in the same rounds. Instructions are counted by callgrind where it is
- * there. Then what it takes to create a holder for which the index has 10 000 entries. One JSON object per line.
+ * Measures what a hit of the holder costs without the kernel (packing the metadata, hash, probe, compare), with 1 to
+ * 100 000 cached kernels of one operator, for the same kernel again and again and for random ones. The peer is the least that
+ * can be done for one kernel: words on the stack, XXH3, memcmp. Both take turns in the same rounds; if valgrind is
+ * installed, callgrind counts the instructions of both. Random hits are compared with two loads that depend on each other.
+ * The creation of a holder for which the index has 10 000 entries is compared with SQLite reading the same rows.
+ * Prints one JSON object per line.
  *
- * bench_holder --hits N: N hits, for callgrind.
+ * For callgrind: bench_holder --hits N does N hits, bench_holder --bare N does the peer's work N times.
  */
 #include "eager/holder/hot.h"
+#include "tests/bench/bench.h"
 
 #include <ftw.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +27,19 @@
 #define RANDOM_ROUNDS 21
 #define RANDOM_HITS \
     MAX_KERNELS /* a round goes over as many kernels as there are: the caches hold what they can of them */
-#define HOT_LIMIT_NS 35
-#define RANDOM_LIMIT_NS 150
 #define MAX_KERNELS 100000
+#define STORED 10000 /* entries of the operator for which a holder is created */
+
+/* A hit packs, hashes and compares as its peer does. The epoch, the probe of the table and the count may double that again. */
+#define HOT_LIMIT 3
+/* The same in instructions, which neither other programs nor the processor's model change: GCC 12 makes it 1.76. */
+#define INSTRUCTIONS_LIMIT 2.5
+/* However many kernels there are, a hit looks at one slot and one entry. */
+#define MANY_LIMIT 1.15
+/* A random hit waits for memory twice, for the slot and for the entry. Half of that is left for computing. */
+#define RANDOM_LIMIT 1.5
+/* Besides reading its rows from SQLite, a holder decodes each request, packs it and puts it into its table. */
+#define CREATION_LIMIT 3
 
 static uint64_t sink; /* so that nothing measured is optimised away */
 
@@ -116,19 +130,19 @@ static double time_hot(aoticache_holder *holder, uint64_t kernels)
 {
     two_tensors call;
     make_call(&call, kernels / 2);
-    uint64_t start = aoticache_monotonic_ns();
+    uint64_t start = bench_processor_ns();
     for (int i = 0; i < HITS; i++) {
         __asm__ volatile("" : : "r"(&call) : "memory");
         hit(holder, &call);
     }
-    return (double)(aoticache_monotonic_ns() - start) / HITS;
+    return (double)(bench_processor_ns() - start) / HITS;
 }
 
 /* The numbers and the calls they make are part of a caller's work: their time is taken off. */
 static double time_random(aoticache_holder *holder, uint64_t kernels, bool with_hits)
 {
     static uint64_t state = 88172645463325252U;
-    uint64_t start = aoticache_monotonic_ns();
+    uint64_t start = bench_processor_ns();
     for (int i = 0; i < RANDOM_HITS; i++) {
         two_tensors call;
         state ^= state << 13;
@@ -139,15 +153,15 @@ static double time_random(aoticache_holder *holder, uint64_t kernels, bool with_
         if (with_hits)
             hit(holder, &call);
     }
-    return (double)(aoticache_monotonic_ns() - start) / RANDOM_HITS;
+    return (double)(bench_processor_ns() - start) / RANDOM_HITS;
 }
 
-/* One kernel, known: its words are written, hashed and compared. */
-static double time_bare(const two_tensors *call)
+/* Returns the time of the peer's work for one known kernel: its words are written, hashed and compared. */
+static double time_bare(const two_tensors *call, long times)
 {
     uint64_t known[20], known_hash = 0;
     uint64_t start = 0;
-    for (int i = -1; i < HITS; i++) {
+    for (long i = -1; i < times; i++) {
         uint64_t words[20], *at = words;
         __asm__ volatile("" : : "r"(call) : "memory");
         for (int t = 0; t < 2; t++) {
@@ -163,12 +177,12 @@ static double time_bare(const two_tensors *call)
         if (i < 0) {
             memcpy(known, words, sizeof known);
             known_hash = hash;
-            start = aoticache_monotonic_ns();
+            start = bench_processor_ns();
         } else if (hash == known_hash && memcmp(known, words, sizeof known) == 0) {
             sink++;
         }
     }
-    return (double)(aoticache_monotonic_ns() - start) / HITS;
+    return (double)(bench_processor_ns() - start) / (double)times;
 }
 
 /*
@@ -204,11 +218,11 @@ static memory_line *make_lines(void)
 static double time_two_loads(const memory_line *lines)
 {
     static uint32_t at;
-    uint64_t start = aoticache_monotonic_ns();
+    uint64_t start = bench_processor_ns();
     for (int i = 0; i < 2 * HITS; i++)
         at = lines[at].next;
     sink += at;
-    return (double)(aoticache_monotonic_ns() - start) / HITS;
+    return (double)(bench_processor_ns() - start) / HITS;
 }
 
 /* ---- reporting ---- */
@@ -225,12 +239,12 @@ static double median(double *values, int rounds)
     return values[rounds / 2];
 }
 
-static void report(const char *name, double value, const char *unit, const char *peer, double peer_value, double target,
-                   bool met)
+static void report(const char *name, double value, const char *unit, const char *peer, double peer_value, double target)
 {
+    double ratio = value / peer_value;
     printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
-           "\"target\":%g,\"target_is\":\"ratio\",\"met\":%s}\n",
-           name, value, unit, peer, peer_value, value / peer_value, target, met ? "true" : "false");
+           "\"target\":%g,\"met\":%s}\n",
+           name, value, unit, peer, peer_value, ratio, target, ratio <= target ? "true" : "false");
     fflush(stdout);
 }
 
@@ -249,25 +263,24 @@ static void bench_hits(void)
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < 4; i++)
             hot[i][round] = time_hot(holders[i], kernels[i]);
-        bare[round] = time_bare(&call);
+        bare[round] = time_bare(&call, HITS);
     }
     for (int round = 0; round < RANDOM_ROUNDS; round++) {
         loads[round] = time_two_loads(lines);
         random_hits[round] = time_random(holders[3], kernels[3], true) - time_random(holders[3], kernels[3], false);
     }
     double one = median(hot[0], ROUNDS), bare_one = median(bare, ROUNDS);
-    report("hit without the kernel, 2 tensors of rank 4, 1 kernel", one, "ns", "the limit", HOT_LIMIT_NS, 1,
-           one <= HOT_LIMIT_NS);
-    report("the same", one, "ns", "bare pack, XXH3 and compare", bare_one, 3, one <= 3 * bare_one);
+    report("hit without the kernel, 2 tensors of rank 4, 1 kernel", one, "ns", "bare pack, XXH3 and compare", bare_one,
+           HOT_LIMIT);
     for (int i = 1; i < 4; i++) {
         char name[64];
         double many = median(hot[i], ROUNDS);
         snprintf(name, sizeof name, "the same, %llu kernels", (unsigned long long)kernels[i]);
-        report(name, many, "ns", "1 kernel", one, 1.15, many <= 1.15 * one);
+        report(name, many, "ns", "1 kernel", one, MANY_LIMIT);
     }
     double any = median(random_hits, RANDOM_ROUNDS), two_loads = median(loads, RANDOM_ROUNDS);
-    report("random hits over 100000 kernels", any, "ns", "the limit", RANDOM_LIMIT_NS, 1, any <= RANDOM_LIMIT_NS);
-    report("the same", any, "ns", "two dependent loads from as much memory", two_loads, 1.5, any <= 1.5 * two_loads);
+    report("random hits over 100000 kernels", any, "ns", "two dependent loads from as much memory", two_loads,
+           RANDOM_LIMIT);
     free(lines);
     for (int i = 0; i < 4; i++)
         aoticache_holder_unref(holders[i]);
@@ -288,36 +301,21 @@ static void only_hits(uint64_t count)
     aoticache_holder_unref(holder);
 }
 
-/* 0 where it cannot be had. */
-static double instructions(const char *self, uint64_t hits)
+static void only_bare(uint64_t count)
 {
-    char command[8192], line[512];
-    double found = 0;
-    snprintf(command, sizeof command, "valgrind --tool=callgrind --callgrind-out-file=/dev/null '%s' --hits %llu 2>&1",
-             self, (unsigned long long)hits);
-    FILE *output = popen(command, "r");
-    while (output != NULL && fgets(line, sizeof line, output) != NULL) {
-        const char *at = strstr(line, "Collected :");
-        if (at != NULL)
-            found = strtod(at + strlen("Collected :"), NULL);
-    }
-    if (output != NULL)
-        pclose(output);
-    return found;
+    two_tensors call;
+    make_call(&call, 50);
+    time_bare(&call, (long)count);
 }
 
-static void bench_instructions(void)
+static void bench_instructions_of_hit(void)
 {
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0)
-        return;
-    self[length] = '\0';
-    double few = instructions(self, 1000), many = instructions(self, 101000);
-    if (few > 0 && many > few)
-        printf("{\"name\":\"instructions of a hit without the kernel\",\"value\":%.0f,\"unit\":\"\",\"peer\":\"-\","
-               "\"peer_value\":0,\"ratio\":0,\"target\":null,\"target_is\":\"ratio\",\"met\":null}\n",
-               (many - few) / 100000);
+    double ours = bench_instructions("--hits"), bare = bench_instructions("--bare");
+    if (ours > 0 && bare > 0)
+        report("instructions of a hit without the kernel", ours, "", "bare pack, XXH3 and compare", bare,
+               INSTRUCTIONS_LIMIT);
+    else
+        bench_left_out("instructions of a hit", "valgrind is missing, or cannot run bench_holder");
 }
 
 /* ---- creation ---- */
@@ -343,25 +341,58 @@ static void put_entries(aoticache_cache *cache, uint64_t count, const char *libr
     }
 }
 
+/* Reads what a holder needs of its operator's rows, and nothing else is done. Returns how many rows there were. */
+static int read_rows(const char *path)
+{
+    static uint8_t copy[1 << 16];
+    static const char sql[] = "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard, "
+                              "d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id "
+                              "WHERE d.op = 'bench::stored' ORDER BY d.id";
+    sqlite3 *db = NULL;
+    sqlite3_stmt *rows = NULL;
+    int count = 0;
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, sql, -1, &rows, NULL) != SQLITE_OK)
+        fail(path, db != NULL ? sqlite3_errmsg(db) : "cannot be opened");
+    for (; sqlite3_step(rows) == SQLITE_ROW; count++) {
+        for (int column = 0; column < sqlite3_column_count(rows); column++) {
+            const void *bytes = sqlite3_column_blob(rows, column);
+            const size_t size = (size_t)sqlite3_column_bytes(rows, column);
+            if (bytes != NULL && size <= sizeof copy)
+                memcpy(copy, bytes, size);
+        }
+        sink += copy[0];
+    }
+    sqlite3_finalize(rows);
+    sqlite3_close(db);
+    return count;
+}
+
 static void bench_creation(aoticache_cache *cache)
 {
-    char library[4200];
+    enum { TIMES = 9 };
+    double ours[TIMES], theirs[TIMES];
+    char library[4200], index[4200];
     snprintf(library, sizeof library, "%s/kernel.so", folder);
+    snprintf(index, sizeof index, "%s/cache/index.sqlite3", folder);
     FILE *file = fopen(library, "w");
     if (file == NULL || fputs("not loaded", file) < 0 || fclose(file) != 0)
         fail("cannot write", library);
-    put_entries(cache, 10000, library);
-    double best = 1e18;
-    for (int round = 0; round < 5; round++) {
-        uint64_t start = aoticache_monotonic_ns();
+    put_entries(cache, STORED, library);
+    for (int round = 0; round < TIMES; round++) {
+        uint64_t start = bench_processor_ns();
         aoticache_holder *holder = make_holder("bench::stored(Tensor a) -> Tensor");
-        double taken = (double)(aoticache_monotonic_ns() - start) / 1e6;
-        if (holder->table.used != 10000)
+        ours[round] = (double)(bench_processor_ns() - start) / 1e6;
+        if (holder->table.used != STORED)
             fail("the holder", "does not know all entries");
-        best = taken < best ? taken : best;
         aoticache_holder_unref(holder);
+        start = bench_processor_ns();
+        if (read_rows(index) != STORED)
+            fail("SQLite", "does not find all rows");
+        theirs[round] = (double)(bench_processor_ns() - start) / 1e6;
     }
-    report("creation of a holder, 10000 entries in the index", best, "ms", "the limit", 100, 1, best <= 100);
+    report("creation of a holder, 10000 entries in the index", median(ours, TIMES), "ms", "SQLite reading the same rows",
+           median(theirs, TIMES), CREATION_LIMIT);
 }
 
 /* ---- */
@@ -389,9 +420,11 @@ int main(int argc, char **argv)
         fail("cannot open a cache", error.message);
     if (argc == 3 && strcmp(argv[1], "--hits") == 0) {
         only_hits(strtoull(argv[2], NULL, 10));
+    } else if (argc == 3 && strcmp(argv[1], "--bare") == 0) {
+        only_bare(strtoull(argv[2], NULL, 10));
     } else {
         bench_hits();
-        bench_instructions();
+        bench_instructions_of_hit();
         bench_creation(options.cache);
     }
     aoticache_context_free(eager);

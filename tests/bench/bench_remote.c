@@ -10,13 +10,13 @@
  *   sha256sum.
  * - The peer of Redis is a bare loop of GETs on a socket, which is less than hiredis does, that unpacks in memory by
  *   libzstd and writes each file; then sync -f and sha256sum.
- * - The peer of one kernel is a bare socket with the same requests (record, manifest, library), whose answers are
- *   dropped. The goal is for the difference. The first kernel of a process pays for loading the module and libzstd;
- *   the next one does not.
+ * - The peer of one kernel does the same in a bare loop: it requests record, manifest and library on a socket, unpacks by
+ *   libzstd, hashes, writes both files and waits for the disk as often as a store of one kernel does. The first kernel of a
+ *   process pays for loading the module, libzstd and the connection; the next one does not.
  *
  * The libraries are pieces of this program's own code, each made unique, so that they compress as libraries do.
  * Prints one JSON object per line (scripts/bench collects them). BENCH_REMOTE_ENTRIES (256), BENCH_REMOTE_BYTES
- * (360000), BENCH_REMOTE_ROUNDS (5).
+ * (360000), BENCH_REMOTE_ROUNDS (5). BENCH_QUICK=1 pulls 64 kernels, three times.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -27,6 +27,7 @@
 #include <openssl/evp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,12 +37,29 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/syscalls.h"
 #include "cache/remote/remote.h"
 #include "cache/trust/trust.h"
+#include "index/index.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/libraries.h"
 
 #define MOST_ROUNDS 64
 #define CHECKS 2000
+/* A pull checks signatures and writes records and an index besides: three tenths of the peer's time. */
+#define PULL_LIMIT 1.3
+/*
+ * One kernel alone is recorded in an index, after a check of its signature; for the first one of a process the module and its
+ * libraries are loaded and the index is made. 2.2 and 2 were measured with an fsync of 0.2 ms. On a slow disk both sides only
+ * wait, so how often ours waits has a limit of its own.
+ */
+#define FIRST_LIMIT 3.5
+#define NEXT_LIMIT 2.5
+#define WAITS_LIMIT 1.25
+/* Encoding the statement and looking through the lists of keys are a quarter of what the signature itself takes. */
+#define SIGNATURE_LIMIT 1.25
+/* How often a store of one kernel waits for the disk: for files, for their folders, for the index's transaction. */
+#define WAITS 9
 #define SETTINGS " connect-timeout=5s timeout=60s"
 
 static size_t rounds = 5;
@@ -157,7 +175,7 @@ static void start(struct server *server, const char *script)
         _exit(127);
     }
     if (!comes_up(server))
-        fprintf(stderr, "bench_remote: %s is not there; it is left out\n", server->name);
+        bench_left_out(server->is_http ? "pulls from nginx" : "pulls from Redis", "the server is not installed");
 }
 
 static void start_servers(void)
@@ -236,7 +254,8 @@ static void make_source(void)
     const aoticache_status status = aoticache_secret_key_generate("bench", &signer, &error);
     if (status == AOTICACHE_UNSUPPORTED) {
         fprintf(stderr, "bench_remote: %s\n", error.message);
-        _exit(0); /* nothing to measure */
+        bench_left_out("remotes and signatures", "libcrypto cannot make a key");
+        _exit(0);
     }
     if (status != AOTICACHE_OK || (kernels = calloc(entries, sizeof *kernels)) == NULL)
         fail("keys", error.message);
@@ -270,8 +289,19 @@ static void write_lists(void)
 
 struct times {
     double first, second; /* seconds */
+    int waits;            /* for the disk, by the second */
 };
 static struct times *shared;
+static atomic_int waits;
+
+/* A hook of base/syscalls.h, which sees SQLite's calls too. */
+static int count_wait(void *user, const char *call, const char *path)
+{
+    (void)user, (void)path;
+    if (strstr(call, "sync") != NULL)
+        atomic_fetch_add(&waits, 1);
+    return 0;
+}
 
 /* In a child, so that nothing is loaded yet. */
 static struct times in_child(void (*measure)(const struct server *), const struct server *server)
@@ -285,14 +315,6 @@ static struct times in_child(void (*measure)(const struct server *), const struc
     if (child < 0 || waitpid(child, &result, 0) != child || !WIFEXITED(result) || WEXITSTATUS(result) != 0)
         fail(server->name, "a process that measures failed");
     return *shared;
-}
-
-/* Of this thread, so that the load of the machine does not count. */
-static uint64_t processor_ns(void)
-{
-    struct timespec now = {.tv_sec = 0};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static double since(uint64_t begun)
@@ -357,9 +379,13 @@ static void get_two(const struct server *server)
 {
     char remote[200];
     snprintf(remote, sizeof remote, "%s read-only" SETTINGS, server->url);
+    aoticache_index_syscall_hooks_install();
+    aoticache_syscall_hook_set(count_wait, NULL);
     aoticache_cache *cache = open_cache("target", remote);
     shared->first = get_one(cache, 0);
+    atomic_store(&waits, 0);
     shared->second = get_one(cache, 1);
+    shared->waits = atomic_load(&waits);
     aoticache_cache_close(cache);
 }
 
@@ -404,43 +430,88 @@ static size_t ask(const struct server *server, int fd, const char *name, char *b
     return body;
 }
 
-static void ask_for_kernel(const struct server *server, int fd, const struct kernel *kernel, char *buffer, size_t space)
-{
-    char name[100], hex[AOTICACHE_DIGEST_HEX_BYTES], *body;
-    aoticache_digest_to_hex(&kernel->key, hex);
-    snprintf(name, sizeof name, "ac/%s", hex);
-    ask(server, fd, name, buffer, space, &body);
-    snprintf(name, sizeof name, "cas/%s", kernel->manifest);
-    ask(server, fd, name, buffer, space, &body);
-    snprintf(name, sizeof name, "cas/%s", kernel->library);
-    ask(server, fd, name, buffer, space, &body);
-}
-
-/* The requests of get_two() alone, with the connection for the first. */
-static void ask_twice(const struct server *server)
-{
-    const size_t space = 2 * bytes + 65536;
-    char *buffer = malloc(space);
-    uint64_t begun = aoticache_monotonic_ns();
-    const int fd = connect_to(server->port);
-    if (fd < 0 || buffer == NULL)
-        fail(server->name, "no connection");
-    ask_for_kernel(server, fd, &kernels[0], buffer, space);
-    shared->first = since(begun);
-    begun = aoticache_monotonic_ns();
-    ask_for_kernel(server, fd, &kernels[1], buffer, space);
-    shared->second = since(begun);
-    close(fd);
-}
-
-static void write_file(const char *name, const void *from, size_t size)
+static void write_file(const char *name, const void *from, size_t size, bool is_durable)
 {
     char path[600];
     snprintf(path, sizeof path, "%s/theirs/%s", root, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, from, size) != (ssize_t)size)
+    if (fd < 0 || write(fd, from, size) != (ssize_t)size || (is_durable && fsync(fd) != 0))
         fail(path, strerror(errno));
     close(fd);
+}
+
+struct peer {
+    const struct server *server;
+    int fd;
+    char *buffer, *plain;
+    size_t space;
+    size_t (*decompress)(void *, size_t, const void *, size_t);
+};
+
+static struct peer connect_peer(const struct server *server)
+{
+    struct peer peer = {.server = server, .space = 2 * bytes + 65536};
+    void *library = dlopen("libzstd.so.1", RTLD_NOW);
+    void *symbol = library != NULL ? dlsym(library, "ZSTD_decompress") : NULL;
+    memcpy(&peer.decompress, &symbol, sizeof peer.decompress);
+    peer.buffer = malloc(peer.space);
+    peer.plain = malloc(peer.space);
+    peer.fd = connect_to(server->port);
+    if (symbol == NULL || peer.buffer == NULL || peer.plain == NULL || peer.fd < 0)
+        fail(server->name, "no libzstd, no memory or no connection");
+    return peer;
+}
+
+/* Fetches one object, unpacks it and writes it to a file of its name. Returns its size. */
+static size_t fetch_object(const struct peer *peer, const char *hex, bool is_durable)
+{
+    char name[100], *body;
+    snprintf(name, sizeof name, "cas/%s", hex);
+    const size_t packed = ask(peer->server, peer->fd, name, peer->buffer, peer->space, &body);
+    const size_t size = peer->decompress(peer->plain, peer->space, body, packed);
+    if (size > peer->space)
+        fail(name, "it cannot be unpacked");
+    write_file(hex, peer->plain, size, is_durable);
+    return size;
+}
+
+static void check_object(const struct peer *peer, const char *hex, size_t size)
+{
+    unsigned char digest[32];
+    char found[AOTICACHE_DIGEST_HEX_BYTES] = "";
+    if (EVP_Digest(peer->plain, size, digest, NULL, EVP_sha256(), NULL) != 1)
+        fail(hex, "it cannot be hashed");
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(found + 2 * i, sizeof found - 2 * i, "%02x", digest[i]);
+    if (strcmp(found, hex) != 0)
+        fail(hex, "what was fetched has another digest");
+}
+
+/* Fetches record, manifest and library; both files, and what stands for folders and index, are on the disk afterwards. */
+static void fetch_kernel(const struct peer *peer, const struct kernel *kernel)
+{
+    const char *const objects[] = {kernel->manifest, kernel->library};
+    char name[100], hex[AOTICACHE_DIGEST_HEX_BYTES], *body;
+    aoticache_digest_to_hex(&kernel->key, hex);
+    snprintf(name, sizeof name, "ac/%s", hex);
+    ask(peer->server, peer->fd, name, peer->buffer, peer->space, &body);
+    for (size_t i = 0; i < 2; i++)
+        check_object(peer, objects[i], fetch_object(peer, objects[i], true));
+    for (int i = 2; i < WAITS; i++)
+        write_file("index", peer->buffer, 4096, true);
+}
+
+/* Does what get_two() does, without a cache. */
+static void fetch_twice(const struct server *server)
+{
+    uint64_t begun = aoticache_monotonic_ns();
+    struct peer peer = connect_peer(server);
+    fetch_kernel(&peer, &kernels[0]);
+    shared->first = since(begun);
+    begun = aoticache_monotonic_ns();
+    fetch_kernel(&peer, &kernels[1]);
+    shared->second = since(begun);
+    close(peer.fd);
 }
 
 static void run_script(const char *script)
@@ -458,27 +529,12 @@ static void run_script(const char *script)
 
 static void fetch_by_loop(const struct server *server)
 {
-    const size_t space = 2 * bytes + 65536;
-    size_t (*decompress)(void *, size_t, const void *, size_t) = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
-    void *library = dlopen("libzstd.so.1", RTLD_NOW);
-    void *symbol = library != NULL ? dlsym(library, "ZSTD_decompress") : NULL;
-    memcpy(&decompress, &symbol, sizeof decompress);
-    char *buffer = malloc(space), *plain = malloc(space), *body = NULL, name[100];
-    const int fd = connect_to(server->port);
-    if (decompress == NULL || buffer == NULL || plain == NULL || fd < 0)
-        fail(server->name, "no libzstd, no memory or no connection");
+    struct peer peer = connect_peer(server);
     run_script("mkdir theirs");
-    for (size_t i = 0; i < 2 * kernel_count; i++) {
-        const char *hex = i % 2 == 0 ? kernels[i / 2].manifest : kernels[i / 2].library;
-        snprintf(name, sizeof name, "cas/%s", hex);
-        const size_t packed = ask(server, fd, name, buffer, space, &body);
-        const size_t size = decompress(plain, space, body, packed);
-        if (size > space)
-            fail(name, "it cannot be unpacked");
-        write_file(hex, plain, size);
-    }
-    close(fd);
+    for (size_t i = 0; i < 2 * kernel_count; i++)
+        fetch_object(&peer, i % 2 == 0 ? kernels[i / 2].manifest : kernels[i / 2].library, false);
+    close(peer.fd);
     run_script("sync -f theirs && cd theirs && sha256sum --quiet -c ../sums");
     shared->first = since(begun);
 }
@@ -518,55 +574,46 @@ static void compare_pulls(const struct server *server)
     const double megabytes = (double)entries * (double)bytes * 1e-6;
     const double value = median(ours, rounds), peer_value = median(theirs, rounds);
     printf("{\"name\": \"pull from %s, %zu kernels of %zu kB\", \"value\": %.4g, \"unit\": \"MB/s\", \"peer\": \"%s\", "
-           "\"peer_value\": %.4g, \"ratio\": %.4f, \"target\": 1.3, \"target_is\": \"ratio\", \"met\": %s}\n",
+           "\"peer_value\": %.4g, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
            server->name, entries, bytes / 1000, megabytes / value,
            server->is_http ? "curl, zstd -d, sync, sha256sum" : "GETs, libzstd, sync, sha256sum",
-           megabytes / peer_value, value / peer_value, value / peer_value <= 1.3 ? "true" : "false");
+           megabytes / peer_value, value / peer_value, PULL_LIMIT, value <= PULL_LIMIT * peer_value ? "true" : "false");
     fflush(stdout);
 }
 
-static void print_difference(const struct server *server, const char *what, double value, double peer_value)
+static void print_single(const struct server *server, const char *what, double value, double peer_value, double target)
 {
-    printf("{\"name\": \"%s, %s\", \"value\": %.4g, \"unit\": \"ms\", \"peer\": \"its requests alone\", "
-           "\"peer_value\": %.4g, \"ratio\": %.4f, \"target\": 10, \"target_is\": \"difference\", \"met\": %s}\n",
-           what, server->name, value * 1e3, peer_value * 1e3, value / peer_value,
-           (value - peer_value) * 1e3 <= 10 ? "true" : "false");
+    printf("{\"name\": \"%s, %s\", \"value\": %.4g, \"unit\": \"ms\", \"peer\": \"its requests, libzstd, SHA-256, as many "
+           "fsyncs\", \"peer_value\": %.4g, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
+           what, server->name, value * 1e3, peer_value * 1e3, value / peer_value, target,
+           value <= target * peer_value ? "true" : "false");
     fflush(stdout);
-}
-
-/* What one durable write costs on this disk now: a kernel that is fetched alone waits for about nine of them. */
-static void tell_disk(void)
-{
-    double values[MOST_ROUNDS];
-    char path[600];
-    snprintf(path, sizeof path, "%s/probe", root);
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    for (size_t i = 0; i < MOST_ROUNDS; i++) {
-        const uint64_t begun = aoticache_monotonic_ns();
-        if (fd < 0 || pwrite(fd, code, 4096, (off_t)(i * 4096)) != 4096 || fsync(fd) != 0)
-            fail(path, strerror(errno));
-        values[i] = since(begun);
-    }
-    close(fd);
-    fprintf(stderr, "bench_remote: an fsync of 4 KiB takes %.2f ms here\n", median(values, MOST_ROUNDS) * 1e3);
 }
 
 /* Single kernels: more rounds, since each is short. */
 static void compare_gets(const struct server *server)
 {
-    double values[4][MOST_ROUNDS];
+    double values[4][MOST_ROUNDS], count_of_waits = 0;
     const size_t count = 3 * rounds < MOST_ROUNDS ? 3 * rounds : MOST_ROUNDS;
-    tell_disk();
     for (size_t i = 0; i < count; i++) {
         remove_folder("target");
-        const struct times ours = in_child(get_two, server), theirs = in_child(ask_twice, server);
+        remove_folder("theirs");
+        run_script("mkdir theirs");
+        const struct times ours = in_child(get_two, server), theirs = in_child(fetch_twice, server);
         values[0][i] = ours.first;
         values[1][i] = theirs.first;
         values[2][i] = ours.second;
         values[3][i] = theirs.second;
+        count_of_waits = ours.waits;
     }
-    print_difference(server, "first kernel of a process, fetched", median(values[0], count), median(values[1], count));
-    print_difference(server, "next kernel, fetched", median(values[2], count), median(values[3], count));
+    print_single(server, "first kernel of a process, fetched", median(values[0], count), median(values[1], count),
+                 FIRST_LIMIT);
+    print_single(server, "next kernel, fetched", median(values[2], count), median(values[3], count), NEXT_LIMIT);
+    printf("{\"name\": \"waits for the disk of a fetched kernel, %s\", \"value\": %g, \"unit\": \"\", \"peer\": \"two files, their "
+           "folders, SQLite\", \"peer_value\": %d, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
+           server->name, count_of_waits, WAITS, count_of_waits / WAITS, WAITS_LIMIT,
+           count_of_waits <= WAITS_LIMIT * WAITS ? "true" : "false");
+    fflush(stdout);
 }
 
 /* ---- a signature ---- */
@@ -575,7 +622,7 @@ static void compare_gets(const struct server *server)
 static double check_bare(const uint8_t *message, size_t size, const uint8_t *signature)
 {
     EVP_PKEY *key = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, aoticache_secret_key_public(signer)->bytes, 32);
-    const uint64_t begun = processor_ns();
+    const uint64_t begun = bench_processor_ns();
     for (int i = 0; i < CHECKS; i++) {
         EVP_MD_CTX *context = EVP_MD_CTX_new();
         if (EVP_DigestVerifyInit(context, NULL, NULL, NULL, key) != 1 ||
@@ -584,7 +631,7 @@ static double check_bare(const uint8_t *message, size_t size, const uint8_t *sig
         EVP_MD_CTX_free(context);
     }
     EVP_PKEY_free(key);
-    return (double)(processor_ns() - begun) * 1e-9 / CHECKS;
+    return (double)(bench_processor_ns() - begun) * 1e-9 / CHECKS;
 }
 
 /* What decides for one entry: its statement, its signature, the lists of keys. */
@@ -592,12 +639,12 @@ static double check_ours(aoticache_cache *cache, const aoticache_trust_claim *cl
 {
     aoticache_trust_verdict verdict;
     aoticache_error error = {.message = ""};
-    const uint64_t begun = processor_ns();
+    const uint64_t begun = bench_processor_ns();
     for (int i = 0; i < CHECKS; i++)
         if (aoticache_cache_decide(cache, claim, &verdict, &error) != AOTICACHE_OK ||
             verdict.reason != AOTICACHE_TRUST_SIGNED)
             fail("signature", error.message);
-    return (double)(processor_ns() - begun) * 1e-9 / CHECKS;
+    return (double)(bench_processor_ns() - begun) * 1e-9 / CHECKS;
 }
 
 static void compare_signatures(void)
@@ -628,20 +675,18 @@ static void compare_signatures(void)
     free(message);
     const double value = median(ours, rounds) * 1e6, peer_value = median(theirs, rounds) * 1e6;
     printf("{\"name\": \"signature check of an entry\", \"value\": %.4g, \"unit\": \"us\", "
-           "\"peer\": \"libcrypto alone\", \"peer_value\": %.4g, \"ratio\": %.4f, \"target\": null, \"met\": null}\n",
-           value, peer_value, value / peer_value);
-    printf("{\"name\": \"signature check of an entry\", \"value\": %.4g, \"unit\": \"us\", \"peer\": \"the limit\", "
-           "\"peer_value\": 100, \"ratio\": %.4f, \"target\": 1, \"target_is\": \"ratio\", \"met\": %s}\n",
-           value, value / 100, value <= 100 ? "true" : "false");
+           "\"peer\": \"libcrypto alone\", \"peer_value\": %.4g, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
+           value, peer_value, value / peer_value, SIGNATURE_LIMIT,
+           value <= SIGNATURE_LIMIT * peer_value ? "true" : "false");
     fflush(stdout);
 }
 
 int main(void)
 {
     const char *parent = getenv("TMPDIR");
-    entries = setting("BENCH_REMOTE_ENTRIES", entries);
+    entries = setting("BENCH_REMOTE_ENTRIES", bench_is_quick() ? 64 : entries);
     bytes = setting("BENCH_REMOTE_BYTES", bytes);
-    rounds = setting("BENCH_REMOTE_ROUNDS", rounds);
+    rounds = setting("BENCH_REMOTE_ROUNDS", bench_is_quick() ? 3 : rounds);
     rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds;
     owner = getpid();
     snprintf(root, sizeof root, "%s/aoticache-bench-XXXXXX", parent != NULL ? parent : "/tmp");
@@ -662,6 +707,8 @@ int main(void)
         compare_gets(&servers[i]);
     }
     compare_signatures();
+    if (bench_is_quick())
+        bench_left_out("pulls of 256 kernels: 64 are pulled", "QUICK=1");
     stop_servers();
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     aoticache_secret_key_free(signer);
