@@ -338,6 +338,7 @@ UNIT_BINS    := $(addprefix $(BUILD)/tests/unit/,$(UNIT))
 PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(TEST_PROGRAMS))
 
 BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $(BUILD)/tests/bench/open_model
+BENCH_PROGRAMS := $(filter $(BUILD)/tests/bench/%,$(PROGRAM_BINS)) $(BENCH_PEERS)
 
 # A file system that fails on purpose, where there is libfuse.
 FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/places/failing_fs)
@@ -466,11 +467,13 @@ demo-svg: all
 demo-fleet: all
 	$(Q)BUILD=$(BUILD) scripts/demo-fleet
 
-# BENCHES='index kernel' plays those alone; BENCH_PLOTS=docs/images draws the plots of docs/performance.md anew.
+# BENCHES='index kernel' runs those alone; QUICK=1 takes minutes, with smaller caches and fewer rounds, and says what it leaves
+# out; BENCH_PLOTS=docs/images draws the plots of docs/performance.md again.
 BENCHES     ?=
 BENCH_PLOTS ?= $(BUILD)
-bench: all tests
-	$(Q)BUILD=$(BUILD) VENV=$(VENV) BENCHES='$(BENCHES)' BENCH_PLOTS=$(BENCH_PLOTS) scripts/bench
+QUICK       ?=
+bench: all $(BENCH_PROGRAMS)
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) BENCHES='$(BENCHES)' QUICK='$(QUICK)' BENCH_PLOTS=$(BENCH_PLOTS) scripts/bench
 
 # torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): half an hour.
 bench-compile: all
@@ -603,7 +606,7 @@ help:
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
 	@echo '  bench-models  starts of whole models, beside dlopen and aoti_load_package (minutes)'
 	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
-	@echo '  bench      benchmarks: a table, build/bench.json, plots; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
+	@echo '  bench      benchmarks: a table, build/bench.json, plots (half an hour); QUICK=1: in five minutes, with less; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (an hour)'
 	@echo '  models     time thirty models without PyTorch beside PyTorch and ONNX Runtime, docs/models.md (half an hour)'

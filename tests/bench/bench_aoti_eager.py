@@ -3,7 +3,7 @@ Python on a float32 tensor, plain and with 1 and with 64 kernels in AOTI-eager's
 of them.
 
 Its kernels are compiled once and kept in $BUILD/bench-aoti-eager, since 64 compiles take minutes. Where they are not
-there, this says so and measures nothing, unless BENCH_LONG is set. Each measurement is a process of its own, since
+there, this says so and measures nothing, unless BENCH_LONG is set. BENCH_QUICK compiles none. Each measurement is a process of its own, since
 AOTI-eager replaces the operator for a whole process; the three take turns.
 
 Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_LONG;
@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+from bench_lines import IS_QUICK, left_out
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 FOLDER = os.path.join(BUILD, "bench-aoti-eager")
@@ -97,9 +99,12 @@ def run(what, count):
 def have_kernels(count):
     if kernels_in(count) == count:
         return True
+    kernels = f"AOTI-eager with {count} kernel{'s' * (count > 1)}"
     if count > 1 and not os.environ.get("BENCH_LONG"):
-        print(f"bench_aoti_eager: {kernels_in(count)} of {count} kernels in {cache_of(count)}: set BENCH_LONG=1 to "
-              "compile them (minutes, once)", file=sys.stderr)
+        left_out(kernels, "BENCH_LONG=1 compiles them (minutes, once)")
+        return False
+    if IS_QUICK:
+        left_out(kernels, "QUICK=1, and nothing has compiled them")
         return False
     os.makedirs(cache_of(count), exist_ok=True)
     run("compile", count)
@@ -114,9 +119,11 @@ def main():
     try:
         import torch  # noqa: F401
     except ImportError:
-        print("bench_aoti_eager: no PyTorch, nothing to measure", file=sys.stderr)
+        left_out("AOTI-eager", "there is no PyTorch")
         return
     counts = [count for count in (1, MANY) if have_kernels(count)]
+    if not counts:
+        return
     series = {("plain", 1): [], **{("table", count): [] for count in counts}}
     for _ in range(ROUNDS):
         for (what, count), found in series.items():

@@ -8,7 +8,8 @@
 - The size of the library of `abs`, and dlopen, create and delete of it in a fresh C process's stead: in this one, by turns.
 
 Else both are the same worker, the peer with a path to libaoticache_runtime.a that leads nowhere. Prints one JSON object per line
-(scripts/bench collects them). Environment: BUILD; BENCH_LONG: 64 misses instead of 8.
+(scripts/bench collects them). Environment: BUILD; BENCH_LONG: 64 misses instead of 8;
+BENCH_QUICK: the first miss of a machine alone.
 """
 import ctypes
 import json
@@ -20,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from bench_lines import IS_QUICK, left_out
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 ROUNDS = 5
@@ -186,6 +189,13 @@ def compare_libraries(ours, theirs):
 
 
 def main():
+    if IS_QUICK:
+        first, worker, cache = first_miss(True)
+        worker.close()
+        shutil.rmtree(cache, ignore_errors=True)
+        row("miss: the first of a machine, worker start included", "s", first, first_compile(), 0.3)
+        left_out("misses in a warm worker, of two workers, and the library that they make", "QUICK=1")
+        return
     (first, *_), workers, caches = zip(*(first_miss(own) for own in (True, False)))
     row("miss: the first of a machine, worker start included", "s", first, first_compile(), 0.3)
     for name in calls(1):

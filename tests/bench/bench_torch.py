@@ -17,7 +17,9 @@ Kernels are kept in $BUILD/bench-torch, $BUILD/bench-torch-many and $BUILD/bench
 the 1 000 are compiled where they are missing (a minute or two, once): the rest is left out, which is said, unless
 BENCH_LONG is set (some ten minutes more, once).
 
-Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_LONG;
+BENCH_QUICK measures the small `aten::abs` and the first result alone, with 40 turns of one set of processes.
+
+Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_LONG; BENCH_QUICK;
 BENCH_ROUNDS: processes.
 """
 import atexit
@@ -32,17 +34,18 @@ import time
 import timeit
 
 from asked_process import AskedProcess, answer
+from bench_lines import IS_QUICK, left_out
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 FOLDER, FOLDER_OF_MANY = os.path.join(BUILD, "bench-torch"), os.path.join(BUILD, "bench-torch-many")
 #: AOTI-eager's kernels: bench_aoti_eager.py's one, and those of all cases.
 PEER_ONE, PEER_ALL = (os.path.join(BUILD, "bench-aoti-eager", name) for name in ("1-kernels", "all-kernels"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-SERIES_TURNS, EACH_TURNS = 100, 60
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "1" if IS_QUICK else "3"))
+SERIES_TURNS, EACH_TURNS = (40, 0) if IS_QUICK else (100, 60)
 TURNS, MANY, REPEATS, SERIES, MOST_CALLS = 2, 1000, 7, 0.004, 2000  # SERIES: seconds
 SMALL, SMALL_SHAPE = "aten::abs, 4x4", (4, 4)
-CONFIGURATIONS = ("plain", "AOTI-eager", "ours", "1 kernel in C", "1000 kernels in C")
+CONFIGURATIONS = ("plain", "AOTI-eager", "ours", *(() if IS_QUICK else ("1 kernel in C", "1000 kernels in C")))
 OPERATORS = ("aten::abs", "aten::add.Tensor", "aten::mul.Tensor", "aten::tanh", "aten::relu", "aten::_softmax",
              "aten::native_layer_norm", "aten::mm")
 SIZES = (1, 1000, 1000000)
@@ -346,7 +349,7 @@ def take_turns(configurations):
     try:
         found = {what: {"small": [], "each": []} for what in configurations}
         for name, turns, some in ("small", SERIES_TURNS, configurations), ("each", EACH_TURNS, ("plain", "1000 kernels in C")):
-            for what in some * turns:
+            for what in tuple(some) * turns:
                 found[what][name].append(processes[what].ask(name))
         return found
     finally:
@@ -378,7 +381,7 @@ def report_small():
               for _ in range(ROUNDS)]
 
     def report(name, of, peer, case="small", target=None):
-        if peer not in rounds[0]:
+        if of not in rounds[0] or peer not in rounds[0]:
             return
         ours, theirs = ([value for found in rounds for value in found[what][case]] for what in (of, peer))
         say(name, statistics.median(ours), "ns", peer, statistics.median(theirs), target,
@@ -388,6 +391,12 @@ def report_small():
     report(f"{SMALL}, against AOTI-eager", "ours", "AOTI-eager", target=0.6)
     report(f"{SMALL}, {MANY} kernels in C", "1000 kernels in C", "1 kernel in C", target=1.1)
     report(f"aten::abs, {MANY} kernels in C, each in turn", "1000 kernels in C", "plain", case="each", target=1.0)
+
+
+def report_first():
+    if has_table(PEER_ONE):
+        first = [least(run(what) for _ in range(ROUNDS)) for what in ("first-ours", "first-peer")]
+        say("first result in a new process", first[0]["first"]["ms"], "ms", "AOTI-eager", first[1]["first"]["ms"])
 
 
 def report_all(found, threads):
@@ -403,12 +412,13 @@ def compile_all():
     thorough = bool(os.environ.get("BENCH_LONG"))
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     served = run("compile-all" if thorough else "compile-small")["served"]
-    run("compile-many")
+    if not IS_QUICK:
+        run("compile-many")
     if thorough:
         os.makedirs(PEER_ALL, exist_ok=True)
         run("compile-peer")
     if not has_table(PEER_ONE):
-        print("bench_torch: no kernel of AOTI-eager's: bench_aoti_eager.py makes it", file=sys.stderr)
+        left_out("PyTorch on the cache beside AOTI-eager", "bench_aoti_eager has not made its kernel")
     return served
 
 
@@ -416,7 +426,7 @@ def main():
     try:
         import torch
     except ImportError:
-        print("bench_torch: no PyTorch, nothing to measure", file=sys.stderr)
+        left_out("PyTorch on the cache", "there is no PyTorch")
         return
     served = compile_all()
     if SMALL not in served:
@@ -424,15 +434,15 @@ def main():
         return
     missing = [name for name in make_cases(torch) if name not in served]
     if missing:
-        print(f"bench_torch: no compiled kernel answers in: {'; '.join(missing)} (BENCH_LONG=1 compiles what can be, "
-              "some ten minutes, once)", file=sys.stderr)
+        left_out(f"PyTorch on the cache: {'; '.join(missing)}", "BENCH_LONG=1 compiles what can be (some ten minutes, once)")
     report_small()
+    report_first()
+    if IS_QUICK:
+        left_out("PyTorch on the cache with 1000 kernels, and all of its cases with 1 thread and with all", "QUICK=1")
+        return
     report_all(least(run("turns", 1, served) for _ in range(ROUNDS)), 1)
     if os.cpu_count() > 1:
         report_all(least(run("turns", 0, served) for _ in range(ROUNDS)), 0)
-    if has_table(PEER_ONE):
-        first = [least(run(what) for _ in range(ROUNDS)) for what in ("first-ours", "first-peer")]
-        say("first result in a new process", first[0]["first"]["ms"], "ms", "AOTI-eager", first[1]["first"]["ms"])
 
 
 if __name__ == "__main__":

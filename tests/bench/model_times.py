@@ -313,7 +313,7 @@ def counted(number, word):
 def figure(name, value, unit, peer, peer_value, target):
     made = value / peer_value
     return {"name": name, "value": round(value, 4), "unit": unit, "peer": peer, "peer_value": round(peer_value, 4),
-            "ratio": round(made, 4), "target": target, "target_is": "ratio", "met": None if target is None else made <= target}
+            "ratio": round(made, 4), "target": target, "met": None if target is None else made <= target}
 
 
 PEERS = {"torch": "aoti_load_package", "onnxruntime": "ONNX Runtime"}

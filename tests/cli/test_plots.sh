@@ -17,7 +17,8 @@ cat >"$work/bench.json" <<'JSON'
  {"name": "the same", "value": 3, "unit": "ns", "peer": "another", "peer_value": 6, "ratio": 0.5, "target": 1, "met": true},
  {"name": "bytes of a package", "value": 0, "unit": "MB", "peer": "PyTorch", "peer_value": 69, "ratio": 0, "target": 0, "met": null},
  {"name": "instructions of a hit", "value": 496, "unit": "", "peer": "-", "peer_value": 0, "ratio": 0, "target": 0, "met": null},
- {"name": "a call", "value": 30, "unit": "ns", "peer": "the limit", "peer_value": 35, "ratio": 0.86, "target": 1, "met": true}]
+ {"left_out": "a million entries", "why": "QUICK=1"},
+ {"name": "a call", "value": 30, "unit": "ns", "peer": "", "peer_value": 0, "ratio": null, "target": null, "met": null}]
 JSON
 try 'what was measured is drawn' 0 scripts/plot-bench --note 'Of a test.' "$work/bench.json" "$work/plots"
 for name in bench bench-summary; do
@@ -36,6 +37,28 @@ says 'and that is said' 'nothing is drawn'
 try 'an option that there is not' 2 scripts/plot-bench --none
 BENCHES=none try 'a benchmark that there is not' 2 scripts/bench
 says 'is named' 'there is no none'
+
+# A benchmark that measures one figure and leaves one out; it finds out whether it is to be quick.
+mkdir -p "$work/build/tests/bench"
+cat >"$work/build/tests/bench/bench_fake" <<'SH'
+#!/bin/sh
+echo '{"name": "a call", "value": 3, "unit": "ns", "peer": "another", "peer_value": 2, "ratio": 1.5, "target": 1.2, "met": false}'
+[ "$BENCH_QUICK" = 1 ] && why=QUICK=1 || why='too slow'
+echo "{\"left_out\": \"a thousand calls\", \"why\": \"$why\"}"
+SH
+chmod +x "$work/build/tests/bench/bench_fake"
+export BUILD="$work/build" VENV="$work/none"
+BENCHES='fake torch' QUICK=1 try 'a quick run' 0 scripts/bench
+prints 'has a table' 'a call .* 1.500  1.2x NOT MET'
+prints 'says what it left out' 'left out: a thousand calls \(QUICK=1\)'
+prints 'and what needs PyTorch' 'left out: all of bench_torch.py \(there is no virtual environment'
+is 'the file has that too' 2 "$(grep -c '"left_out"' "$BUILD/bench.json")"
+holds 'the plot says that it was quick' grep -q 'Of make bench QUICK=1: fake, torch' "$BUILD/bench.svg"
+BENCHES=fake QUICK=0 try 'one that is not quick' 0 scripts/bench
+prints 'leaves out another figure' 'left out: a thousand calls \(too slow\)'
+unset BUILD VENV
+# Limits bind ratios: in seconds they would be those of one machine.
+is 'no benchmark has a limit in place of a peer' '' "$(grep -lE '"(the limit|goal)"|target_is' tests/bench/*.c tests/bench/*.py scripts/bench)"
 
 # ---- models ----
 
