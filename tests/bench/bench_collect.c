@@ -32,7 +32,7 @@
 #define PUTS_AT_ONCE 20000
 #define REPEATS 9
 #define READINGS 400 /* of the totals, each of which takes microseconds */
-#define EVICTIONS 3 /* of one entry in a hundred */
+#define EVICTIONS 3  /* of one entry in a hundred */
 #define FOLDERS 256
 #define PROCESSES 16 /* that make and remove what is measured: most of both is waiting for the disk */
 #define TMPFS 0x01021994

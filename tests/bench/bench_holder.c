@@ -345,9 +345,10 @@ static void put_entries(aoticache_cache *cache, uint64_t count, const char *libr
 static int read_rows(const char *path)
 {
     static uint8_t copy[1 << 16];
-    static const char sql[] = "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard, "
-                              "d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id "
-                              "WHERE d.op = 'bench::stored' ORDER BY d.id";
+    static const char sql[] =
+        "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard, "
+        "d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id "
+        "WHERE d.op = 'bench::stored' ORDER BY d.id";
     sqlite3 *db = NULL;
     sqlite3_stmt *rows = NULL;
     int count = 0;
@@ -391,8 +392,8 @@ static void bench_creation(aoticache_cache *cache)
             fail("SQLite", "does not find all rows");
         theirs[round] = (double)(bench_processor_ns() - start) / 1e6;
     }
-    report("creation of a holder, 10000 entries in the index", median(ours, TIMES), "ms", "SQLite reading the same rows",
-           median(theirs, TIMES), CREATION_LIMIT);
+    report("creation of a holder, 10000 entries in the index", median(ours, TIMES), "ms",
+           "SQLite reading the same rows", median(theirs, TIMES), CREATION_LIMIT);
 }
 
 /* ---- */

@@ -267,8 +267,8 @@ static int resident_plain(const char *file, const char *provider)
     float numbers[6] = {1, 2, 3, 4, 5, 6};
     *(void **)&create = dlsym(shim, "aoti_torch_create_tensor_from_blob");
     for (int i = 0; i < 2; i++)
-        if (create == NULL ||
-            create(numbers, 2, sizes, strides, 0, AOTICACHE_DTYPE_FLOAT32, AOTICACHE_DEVICE_CPU.type, -1, &inputs[i]) != 0)
+        if (create == NULL || create(numbers, 2, sizes, strides, 0, AOTICACHE_DTYPE_FLOAT32, AOTICACHE_DEVICE_CPU.type,
+                                     -1, &inputs[i]) != 0)
             fail("tensor", NULL);
     if (plain.run(plain.container, inputs, 2, &output, 1, NULL, NULL) != 0)
         fail("run", NULL);

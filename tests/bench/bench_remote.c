@@ -583,10 +583,11 @@ static void compare_pulls(const struct server *server)
 
 static void print_single(const struct server *server, const char *what, double value, double peer_value, double target)
 {
-    printf("{\"name\": \"%s, %s\", \"value\": %.4g, \"unit\": \"ms\", \"peer\": \"its requests, libzstd, SHA-256, as many "
-           "fsyncs\", \"peer_value\": %.4g, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
-           what, server->name, value * 1e3, peer_value * 1e3, value / peer_value, target,
-           value <= target * peer_value ? "true" : "false");
+    printf(
+        "{\"name\": \"%s, %s\", \"value\": %.4g, \"unit\": \"ms\", \"peer\": \"its requests, libzstd, SHA-256, as many "
+        "fsyncs\", \"peer_value\": %.4g, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
+        what, server->name, value * 1e3, peer_value * 1e3, value / peer_value, target,
+        value <= target * peer_value ? "true" : "false");
     fflush(stdout);
 }
 
@@ -609,10 +610,11 @@ static void compare_gets(const struct server *server)
     print_single(server, "first kernel of a process, fetched", median(values[0], count), median(values[1], count),
                  FIRST_LIMIT);
     print_single(server, "next kernel, fetched", median(values[2], count), median(values[3], count), NEXT_LIMIT);
-    printf("{\"name\": \"waits for the disk of a fetched kernel, %s\", \"value\": %g, \"unit\": \"\", \"peer\": \"two files, their "
-           "folders, SQLite\", \"peer_value\": %d, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
-           server->name, count_of_waits, WAITS, count_of_waits / WAITS, WAITS_LIMIT,
-           count_of_waits <= WAITS_LIMIT * WAITS ? "true" : "false");
+    printf(
+        "{\"name\": \"waits for the disk of a fetched kernel, %s\", \"value\": %g, \"unit\": \"\", \"peer\": \"two files, their "
+        "folders, SQLite\", \"peer_value\": %d, \"ratio\": %.4f, \"target\": %g, \"met\": %s}\n",
+        server->name, count_of_waits, WAITS, count_of_waits / WAITS, WAITS_LIMIT,
+        count_of_waits <= WAITS_LIMIT * WAITS ? "true" : "false");
     fflush(stdout);
 }
 
