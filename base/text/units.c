@@ -3,6 +3,7 @@
  */
 #include "base/text/units.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_DIGITS 40
@@ -65,8 +66,10 @@ bool aoticache_size_parse(const char *text, uint64_t *ret_bytes)
     const char *rest = read_decimal(text, &number);
     if (rest == NULL)
         return false;
-    if (*rest == '\0')
-        return scale(&number, 1, ret_bytes);
+    if (*rest == '\0' && number.digits == 0) {
+        *ret_bytes = 0;
+        return true;
+    }
     rest = skip_spaces(rest);
     if (strcmp(rest, "B") == 0)
         return scale(&number, 1, ret_bytes);
@@ -110,6 +113,29 @@ bool aoticache_share_parse(const char *text, double *ret_share)
     if (rest == NULL || strcmp(skip_spaces(rest), "%") != 0 || number.digits > 100 * number.divisor)
         return false;
     *ret_share = (double)(number.digits / number.divisor / 100);
+    return true;
+}
+
+/* A number from here on is one of bytes: nobody means that many GiB. */
+#define LEAST_BYTES (1 << 20)
+
+bool aoticache_unit_is_missing(const char *text, const char *unit, char ret_advice[AOTICACHE_UNIT_ADVICE_BYTES])
+{
+    decimal number;
+    const char *rest = read_decimal(text, &number);
+    if (rest == NULL || *rest != '\0' || number.digits == 0)
+        return false;
+    const bool is_share = strcmp(unit, "%") == 0;
+    const bool is_size = is_share || strcmp(unit, "G") == 0;
+    if (is_size && number.digits >= LEAST_BYTES * number.divisor)
+        snprintf(ret_advice, AOTICACHE_UNIT_ADVICE_BYTES, "has no unit (did you mean %sB?)", text);
+    else if (is_share && number.digits <= 100 * number.divisor)
+        snprintf(ret_advice, AOTICACHE_UNIT_ADVICE_BYTES, "has no unit (did you mean %s%% or %sG? %sB for bytes)", text,
+                 text, text);
+    else if (is_size)
+        snprintf(ret_advice, AOTICACHE_UNIT_ADVICE_BYTES, "has no unit (did you mean %sG? %sB for bytes)", text, text);
+    else
+        snprintf(ret_advice, AOTICACHE_UNIT_ADVICE_BYTES, "has no unit (did you mean %s%s?)", text, unit);
     return true;
 }
 

@@ -176,12 +176,13 @@ static bool parse_text(const char *text, struct parsed *ret_value)
 static const struct {
     parse_fn parse;
     const char *form;
+    const char *unit; /* that a number alone most likely lacks; NULL: it lacks none */
 } values[AOTICACHE_CONFIG_COUNT] = {
     [AOTICACHE_CONFIG_directory] = {parse_text, "a directory"},
-    [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M"},
+    [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M", "G"},
     [AOTICACHE_CONFIG_max_entries] = {parse_count, "a number of entries"},
-    [AOTICACHE_CONFIG_max_age] = {parse_age, "an age, as 30d or 12h, or 0"},
-    [AOTICACHE_CONFIG_min_free] = {parse_free, "a size, as 10G, or a share of less than 100%, as 5%"},
+    [AOTICACHE_CONFIG_max_age] = {parse_age, "an age, as 30d or 12h, or 0", "d"},
+    [AOTICACHE_CONFIG_min_free] = {parse_free, "a size, as 10G, or a share of less than 100%, as 5%", "%"},
     [AOTICACHE_CONFIG_policy] = {parse_policy, "lru or cost"},
     [AOTICACHE_CONFIG_keep] = {parse_text, "patterns"},
     [AOTICACHE_CONFIG_allow_shared] = {parse_truth, "true or false"},
@@ -403,12 +404,18 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
                                        const char *origin, bool is_file)
 {
     struct parsed value = {.number = 0};
+    char advice[AOTICACHE_UNIT_ADVICE_BYTES];
     if ((name == AOTICACHE_CONFIG_directory || name == AOTICACHE_CONFIG_keys) && is_file)
         return set_directory(config, name, text, origin);
     if (aoticache_config_adds_up(name))
         return take_keys(config, name, text, origin);
     if (name == AOTICACHE_CONFIG_remote)
         return take_remote(config, text, origin, is_file);
+    if (values[name].unit != NULL && aoticache_unit_is_missing(text, values[name].unit, advice)) {
+        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin, aoticache_config_name_text(name),
+                              text, advice, aoticache_config_value(config, name));
+        return AOTICACHE_OK;
+    }
     if (!values[name].parse(text, &value)) {
         aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
                               aoticache_config_name_text(name), text, values[name].form,

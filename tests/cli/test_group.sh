@@ -56,7 +56,7 @@ fi
 try 'both pin' 0 as 10001 aoticache pin --op aten::abs --quiet
 try 'and unpin what the other pinned' 0 as 10002 aoticache unpin --op aten::abs --quiet
 try 'one looks at the other'\''s statistics' 0 as 10002 aoticache-stat
-try 'one collects what the other stored' 0 as 10002 aoticache-gc --max-size 1 --json
+try 'one collects what the other stored' 0 as 10002 aoticache-gc --max-size 1B --json
 member 'all of it' entries_after 0
 is 'no object is left' 0 "$(find "$shared/objects" -type f | wc -l)"
 try 'what is left is sound for both' 0 as 10001 aoticache verify

@@ -2,7 +2,7 @@
 # aoticache ls, show and rm.
 . tests/cli/lib.sh
 
-try 'ls where nothing was ever stored' 3 aoticache ls
+try 'ls where nothing was ever stored' 7 aoticache ls
 says 'names the directory' "$AOTICACHE_DIR"
 holds 'and does not create it' [ ! -e "$AOTICACHE_DIR" ]
 
@@ -63,7 +63,7 @@ count 'used within an hour' 3 --used-since 1h
 count 'not used for a day' 0 --unused-for 1d
 count 'not used for no time' 3 --unused-for 0
 count 'newer than a day' 3 --newer 1d
-count 'larger than a byte' 3 --larger 1
+count 'larger than a byte' 3 --larger 1B
 count 'larger than a GiB' 0 --larger 1G
 count 'what this CPU can run' 3 --cpu
 count 'what is pinned' 0 --pinned

@@ -52,6 +52,6 @@ member 'both are there' entries.1.op fill::op2
 key=$(field entries.0.key)
 try 'rm' 0 aoticache rm "$key" --yes
 is 'its file goes with it' 1 "$(objects | wc -l)"
-try 'gc' 0 aoticache-gc --max-size 1
+try 'gc' 0 aoticache-gc --max-size 1B
 is 'and the last' 0 "$(objects | wc -l)"
 finish

@@ -70,23 +70,25 @@ static uint64_t size_of(const char *text)
 Test(units, sizes_have_binary_and_decimal_prefixes)
 {
     cr_assert_eq(size_of("0"), 0);
-    cr_assert_eq(size_of("512"), 512);
+    cr_assert_eq(size_of("512B"), 512);
     cr_assert_eq(size_of("1.5GiB"), 1610612736);
     cr_assert_eq(size_of("10G"), UINT64_C(10) << 30);
     cr_assert_eq(size_of("10 g"), UINT64_C(10) << 30);
     cr_assert_eq(size_of("10GB"), UINT64_C(10000000000));
     cr_assert_eq(size_of("0.1KB"), 100);
-    cr_assert_eq(size_of("18446744073709551615"), UINT64_MAX);
+    cr_assert_eq(size_of("18446744073709551615B"), UINT64_MAX);
 }
 
 Test(units, what_is_no_size_is_refused)
 {
     static const char *const wrong[] = {"",
-                                        " 1",
-                                        "1 ",
-                                        "-1",
-                                        "+1",
-                                        "1e9",
+                                        "20",
+                                        "1.5",
+                                        " 1B",
+                                        "1B ",
+                                        "-1B",
+                                        "+1B",
+                                        "1e9B",
                                         "1X",
                                         "1GG",
                                         "G",
@@ -95,8 +97,8 @@ Test(units, what_is_no_size_is_refused)
                                         "1.2.3",
                                         "0x10",
                                         "16E",
-                                        "18446744073709551616",
-                                        "99999999999999999999999999999999999999999"};
+                                        "18446744073709551616B",
+                                        "99999999999999999999999999999999999999999B"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         uint64_t bytes = 7;
         cr_assert_not(aoticache_size_parse(wrong[i], &bytes), "%s", wrong[i]);
@@ -121,6 +123,32 @@ Test(units, ages_shares_and_counts)
     cr_assert(aoticache_count_parse("18446744073709551615", &seconds) && seconds == UINT64_MAX);
     cr_assert_not(aoticache_count_parse("18446744073709551616", &seconds));
     cr_assert_not(aoticache_count_parse("1k", &seconds));
+}
+
+Test(units, a_missing_unit_is_named)
+{
+    static const struct {
+        const char *text, *unit, *advice; /* advice NULL: the unit is not missing */
+    } cases[] = {
+        {"20", "G", "has no unit (did you mean 20G? 20B for bytes)"},
+        {"1.5", "G", "has no unit (did you mean 1.5G? 1.5B for bytes)"},
+        {"10737418240", "G", "has no unit (did you mean 10737418240B?)"},
+        {"5", "%", "has no unit (did you mean 5% or 5G? 5B for bytes)"},
+        {"500", "%", "has no unit (did you mean 500G? 500B for bytes)"},
+        {"20", "d", "has no unit (did you mean 20d?)"},
+        {"0", "G", NULL},
+        {"0.0", "d", NULL},
+        {"20G", "G", NULL},
+        {"much", "G", NULL},
+        {"", "G", NULL},
+        {"1.", "G", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char advice[AOTICACHE_UNIT_ADVICE_BYTES] = "";
+        cr_assert_eq(aoticache_unit_is_missing(cases[i].text, cases[i].unit, advice), cases[i].advice != NULL, "%s",
+                     cases[i].text);
+        cr_assert_str_eq(advice, cases[i].advice != NULL ? cases[i].advice : "");
+    }
 }
 
 Test(units, decimal_point_is_a_point_in_any_locale)
@@ -199,6 +227,27 @@ Test(config, wrong_lines_are_named_and_the_rest_counts)
     cr_assert_eq(aoticache_config_min_free_share(config), 0);
     cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 6);
     cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 0);
+    aoticache_config_free(config);
+}
+
+Test(config, a_limit_without_a_unit_is_refused)
+{
+    aoticache_config *config = read_text("max_size = 20\n"
+                                         "max_age = 20\n"
+                                         "min_free = 5\n"
+                                         "failure_ttl = 20\n"
+                                         "max_entries = 20\n");
+    cr_assert_eq(line_count, 3, "%s", lines);
+    cr_assert_not_null(strstr(lines,
+                              "aoticache.conf:1: max_size: '20' has no unit (did you mean 20G? 20B for bytes); it "
+                              "stays at 0"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:2: max_age: '20' has no unit (did you mean 20d?); it stays at 0"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:3: min_free: '5' has no unit (did you mean 5% or 5G?"));
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 0);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl), 20);
+    aoticache_config_free(config);
+    config = read_text("max_size = 0\nmax_age = 0\nmin_free = 0\n");
+    cr_assert_eq(line_count, 0, "%s", lines); /* 0 is no limit, and needs no unit */
     aoticache_config_free(config);
 }
 

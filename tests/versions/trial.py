@@ -71,7 +71,7 @@ class Version:
     commands: frozenset[str] = frozenset()
 
     def learn(self) -> None:
-        text = run(self.build / "bin/aoticache", "--help", env={"AOTICACHE_CONFIG": "", "PATH": os.environ["PATH"]}).stdout
+        text = run(self.build / "bin/aoticache", "--help", "all", env={"AOTICACHE_CONFIG": "", "PATH": os.environ["PATH"]}).stdout
         self.commands = frozenset(re.findall(r"^  ([a-z-]+) ", text, re.M))
 
 
@@ -351,7 +351,7 @@ def try_return(root: pathlib.Path, old: Version, current: Version) -> None:
                   is_refusal(said, old, current), said)
             player.end()
             for program, words in (("aoticache", ["ls"]), ("aoticache", ["verify", "--repair"]),
-                                   ("aoticache", ["rm", "--all", "--yes"]), ("aoticache-gc", ["--max-size", "1"])):
+                                   ("aoticache", ["rm", "--all", "--yes"]), ("aoticache-gc", ["--max-size", "1B"])):
                 done = place.tool(old, *words, program=program)
                 check(f"{name}: {program} {words[0]} refuses too", done.returncode != 0 and
                       is_refusal(done.stderr, old, current), (done.returncode, done.stdout[-300:], done.stderr[-300:]))
