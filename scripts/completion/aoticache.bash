@@ -1,7 +1,7 @@
 # Completion for aoticache, aoticache-gc and aoticache-stat in bash. Commands, options and their values are asked of the
 # programs themselves, so that what is offered is what there is.
 _aoticache_help() { # PROGRAM [COMMAND]
-    if [ $# -gt 1 ]; then "$1" help "$2" 2>/dev/null; else "$1" --help 2>/dev/null; fi
+    if [ $# -gt 1 ]; then "$1" help "$2" all 2>/dev/null; else "$1" --help all 2>/dev/null; fi
 }
 
 _aoticache_options() { # PROGRAM [COMMAND]
@@ -36,7 +36,7 @@ _aoticache_models() {
 }
 
 _aoticache_commands() { # PROGRAM [HEADING]
-    "$1" help 2>/dev/null | sed -nE "/^(Commands${2:+|$2}):/,/^\$/"'s/^  ([a-z-]+) .*/\1/p'
+    "$1" help all 2>/dev/null | sed -nE "/^(Commands${2:+|$2}):/,/^\$/"'s/^  ([a-z-]+) .*/\1/p'
 }
 
 # Words for a value that the help calls so; "files" and "folders" are for the shell to find.
@@ -63,7 +63,7 @@ _aoticache_operands() { # COMMAND POSITION
     tag) if [ "$2" -le 2 ]; then _aoticache_keys; else _aoticache_tags; fi ;;
     ls | why | run | compile) _aoticache_operators ;;
     config) _aoticache_settings ;;
-    help) _aoticache_commands aoticache Topics ;;
+    help) _aoticache_commands aoticache Topics && echo all ;;
     inspect | run-package) _aoticache_keys && echo files ;;
     model) if [ "$2" -le 2 ]; then echo ls show run rm why compile; else _aoticache_models && echo files; fi ;;
     key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;

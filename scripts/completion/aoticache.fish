@@ -3,7 +3,7 @@
 
 function __aoticache_commands
     set -l headings (string join '|' Commands $argv)
-    aoticache help 2>/dev/null | sed -nE "/^($headings):/,/^\$/"'s/^  ([a-z-]+) +(.*)/\1\t\2/p'
+    aoticache help all 2>/dev/null | sed -nE "/^($headings):/,/^\$/"'s/^  ([a-z-]+) +(.*)/\1\t\2/p'
 end
 
 function __aoticache_command
@@ -15,9 +15,9 @@ function __aoticache_help
     set -l words (commandline -opc)
     set -l command (__aoticache_command)
     if test -n "$command"
-        aoticache help $command 2>/dev/null
+        aoticache help $command all 2>/dev/null
     else
-        $words[1] --help 2>/dev/null
+        $words[1] --help all 2>/dev/null
     end
 end
 
@@ -110,6 +110,7 @@ function __aoticache_operands
             __aoticache_settings
         case help
             __aoticache_commands Topics
+            echo all
         case model
             test (count $words) -le 2; and printf '%s\n' ls show run rm why compile; or __aoticache_models
         case inspect run-package

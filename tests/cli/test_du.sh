@@ -2,7 +2,6 @@
 # aoticache du.
 . tests/cli/lib.sh
 
-try 'du where nothing was ever stored' 3 aoticache du
 for size in 2 3; do aoticache compile aten::abs --input float32:$size --hook c --quiet >/dev/null; done
 run aoticache compile aten::mm --input float32:8x8 --input float32:8x8 --hook c --json
 [ "$status" = 0 ] || { not_ok 'compile' 'needed for the rest' && finish; }

@@ -72,9 +72,9 @@ prints 'into a pipe goes everything' 'alpha=2\) on cpu .* PRODUCER|alpha=2\) on 
 run tool terminal 80 aoticache-stat --by operator
 is 'stat: no line is longer' 0 "$(awk 'length($0) > 80' "$out" | wc -l)"
 prints 'operators are whole' '^aten::add.Tensor '
-for program in 'aoticache help' 'aoticache-gc --help' 'aoticache-stat --help' \
-    $(aoticache help | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'); do
-    case $program in aoticache*) ;; *) program="aoticache help $program" ;; esac
+for program in 'aoticache help all' 'aoticache-gc --help all' 'aoticache-stat --help all' \
+    $(aoticache help all | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'); do
+    case $program in aoticache*) ;; *) program="aoticache help $program all" ;; esac
     is "$program: 80 columns" '' "$($program | awk 'length($0) > 80')"
 done
 
@@ -117,7 +117,7 @@ message 'likewise' message "unknown command 'lss' (did you mean ls?)"
 try 'a failure of the library' 5 aoticache run aten::abss --input float32:2 --hook c --json
 message 'has its status' status UNSUPPORTED
 prints_nothing 'without a result'
-try 'no cache' 3 aoticache show "$key" --json --cache-dir "$work/nowhere"
+try 'no cache' 7 aoticache show "$key" --json --cache-dir "$work/nowhere"
 message 'is an error, too' level error
 try 'no failures' 0 aoticache ls --failed aten::abs --json
 member 'an empty list' failures '[]'

@@ -153,7 +153,7 @@ else
 fi
 for program in aoticache-gc aoticache-stat; do
     missing=
-    for option in $("$program" --help | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'); do
+    for option in $("$program" --help all | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'); do
         sed 's/\\-/-/g' "docs/man/$program.1" | grep -q -- "$option" || missing="$missing $option"
     done
     is "the page of $program has all its options" '' "$missing"
@@ -171,7 +171,7 @@ for page in docs/man/aoticache*.1; do
 done
 is 'the other pages point to it' '' "$wrong"
 missing=
-for command in $(aoticache help | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'); do
+for command in $(aoticache help all | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'); do
     sed 's/\\-/-/g' docs/man/aoticache.1 | grep -q "$command" || missing="$missing $command"
 done
 is 'the page of aoticache has all its commands' '' "$missing"

@@ -146,7 +146,7 @@ try 'merge' 0 at merge "$work/merged" "$work/copied"
 prints 'what came from there' '^merged 3 entries'
 try 'merge of the same' 1 at merge "$work/merged" "$work/merged"
 says 'is refused' 'same cache'
-try 'merge from nowhere' 3 aoticache merge "$work/no-such-cache"
+try 'merge from nowhere' 7 aoticache merge "$work/no-such-cache"
 try 'an argument is needed' 2 aoticache merge
 try 'not to a terminal, not with --json' 2 aoticache export - --json
 try 'a level that is none' 2 aoticache export "$work/x" --level 0

@@ -41,16 +41,60 @@ void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX])
         snprintf(ret_path, PATH_MAX, "(no directory: neither AOTICACHE_DIR nor XDG_CACHE_HOME nor HOME is set)");
 }
 
-int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache)
+const char *aoticache_cli_directory_origin(const aoticache_cli *cli)
+{
+    const aoticache_config *config = aoticache_cli_config(cli);
+    if (cli->directory != NULL)
+        return "--cache-dir";
+    return aoticache_config_value(config, AOTICACHE_CONFIG_directory)[0] != '\0'
+               ? aoticache_config_origin(config, AOTICACHE_CONFIG_directory)
+               : NULL;
+}
+
+int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory, const char *origin)
+{
+    aoticache_cli_error(cli,
+                        "the cache directory %s does not exist: %s names it; correct that name, or let a program store"
+                        " there first",
+                        directory, origin);
+    return AOTICACHE_CLI_EXIT_ABSENT;
+}
+
+/* What an open that makes nothing has found: OK; NOT_FOUND, of which the caller speaks; or an error, which has been told. */
+static int open_existing(const aoticache_cli *cli, aoticache_cache **ret_cache, char ret_path[PATH_MAX])
 {
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cli_open_cache(cli, create, ret_cache, &error);
-    if (status == AOTICACHE_OK)
-        return AOTICACHE_CLI_EXIT_OK;
-    if (status != AOTICACHE_NOT_FOUND || create)
-        return aoticache_cli_fail(cli, status, &error);
+    const char *origin = aoticache_cli_directory_origin(cli);
+    aoticache_status status = aoticache_cli_open_cache(cli, false, ret_cache, &error);
+    aoticache_cli_directory(cli, ret_path);
+    if (status == AOTICACHE_NOT_FOUND && origin != NULL)
+        return aoticache_cli_report_absent(cli, ret_path, origin);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_CLI_EXIT_NOT_FOUND;
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
+}
+
+int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache)
+{
     char path[PATH_MAX];
-    aoticache_cli_directory(cli, path);
-    aoticache_cli_error(cli, "there is no cache at %s: nothing was stored there yet", path);
-    return AOTICACHE_CLI_EXIT_NOT_FOUND;
+    aoticache_error error = {.message = ""};
+    if (create) {
+        aoticache_status status = aoticache_cli_open_cache(cli, true, ret_cache, &error);
+        return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
+    }
+    int result = open_existing(cli, ret_cache, path);
+    if (result == AOTICACHE_CLI_EXIT_NOT_FOUND)
+        aoticache_cli_error(cli, "there is no cache at %s: nothing was stored there yet", path);
+    return result;
+}
+
+int aoticache_cli_open_if_there(const aoticache_cli *cli, aoticache_cache **ret_cache)
+{
+    char path[PATH_MAX];
+    *ret_cache = NULL;
+    int result = open_existing(cli, ret_cache, path);
+    if (result != AOTICACHE_CLI_EXIT_NOT_FOUND)
+        return result;
+    aoticache_cli_note(cli, "there is no cache at %s: nothing was stored there yet", path);
+    return AOTICACHE_CLI_EXIT_OK;
 }

@@ -26,7 +26,8 @@
     X(NOT_FOUND, 3, "nothing matches, or a miss where nothing may be compiled")                                \
     X(DAMAGED, 4, "verify found damage that is still there")                                                   \
     X(COMPILE, 5, "the kernel cannot be had: the compile failed, or this machine or hook does not support it") \
-    X(UNREADABLE, 6, "verify found no damage, but could not look at everything")
+    X(UNREADABLE, 6, "verify found no damage, but could not look at everything")                               \
+    X(ABSENT, 7, "the cache directory that was named does not exist")
 
 typedef enum aoticache_cli_exit {
 #define AOTICACHE_CLI_EXIT_ENUM(name, number, text) AOTICACHE_CLI_EXIT_##name = number,
@@ -66,8 +67,7 @@ typedef struct aoticache_cli_option aoticache_cli_option;
 struct aoticache_cli_option {
     const char *name;  /* without the dashes */
     char letter;       /* short form, 0 for none */
-    const char *value; /* what the help calls its value; NULL where it takes none; "[=NAME]" where it may have one,
-                          then only after '=' and else NULL */
+    const char *value; /* what the help calls its value; NULL if it takes none; "[=NAME]" if it may be left out */
     const char *help;  /* may hold newlines */
     aoticache_cli_kind kind;
     size_t offset;            /* of the member in the struct */
@@ -78,8 +78,12 @@ struct aoticache_cli_option {
     const aoticache_cli_option *table;
     /* Returns an exit code, and has said what is wrong where that is not OK. member: what `offset` names. */
     int (*read)(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
-    int id; /* tells `read` which option it is, where it reads several */
+    int id;       /* tells `read` which option it is, where it reads several */
+    bool is_rare; /* the short help has its name alone */
 };
+
+/* What every program has. */
+extern const aoticache_cli_option aoticache_cli_common_options[];
 
 /* The rest of a row, with the member's type checked. */
 #define AOTICACHE_CLI_MEMBER(kind_, c_type, type, member) \
@@ -166,12 +170,19 @@ void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *progra
  * cli->exit_code.
  *
  * Understands --name value, --name=value, -n value; names are never abbreviated; a value that begins with "--" needs the
- * form with '='. Options and operands are read in the order in which they are given.
+ * form with '='. So does a value that may be left out, if the program has operands. Options and operands are read in the
+ * order in which they are given.
  */
 bool aoticache_cli_parse(aoticache_cli *cli, void *target);
 
 /* Prints "PROGRAM: message; see 'HINT'" and returns the exit code for wrong usage. */
 int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...) AOTICACHE_PRINTF(2, 3);
+
+/*
+ * Says that `value` is not option->wanted. Of a SIZE, SIZE|PERCENT, AGE or TIME (option->value) that lacks its unit, it says
+ * which unit was probably meant. Returns the exit code for wrong usage.
+ */
+int aoticache_cli_refuse_value(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value);
 
 /*
  * The value of --option as one of `words` (ends with NULL); "op" is taken for "operator". False where it is none, which has
@@ -182,7 +193,10 @@ bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, cons
 
 /* "  name      text": a line of help, the text from `column` on, in as many lines as it needs. */
 void aoticache_cli_print_item(const char *name, int column, const char *text);
-void aoticache_cli_print_help(const aoticache_cli_program *program);
+/* The text as lines of at most 80 columns. */
+void aoticache_cli_print_paragraph(const char *text);
+/* What --help prints, or with is_all what --help all does: everything. */
+void aoticache_cli_print_help(const aoticache_cli_program *program, bool is_all);
 void aoticache_cli_print_exit_codes(void);
 
 /* The word of `words` (ends with NULL) nearest to `word`, for "did you mean"; NULL where none is near. */
@@ -308,9 +322,9 @@ void aoticache_cli_json_print(json_t *value);
 
 bool aoticache_cli_parse_int(const char *text, int64_t minimum, int64_t maximum, int64_t *ret_value);
 bool aoticache_cli_parse_double(const char *text, double *ret_value);
-/* "512", "10G", "1.5GiB" (powers of 1024), "10GB" (powers of 1000). */
+/* "512B", "10G", "1.5GiB" (powers of 1024), "10GB" (powers of 1000). A number alone is refused, except for 0. */
 bool aoticache_cli_parse_size(const char *text, uint64_t *ret_bytes);
-/* "30d", "12h", "15m", "90s", "2w", "1.5d": seconds. A number alone is refused, but for 0. */
+/* "30d", "12h", "15m", "90s", "2w", "1.5d": seconds. A number alone is refused, except for 0. */
 bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds);
 
 /* ---- files that programs read while they are written ---- */
@@ -380,7 +394,26 @@ aoticache_status aoticache_cli_open_cache(const aoticache_cli *cli, bool create,
 /* The directory as --cache-dir, the environment or the configuration names it, for messages. */
 void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX]);
 
-/* Opens it, or says what went wrong: AOTICACHE_CLI_EXIT_OK, or what the program is to return. */
+/*
+ * Returns what names the directory: "--cache-dir", "$AOTICACHE_DIR", "/etc/aoticache.conf:2". NULL: nothing does, and it is
+ * the default. A directory that was named and does not exist is a mistake; a default that does not exist is a cache that
+ * nobody has used yet.
+ */
+const char *aoticache_cli_directory_origin(const aoticache_cli *cli);
+
+/* Says that the directory does not exist, and what names it. Returns AOTICACHE_CLI_EXIT_ABSENT. */
+int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory, const char *origin);
+
+/*
+ * Opens it, or says what went wrong. Returns AOTICACHE_CLI_EXIT_OK, or what the program is to return: of a directory that does
+ * not exist AOTICACHE_CLI_EXIT_ABSENT if it was named, AOTICACHE_CLI_EXIT_NOT_FOUND if it is the default.
+ */
 int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache);
+
+/*
+ * The same for programs that look at all of a cache. If the default directory does not exist, there is nothing to look at:
+ * notes that, sets *ret_cache to NULL and returns AOTICACHE_CLI_EXIT_OK.
+ */
+int aoticache_cli_open_if_there(const aoticache_cli *cli, aoticache_cache **ret_cache);
 
 #endif

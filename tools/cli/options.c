@@ -1,11 +1,12 @@
 /*
- * tools/cli/options: the command line, read as a table of options says, and the help made from the same table.
+ * tools/cli/options: the command line, read as a table of options says. help.c prints the help from the same table.
  *
  * This is a parser of our own because getopt_long reorders, abbreviates and knows no command: here options and operands
  * keep the order in which they were given (it is the order of an operator's arguments), nothing is abbreviated, and
  * messages name the command and where its help is.
  */
 #include "base/cleanup.h"
+#include "base/text/units.h"
 #include "tools/cli/cli.h"
 
 #include <signal.h>
@@ -19,7 +20,7 @@ static int print_version(const aoticache_cli *cli, const aoticache_cli_option *o
 
 static const char *const colors[] = {"auto", "always", "never", NULL};
 
-static const aoticache_cli_option common_options[] = {
+const aoticache_cli_option aoticache_cli_common_options[] = {
     {"cache-dir", 0, "DIR",
      "the cache directory; default $AOTICACHE_DIR, the configuration\n"
      "(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache",
@@ -32,126 +33,11 @@ static const aoticache_cli_option common_options[] = {
      AOTICACHE_CLI_WORD(aoticache_cli, color, colors), .wanted = "auto, always or never"},
     {"quiet", 'q', NULL, "print only results and errors", AOTICACHE_CLI_SET(aoticache_cli, quiet)},
     {"verbose", 'v', NULL, "report on standard error what is done", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
-    {"help", 'h', NULL, "print this and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_help)},
+    {"help", 'h', "[=all]", "print a short help and exit; --help all: this, all of it",
+     AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_help)},
     {"version", 0, NULL, "print the version and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_version)},
     {0},
 };
-
-/* ---- help, made from the tables of options ---- */
-
-#define HELP_COLUMN 28
-
-/* What a line of help may have at most: all terminals have this much, and many no more. */
-#define HELP_WIDTH 80
-
-/*
- * Words of `text` as lines of at most HELP_WIDTH columns; newlines are spaces. column: where the first begins; indent: where
- * the others do. Spaces at the beginning stay.
- */
-static void print_paragraph(const char *text, size_t size, size_t column, int indent)
-{
-
-    const char *end = text + size;
-    bool is_first = true;
-    while (text < end) {
-        const size_t spaces = strspn(text, " \n");
-        const size_t length = strcspn(text + spaces, " \n");
-        const size_t gap = is_first ? spaces : 1;
-        if (text + spaces >= end)
-            break;
-        if (!is_first && column + gap + length > HELP_WIDTH) {
-            printf("\n%*s%.*s", indent, "", (int)length, text + spaces);
-            column = (size_t)indent + length;
-        } else {
-            printf("%*s%.*s", (int)gap, "", (int)length, text + spaces);
-            column += gap + length;
-        }
-        is_first = false;
-        text += spaces + length;
-    }
-    putchar('\n');
-}
-
-/* What stands beside a name that takes `width` columns, from `column` on. */
-static void print_item(int width, int column, const char *text)
-{
-    cleanup_free char *padded = aoticache_cli_text("%*s%s", column - width, "", text);
-    print_paragraph(padded, strlen(padded), (size_t)width, column);
-}
-
-void aoticache_cli_print_item(const char *name, int column, const char *text)
-{
-    print_item(printf("  %s", name), column, text);
-}
-
-/* Lines that belong together are one paragraph; one that is indented or empty stands for itself. */
-static void print_details(const char *text)
-{
-    while (*text != '\0') {
-        size_t size = strcspn(text, "\n");
-        const bool is_prose = size > 0 && text[0] != ' ';
-        while (is_prose && text[size] == '\n' && text[size + 1] != '\n' && text[size + 1] != ' ' &&
-               text[size + 1] != '\0')
-            size += 1 + strcspn(text + size + 1, "\n");
-        if (is_prose)
-            print_paragraph(text, size, 0, 0);
-        else
-            printf("%.*s\n", (int)size, text);
-        text += size + (text[size] == '\n');
-    }
-}
-
-static void print_option(const aoticache_cli_option *option)
-{
-    char left[96];
-    char letter[8] = "    ";
-    if (option->letter != 0)
-        snprintf(letter, sizeof letter, "-%c, ", option->letter);
-    const char *value = option->value != NULL ? option->value : "";
-    snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, value[0] != '\0' && value[0] != '[' ? " " : "",
-             value);
-    int width = (int)strlen(left);
-    printf("%s", left);
-    if (width > HELP_COLUMN - 2) {
-        putchar('\n');
-        width = 0;
-    }
-    print_item(width, HELP_COLUMN, option->help);
-}
-
-static void print_options(const aoticache_cli_option *options)
-{
-    for (; options->kind != AOTICACHE_CLI_KIND_NONE; options++) {
-        if (options->kind == AOTICACHE_CLI_KIND_TABLE)
-            print_options(options->table);
-        else
-            print_option(options);
-    }
-}
-
-void aoticache_cli_print_exit_codes(void)
-{
-    printf("\nExit codes:\n");
-#define PRINT_EXIT(name, number, text) aoticache_cli_print_item(#number, 5, text);
-    AOTICACHE_CLI_EXIT_LIST(PRINT_EXIT)
-#undef PRINT_EXIT
-}
-
-void aoticache_cli_print_help(const aoticache_cli_program *program)
-{
-    printf("Usage: %s %s\n\n", program->name, program->usage);
-    print_details(program->summary);
-    if (program->options->kind != AOTICACHE_CLI_KIND_NONE)
-        printf("\nOptions:\n");
-    print_options(program->options);
-    printf("\nCommon options:\n");
-    print_options(common_options);
-    if (program->details != NULL) {
-        putchar('\n');
-        print_details(program->details);
-    }
-    aoticache_cli_print_exit_codes();
-}
 
 /* ---- "did you mean" ---- */
 
@@ -205,8 +91,11 @@ void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *progra
 
 static int print_help(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    (void)option, (void)value;
-    aoticache_cli_print_help(cli->program);
+    (void)option;
+    const char *next = cli->position < cli->argc ? cli->argv[cli->position] : "";
+    if (value != NULL && strcmp(value, "all") != 0)
+        return aoticache_cli_usage_error(cli, "option --help: '%s' is not all", value);
+    aoticache_cli_print_help(cli->program, value != NULL || strcmp(next, "all") == 0);
     *(bool *)member = true;
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -244,7 +133,7 @@ static struct found find_in_table(const aoticache_cli_option *options, void *tar
 static struct found find_option(aoticache_cli *cli, void *target, const char *name, size_t length, char letter)
 {
     struct found found = find_in_table(cli->program->options, target, name, length, letter);
-    return found.option != NULL ? found : find_in_table(common_options, cli, name, length, letter);
+    return found.option != NULL ? found : find_in_table(aoticache_cli_common_options, cli, name, length, letter);
 }
 
 #define MOST_NAMES 64
@@ -264,7 +153,7 @@ static int refuse_unknown(const aoticache_cli *cli, const char *word)
 {
     const char *names[MOST_NAMES];
     cleanup_free char *name = aoticache_cli_text("%.*s", (int)strcspn(word, "="), word);
-    names[collect_names(common_options, names, collect_names(cli->program->options, names, 0))] = NULL;
+    names[collect_names(aoticache_cli_common_options, names, collect_names(cli->program->options, names, 0))] = NULL;
     const char *nearest = strncmp(name, "--", 2) == 0 ? aoticache_cli_nearest(name + 2, names) : NULL;
     if (nearest != NULL)
         return aoticache_cli_usage_error(cli, "unknown option %s (did you mean --%s?)", name, nearest);
@@ -280,8 +169,16 @@ void aoticache_cli_list_add(aoticache_cli_list *list, const char *word)
     list->items[list->count] = NULL;
 }
 
-static int refuse_value(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value)
+int aoticache_cli_refuse_value(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value)
 {
+    static const struct {
+        const char *value, *unit;
+    } units[] = {{"SIZE", "G"}, {"SIZE|PERCENT", "%"}, {"AGE", "d"}, {"TIME", "s"}};
+    char advice[AOTICACHE_UNIT_ADVICE_BYTES];
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (option->value != NULL && strcmp(option->value, units[i].value) == 0 &&
+            aoticache_unit_is_missing(value, units[i].unit, advice))
+            return aoticache_cli_usage_error(cli, "option --%s: '%s' %s", option->name, value, advice);
     return aoticache_cli_usage_error(cli, "option --%s: '%s' is not %s", option->name, value, option->wanted);
 }
 
@@ -298,7 +195,7 @@ static int read_integer(const aoticache_cli *cli, const aoticache_cli_option *op
 {
     int64_t number;
     if (!aoticache_cli_parse_int(value, option->minimum, option->maximum, &number))
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     store_integer(option, number, member);
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -313,7 +210,7 @@ static int read_word(const aoticache_cli *cli, const aoticache_cli_option *optio
         while (option->words[position] != NULL && strcmp(option->words[position], value) != 0)
             position++;
         if (option->words[position] == NULL)
-            return refuse_value(cli, option, value);
+            return aoticache_cli_refuse_value(cli, option, value);
     }
     store_integer(option, (int64_t)position, member);
     return AOTICACHE_CLI_EXIT_OK;
@@ -327,7 +224,7 @@ static int read_measure(const aoticache_cli *cli, const aoticache_cli_option *op
     bool is_size = option->kind == AOTICACHE_CLI_KIND_SIZE;
     bool is_number = is_size ? aoticache_cli_parse_size(value, &number) : aoticache_cli_parse_age(value, &number);
     if (!is_number || number < (uint64_t)option->minimum || (option->maximum > 0 && number > (uint64_t)option->maximum))
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     if (option->kind == AOTICACHE_CLI_KIND_MOMENT) {
         const uint64_t now = (uint64_t)aoticache_wall_ns();
         number = number < now / ns_per_second ? now - number * ns_per_second : 1;
@@ -371,6 +268,18 @@ static int read_option(const aoticache_cli *cli, const aoticache_cli_option *opt
 
 /* ---- words of the command line ---- */
 
+/*
+ * Whether the next word is the value of an option that may have none, "--prometheus FILE". Of a program that has operands, it
+ * could be one: there such a value follows '='.
+ */
+static bool has_optional_value(const aoticache_cli *cli)
+{
+    if (cli->program->operand.kind != AOTICACHE_CLI_KIND_NONE || cli->position >= cli->argc)
+        return false;
+    const char *word = cli->argv[cli->position];
+    return word[0] != '-' || word[1] == '\0';
+}
+
 /* The value after '=' or in the next word. */
 static int find_value(aoticache_cli *cli, const aoticache_cli_option *option, const char *after_equals,
                       const char **ret_value)
@@ -379,7 +288,7 @@ static int find_value(aoticache_cli *cli, const aoticache_cli_option *option, co
     if (option->value == NULL)
         return after_equals == NULL ? AOTICACHE_CLI_EXIT_OK
                                     : aoticache_cli_usage_error(cli, "option --%s takes no value", option->name);
-    if (after_equals != NULL || option->value[0] == '[')
+    if (after_equals != NULL || (option->value[0] == '[' && !has_optional_value(cli)))
         return AOTICACHE_CLI_EXIT_OK;
     if (cli->position >= cli->argc || strncmp(cli->argv[cli->position], "--", 2) == 0)
         return aoticache_cli_usage_error(cli, "option --%s needs a value: %s", option->name, option->value);

@@ -49,17 +49,12 @@ static bool parse_share_or_size(const char *text, double *ret_share, uint64_t *r
     return is_number;
 }
 
-static int refuse_value(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value)
-{
-    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not %s", option->name, value, option->wanted);
-}
-
 /* 0 is no limit, which is UINT64_MAX in the options. */
 static int read_entries(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     int64_t entries;
     if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &entries))
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     *(uint64_t *)member = entries != 0 ? (uint64_t)entries : UINT64_MAX;
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -70,7 +65,7 @@ static int read_min_free(const aoticache_cli *cli, const aoticache_cli_option *o
     gc->has_min_free = true;
     if (!parse_share_or_size(value, &gc->options.min_free_share, &gc->options.min_free_bytes) ||
         gc->options.min_free_share >= 1)
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -82,7 +77,7 @@ static int read_low(const aoticache_cli *cli, const aoticache_cli_option *option
     gc->options.low_bytes = 0; /* which means that there is none, so it cannot be asked for */
     if (!parse_share_or_size(value, &gc->low_share, &gc->options.low_bytes) ||
         (gc->low_share <= 0 && gc->options.low_bytes == 0))
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -90,7 +85,7 @@ static int read_policy(const aoticache_cli *cli, const aoticache_cli_option *opt
 {
     aoticache_gc *gc = member;
     if (strcmp(value, "lru") != 0 && strcmp(value, "cost") != 0)
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     gc->has_policy = true;
     gc->options.policy = strcmp(value, "cost") == 0 ? AOTICACHE_COLLECT_COST : AOTICACHE_COLLECT_LRU;
     return AOTICACHE_CLI_EXIT_OK;
@@ -102,7 +97,7 @@ static int read_quarantine_age(const aoticache_cli *cli, const aoticache_cli_opt
 {
     uint64_t seconds;
     if (!aoticache_cli_parse_age(value, &seconds))
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     *(uint64_t *)member = seconds == 0 ? UINT64_MAX : seconds;
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -112,7 +107,7 @@ static int read_time_limit(const aoticache_cli *cli, const aoticache_cli_option 
 {
     uint64_t seconds;
     if (!aoticache_cli_parse_age(value, &seconds) || seconds > UINT64_MAX / 1000)
-        return refuse_value(cli, option, value);
+        return aoticache_cli_refuse_value(cli, option, value);
     *(uint64_t *)member = seconds * 1000;
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -139,20 +134,21 @@ static const aoticache_cli_option gc_options[] = {
      .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_policy, .wanted = "lru or cost"},
     {"quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d;\n0: never",
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.quarantine_age_seconds, read_quarantine_age),
-     .wanted = "an age such as 30d"},
+     .wanted = "an age such as 30d", .is_rare = true},
     {"scan", 0, NULL,
      "search the whole store for files that no entry names; without\nit, each run searches a part of the store",
-     AOTICACHE_CLI_SET(aoticache_gc, options.scan)},
+     AOTICACHE_CLI_SET(aoticache_gc, options.scan), .is_rare = true},
     {"vacuum", 0, NULL, "shrink the index: return its free pages to the file system",
      AOTICACHE_CLI_SET(aoticache_gc, options.vacuum)},
-    {"time-limit", 0, "AGE", "stop after this time: 30s, 5m; the next run continues;\n0: no limit",
+    {"time-limit", 0, "TIME", "stop after this time: 30s, 5m; the next run continues;\n0: no limit",
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.time_limit_ms, read_time_limit), .wanted = "a time such as 30s"},
     {"trust-clock", 0, NULL, "apply --max-age even if the clock seems to have jumped",
-     AOTICACHE_CLI_SET(aoticache_gc, options.trust_clock)},
+     AOTICACHE_CLI_SET(aoticache_gc, options.trust_clock), .is_rare = true},
     {"nice", 0, NULL, "run with the lowest CPU and disk priority", AOTICACHE_CLI_SET(aoticache_gc, is_nice)},
     {"dry-run", 'n', NULL, "report what would be removed, and remove nothing",
      AOTICACHE_CLI_SET(aoticache_gc, options.dry_run)},
-    {"progress", 0, NULL, "show progress on standard error", AOTICACHE_CLI_SET(aoticache_gc, shows_progress)},
+    {"progress", 0, NULL, "show progress on standard error", AOTICACHE_CLI_SET(aoticache_gc, shows_progress),
+     .is_rare = true},
     {"prometheus", 0, "FILE", "write metrics for Prometheus' textfile collector",
      AOTICACHE_CLI_NAME(aoticache_gc, prometheus, "the name of a file")},
     {0},
@@ -171,8 +167,9 @@ static const aoticache_cli_program gc_program = {
                "both places; 'aoticache rm --all' removes everything.\n"
                "If the clock has jumped by a week or more, and nearly all entries would be too old for that\n"
                "reason alone, nothing is removed for its age and the exit code is 1. --trust-clock says that\n"
-               "the clock is right. If another collector is at work, or there is no cache yet, nothing is done\n"
-               "and the exit code is 0.\n"
+               "the clock is right. If another collector is at work, nothing is done and the exit code is 0,\n"
+               "as when there is no cache yet at the default place. A directory that --cache-dir, AOTICACHE_DIR or\n"
+               "the configuration names must exist; otherwise the exit code is 7.\n"
                "Run by root, aoticache-gc first becomes the user who owns the cache.\n"
                "SIGINT and SIGTERM end it between two batches; the entries removed so far stay removed, and the\n"
                "exit code is 0. --verbose lists the removed entries.",
@@ -260,6 +257,21 @@ static int report_idle(aoticache_gc *gc, const char *directory, aoticache_gc_sta
     return AOTICACHE_CLI_EXIT_OK;
 }
 
+/* A timer or a line of cron that looks at the wrong place must not succeed; a user who has no cache yet is no failure. */
+static int report_absent(aoticache_gc *gc, const char *directory)
+{
+    const char *origin = aoticache_cli_directory_origin(&gc->cli);
+    if (origin == NULL) {
+        aoticache_cli_note(&gc->cli, "there is no cache at %s: nothing to do", directory);
+        return report_idle(gc, directory, AOTICACHE_GC_ABSENT);
+    }
+    if (gc->cli.json)
+        aoticache_gc_report(gc, directory, AOTICACHE_GC_ABSENT, &(aoticache_collect_report){.is_partial = false});
+    if (gc->prometheus != NULL)
+        aoticache_gc_write_prometheus(gc, directory, NULL);
+    return aoticache_cli_report_absent(&gc->cli, directory, origin);
+}
+
 static aoticache_gc_state state_of(const aoticache_collect_report *report)
 {
     if (report->refused > 0)
@@ -316,10 +328,8 @@ static int open_and_collect(aoticache_gc *gc)
     options.must_exist = true;
     options.may_use_reserve = !gc->options.dry_run;
     aoticache_status status = aoticache_cache_open(&options, &cache, &error);
-    if (status == AOTICACHE_NOT_FOUND) {
-        aoticache_cli_note(&gc->cli, "there is no cache at %s: nothing to do", directory);
-        return report_idle(gc, directory, AOTICACHE_GC_ABSENT);
-    }
+    if (status == AOTICACHE_NOT_FOUND)
+        return report_absent(gc, directory);
     if (status != AOTICACHE_OK) {
         if (gc->prometheus != NULL)
             aoticache_gc_write_prometheus(gc, directory, NULL);

@@ -107,12 +107,12 @@ static const aoticache_cli_option stat_options[] = {
     {"since", 0, "WHEN",
      "only what happened since then, from the history: 90m, 1h, 2d,\n2025-01-31, 2025-01-31T12:00 (UTC)",
      READ(read_since, SINCE)},
-    {"day", 0, NULL, "the same as --since 1d", READ(read_since, DAY)},
+    {"day", 0, NULL, "the same as --since 1d", READ(read_since, DAY), .is_rare = true},
     {"all", 0, NULL, "count since the cache was made, and ignore --zero", READ(read_since, ALL)},
     {"zero", 0, NULL, "start counting from zero; --all still shows everything", AOTICACHE_CLI_SET(stat_request, zero)},
     {"by", 0, "operator|device|environment", "one row for each of these", READ(read_by, 0)},
     {"top", 0, "N", "with --by: the number of rows; default 20",
-     AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
+     AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER), .is_rare = true},
     {"sort", 0, "hits|misses|compiles|compile_ns|saved_ns|entries|bytes|name",
      "with --by: sort by this or compile_failures, the largest\nfirst; default hits", READ(read_sort, 0)},
     {"entries", 0, "N", "show the N largest entries and the N least recently used",
@@ -239,10 +239,15 @@ static int zero_statistics(const aoticache_cli *cli, aoticache_cache *cache)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* UNSUPPORTED is an index of another version here, and not a kernel that cannot be had. */
-static int open_cache(const aoticache_cli *cli, aoticache_cache **ret_cache)
+/*
+ * Where there is no cache yet at the default place, all figures are 0 and *ret_cache is NULL; what needs a cache says that
+ * there is none. UNSUPPORTED is an index of another version here, and not a kernel that cannot be had.
+ */
+static int open_cache(const aoticache_cli *cli, const stat_request *request, aoticache_cache **ret_cache)
 {
-    int result = aoticache_cli_open_or_report(cli, false, ret_cache);
+    const bool needs_cache = request->zero || request->form == STAT_FORM_HTML || request->form == STAT_FORM_WATCH;
+    int result =
+        needs_cache ? aoticache_cli_open_or_report(cli, false, ret_cache) : aoticache_cli_open_if_there(cli, ret_cache);
     return result == AOTICACHE_CLI_EXIT_COMPILE ? AOTICACHE_CLI_EXIT_FAILURE : result;
 }
 
@@ -254,12 +259,16 @@ static int parse_and_print(aoticache_cli *cli)
     if (!parse_request(cli, &request, &result))
         return result;
     aoticache_cache *cache = NULL;
-    result = open_cache(cli, &cache);
+    char directory[PATH_MAX];
+    result = open_cache(cli, &request, &cache);
+    aoticache_cli_directory(cli, directory);
     if (result == AOTICACHE_CLI_EXIT_OK && request.zero)
         result = zero_statistics(cli, cache);
     if (result == AOTICACHE_CLI_EXIT_OK) {
-        stat_view view = {
-            .cli = cli, .request = &request, .cache = cache, .directory = aoticache_cache_directory(cache)};
+        stat_view view = {.cli = cli,
+                          .request = &request,
+                          .cache = cache,
+                          .directory = cache != NULL ? aoticache_cache_directory(cache) : directory};
         result = print(&view);
         stat_view_free(&view);
     }

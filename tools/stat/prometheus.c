@@ -144,8 +144,10 @@ static int expose_latency(const metrics *of, aoticache_latency_kind kind, const 
     const aoticache_latency *latency = stat_latency(&of->view->statistics, kind);
     const char *name = aoticache_latency_name(kind);
     char full[96], bound[32];
-    aoticache_status status = aoticache_cache_list_latency(of->view->cache, kind, &of->view->request->since,
-                                                           add_to_buckets, &counted, &error);
+    aoticache_status status = AOTICACHE_OK;
+    if (of->view->cache != NULL)
+        status = aoticache_cache_list_latency(of->view->cache, kind, &of->view->request->since, add_to_buckets,
+                                              &counted, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(of->view->cli, status, &error);
     snprintf(full, sizeof full, "%s_seconds", name);

@@ -74,7 +74,7 @@ typedef struct stat_entries {
 typedef struct stat_view {
     const aoticache_cli *cli;
     const stat_request *request;
-    aoticache_cache *cache;
+    aoticache_cache *cache; /* NULL: there is none yet, and all figures are 0 */
     const char *directory;
     aoticache_statistics statistics;
     stat_disk disk;

@@ -294,7 +294,8 @@ static bool show_group(void *user, const aoticache_usage *usage)
     return du->limit == 0 || du->shown < (uint64_t)du->limit;
 }
 
-static int show_groups(struct du *du, aoticache_cache *cache)
+/* cache NULL: there is none, and no group. */
+static int show_groups(struct du *du, aoticache_cache *cache, const char *directory)
 {
     static const char *const titles[] = {"OPERATOR", "DEVICE", "PRODUCER", "TAG"};
     const aoticache_cli_column columns[] = {
@@ -303,17 +304,18 @@ static int show_groups(struct du *du, aoticache_cache *cache)
     du->array = du->cli->json ? aoticache_cli_json_array() : NULL;
     du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     aoticache_status status =
-        aoticache_cache_list_usage(cache, (aoticache_usage_group)du->group, show_group, du, &error);
+        cache != NULL ? aoticache_cache_list_usage(cache, (aoticache_usage_group)du->group, show_group, du, &error)
+                      : AOTICACHE_OK;
     if (status == AOTICACHE_OK && du->array != NULL) {
         json_t *object = aoticache_cli_json_object();
-        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
         aoticache_cli_json_set(object, "by", aoticache_cli_json_text(json_name_of_group(du)));
         aoticache_cli_json_set(object, "groups", du->array);
         aoticache_cli_json_print(object);
     } else if (status == AOTICACHE_OK && du->shown > 0) {
         aoticache_cli_table_print(du->table, du->cli);
-    } else if (status == AOTICACHE_OK) {
-        aoticache_cli_note(du->cli, "the cache at %s is empty", aoticache_cache_directory(cache));
+    } else if (status == AOTICACHE_OK && cache != NULL) {
+        aoticache_cli_note(du->cli, "the cache at %s is empty", directory);
     }
     aoticache_cli_table_free(du->table);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(du->cli, status, &error);
@@ -323,24 +325,28 @@ static int du_command(aoticache_cli *cli)
 {
     struct du du = {.cli = cli, .group = -1};
     aoticache_cache *cache = NULL;
-    disk_use use;
+    disk_use use = {0};
+    char directory[PATH_MAX];
     aoticache_error error = {.message = ""};
     if (!aoticache_cli_parse(cli, &du))
         return cli->exit_code;
     if (du.limit > 0 && du.group < 0)
         return aoticache_cli_usage_error(cli, "option --limit needs --by");
-    int result = aoticache_cli_open_or_report(cli, false, &cache);
+    int result = aoticache_cli_open_if_there(cli, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
+    aoticache_cli_directory(cli, directory);
+    if (cache != NULL)
+        snprintf(directory, sizeof directory, "%s", aoticache_cache_directory(cache));
     if (du.group >= 0) {
-        result = show_groups(&du, cache);
+        result = show_groups(&du, cache, directory);
         aoticache_cache_close(cache);
         return result;
     }
     /* Closed before it is measured: an open index has files beside it. */
-    cleanup_free char *directory = aoticache_cli_text("%s", aoticache_cache_directory(cache));
+    const bool is_there = cache != NULL;
     aoticache_cache_close(cache);
-    aoticache_status status = read_disk_use(directory, &use, &error);
+    aoticache_status status = is_there ? read_disk_use(directory, &use, &error) : AOTICACHE_OK;
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, &error);
     show_parts(&du, &use, directory);

@@ -208,6 +208,17 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
 }
 
+/* There is no cache, which has been noted. */
+static int report_nothing(struct verify *verify)
+{
+    char directory[PATH_MAX];
+    aoticache_cli_directory(verify->cli, directory);
+    verify->begun_ns = aoticache_monotonic_ns();
+    if (verify->cli->json)
+        print_json(verify, directory, &(aoticache_verify_report){0});
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
 static int verify_command(aoticache_cli *cli)
 {
     struct verify verify = {
@@ -217,11 +228,11 @@ static int verify_command(aoticache_cli *cli)
         return cli->exit_code;
     if (verify.time_limit_seconds > 0)
         verify.options.time_limit_ms = verify.time_limit_seconds * 1000;
-    int result = aoticache_cli_open_or_report(cli, false, &cache);
+    int result = aoticache_cli_open_if_there(cli, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     verify.findings = cli->json ? aoticache_cli_json_array() : NULL;
-    result = run_verify(&verify, cache);
+    result = cache != NULL ? run_verify(&verify, cache) : report_nothing(&verify);
     json_decref(verify.findings);
     aoticache_cache_close(cache);
     end_by_signal(cli, result);

@@ -123,12 +123,20 @@ static void existing_parent(const char *path, char ret_parent[PATH_MAX])
     }
 }
 
+/* Whoever names a directory for doctor alone expects one; a configuration may be older than its cache. */
 static void check_absent(aoticache_doctor *doctor, const char *path)
 {
     char parent[PATH_MAX];
+    const char *origin = aoticache_cli_directory_origin(doctor->cli);
+    cleanup_free char *named =
+        origin != NULL ? aoticache_cli_text("; %s names it", origin) : aoticache_cli_text("%s", "");
     existing_parent(path, parent);
-    if (access(parent, W_OK | X_OK) == 0)
-        aoticache_doctor_report(doctor, OK, "directory", NULL, "%s: not there yet, the first compile creates it", path);
+    if (access(parent, W_OK | X_OK) == 0 && doctor->cli->directory != NULL)
+        aoticache_doctor_report(doctor, WARN, "directory", "correct the name, if a cache should be there",
+                                "%s: not there yet, the first compile creates it%s", path, named);
+    else if (access(parent, W_OK | X_OK) == 0)
+        aoticache_doctor_report(doctor, OK, "directory", NULL, "%s: not there yet, the first compile creates it%s",
+                                path, named);
     else
         aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may write",
                                 "%s: not there, and it cannot be created in %s: %s", path, parent, strerror(errno));

@@ -208,7 +208,7 @@ struct inspect {
 };
 
 static const aoticache_cli_option inspect_options[] = {
-    {"no-load", 0, NULL, "only read the file; of what you do not trust, for loading runs its code",
+    {"no-load", 0, NULL, "only read the file: loading one that you do not trust runs its code",
      AOTICACHE_CLI_CLEAR(struct inspect, inspection.load)},
     {"timeout", 0, "SECONDS", "that loading may take; default 10",
      AOTICACHE_CLI_INTEGER(struct inspect, timeout_seconds, 1, 86400, "a number of seconds from 1 to 86400")},

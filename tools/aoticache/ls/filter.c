@@ -55,7 +55,7 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
     {"device", 0, "DEVICE", "only kernels for this device: cpu, cuda:1, or cuda (all of them)",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, device, aoticache_device_name_read)},
     {"producer", 0, "PATTERN", "only kernels that this made: 'pytorch 2.1*'",
-     AOTICACHE_CLI_TEXT(aoticache_ls_filter, producer)},
+     AOTICACHE_CLI_TEXT(aoticache_ls_filter, producer), .is_rare = true},
     {"environment", 'e', "NAME=PATTERN",
      "only kernels whose environment has this pair, as\n'aoticache show' prints it; reads the manifests",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, environment, read_environment)},
@@ -70,7 +70,8 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
      AOTICACHE_CLI_SIZE(aoticache_ls_filter, larger, 0, "a size such as 512K or 10M")},
     {"newer", 0, "AGE", "only kernels made in the last 12h, 30d, ...",
      AOTICACHE_CLI_MOMENT(aoticache_ls_filter, newer_ns, 0, AGE)},
-    {"cpu", 0, NULL, "only kernels that this machine's CPU can run", AOTICACHE_CLI_SET(aoticache_ls_filter, cpu)},
+    {"cpu", 0, NULL, "only kernels that this machine's CPU can run", AOTICACHE_CLI_SET(aoticache_ls_filter, cpu),
+     .is_rare = true},
     {0},
 };
 

@@ -55,7 +55,7 @@ static const aoticache_cli_option ls_options[] = {
      AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
     AOTICACHE_CLI_TABLE(struct ls, filter, aoticache_ls_filter_option_table),
     {"signatures", 0, NULL, "show who signed each; every signature is checked",
-     AOTICACHE_CLI_SET(struct ls, signatures)},
+     AOTICACHE_CLI_SET(struct ls, signatures), .is_rare = true},
     {"failed", 0, NULL, "list compiles that failed, with their messages; each is tried again\nlater",
      AOTICACHE_CLI_SET(struct ls, failed)},
     {0},
@@ -332,12 +332,29 @@ static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const
 
 /* ---- the command ---- */
 
+/* There is no cache: what is the same as an empty one, but for the note that was printed. */
+static int list_nothing(const struct ls *ls)
+{
+    if (ls->cli->json) {
+        char directory[PATH_MAX];
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_directory(ls->cli, directory);
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
+        aoticache_cli_json_set(object, ls->failed ? "failures" : "entries", aoticache_cli_json_array());
+        aoticache_cli_json_print(object);
+    }
+    return ls->failed || !aoticache_ls_filter_is_set(&ls->filter) ? AOTICACHE_CLI_EXIT_OK
+                                                                  : AOTICACHE_CLI_EXIT_NOT_FOUND;
+}
+
 static int ls_command(aoticache_cli *cli)
 {
     struct ls ls = {.cli = cli};
     bool goes_on = aoticache_cli_parse(cli, &ls);
-    int result = goes_on ? aoticache_cli_open_or_report(cli, false, &ls.cache) : cli->exit_code;
-    if (goes_on && result == AOTICACHE_CLI_EXIT_OK)
+    int result = goes_on ? aoticache_cli_open_if_there(cli, &ls.cache) : cli->exit_code;
+    if (goes_on && result == AOTICACHE_CLI_EXIT_OK && ls.cache == NULL)
+        result = list_nothing(&ls);
+    else if (goes_on && result == AOTICACHE_CLI_EXIT_OK)
         result = ls.failed ? list_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op) : list_entries(&ls);
     aoticache_cache_close(ls.cache);
     free(ls.filter.environment.items);

@@ -106,7 +106,12 @@ int aoticache_transfer_open_source(const aoticache_transfer_command *command, co
     aoticache_cache_options options = cache_options(command, directory);
     options.must_exist = true;
     options.read_only = true;
-    return open_cache(command, &options, ret_cache);
+    const char *origin = directory != NULL ? "the command line" : aoticache_cli_directory_origin(command->cli);
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_open(&options, ret_cache, &error);
+    if (status == AOTICACHE_NOT_FOUND && origin != NULL)
+        return aoticache_cli_report_absent(command->cli, options.directory, origin);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
 }
 
 /* So that a dry run has something to compare with where there is nothing yet, and makes nothing. */
