@@ -114,8 +114,8 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
                                    trust == AOTICACHE_CONFIG_OF_ROOT ? "root's" : "this user's or root's");
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s can be written by others (mode 0%o); it is not used until chmod go-w", path,
-                                   (unsigned)(found->st_mode & 07777));
+                                   "%s can be written by others (mode 0%o); it is not used until chmod go-w %s", path,
+                                   (unsigned)(found->st_mode & 07777), path);
     return AOTICACHE_OK;
 }
 

@@ -119,6 +119,12 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
             return status;
         directory->fd = open(directory->path, flags);
     }
+    if (directory->fd < 0 && errno == EACCES)
+        return aoticache_error_set(
+            ret_error, AOTICACHE_DENIED,
+            "cannot open the cache directory %s: Permission denied; 'aoticache doctor' says who may, or "
+            "choose another with AOTICACHE_DIR",
+            directory->path);
     if (directory->fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open the cache directory %s", directory->path);
     struct stat found;

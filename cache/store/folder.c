@@ -94,8 +94,8 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
             name, (long)found->st_uid, (long)geteuid());
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s can be written by others (mode 0%o); chmod go-w, or " AOTICACHE_SHARE_ADVICE,
-                                   name, (unsigned)(found->st_mode & 07777));
+                                   "%s can be written by others (mode 0%o); chmod go-w %s, or " AOTICACHE_SHARE_ADVICE,
+                                   name, (unsigned)(found->st_mode & 07777), name);
     return AOTICACHE_OK;
 }
 

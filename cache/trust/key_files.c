@@ -84,8 +84,8 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
                                    "%s belongs to user %ld, it must be this user's or root's", path,
                                    (long)found->st_uid);
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s can be written by others (mode 0%o): chmod go-w",
-                                   path, (unsigned)(found->st_mode & 07777));
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s can be written by others (mode 0%o); chmod go-w %s",
+                                   path, (unsigned)(found->st_mode & 07777), path);
     return AOTICACHE_OK;
 }
 

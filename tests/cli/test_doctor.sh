@@ -33,11 +33,19 @@ try 'writable by the group' 1 aoticache doctor --json
 is 'the mode fails' FAIL "$(verdict mode)"
 try 'the advice' 1 aoticache doctor
 prints 'is a command' "-> chmod go-w $AOTICACHE_DIR"
+chmod o+w "$AOTICACHE_DIR"
+try 'writable by all' 1 aoticache doctor
+prints 'the same advice' "-> chmod go-w $AOTICACHE_DIR\$"
+try 'as the library gives' 1 aoticache ls
+says 'for the same directory' "$AOTICACHE_DIR can be written by others .*chmod go-w $AOTICACHE_DIR"
+chmod o-w "$AOTICACHE_DIR"
 try 'unless it is allowed' 0 aoticache doctor --allow-shared --json
 is 'then nothing is wrong' OK "$(verdict mode)"
 chmod o+w "$AOTICACHE_DIR"
 try 'also where everybody may write' 0 aoticache doctor --allow-shared --json
 is 'which it warns of' WARN "$(verdict mode)"
+run aoticache doctor --allow-shared
+prints 'the group keeps what it was given' "-> chmod o-w $AOTICACHE_DIR\$"
 chmod o-w "$AOTICACHE_DIR"
 chmod g-w "$AOTICACHE_DIR"
 

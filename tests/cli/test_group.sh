@@ -148,4 +148,15 @@ fi
 export AOTICACHE_ALLOW_SHARED=true
 try 'one outside the group is refused' 1 setpriv --reuid 10003 --regid 10003 --clear-groups -- env HOME="$work" \
     AOTICACHE_DIR="$shared" AOTICACHE_ALLOW_SHARED=true "$work/bin/aoticache" ls
+outsider=(setpriv --reuid 10003 --regid 10003 --clear-groups -- env HOME="$work" AOTICACHE_HOME="$work" AOTICACHE_DIR="$shared")
+says 'and told where to look' "cannot open the cache directory $shared: Permission denied; 'aoticache doctor' says who may"
+try 'as JSON' 1 "${outsider[@]}" "$work/bin/aoticache" ls --json
+says 'with the status' '"status":"DENIED"'
+for allowed in true false; do
+    try "doctor: outside the group, allow_shared $allowed" 1 "${outsider[@]}" AOTICACHE_ALLOW_SHARED=$allowed \
+        "$work/bin/aoticache" doctor
+    prints 'the directory cannot be opened' "^FAIL +directory +$shared cannot be opened: it belongs to uid 0 and group $group, its mode is 2770, and this process is uid 10003"
+    prints 'it says what to do' "-> to use it, become a member of the group \\(as root: usermod -aG $group USER.*AOTICACHE_DIR"
+    prints_not 'nothing else is said of it' '^[A-Z]+ +(index|owner|mode|access) '
+done
 finish

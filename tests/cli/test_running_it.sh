@@ -63,17 +63,17 @@ for file in lib/systemd/user/aoticache-gc.service lib/systemd/user/aoticache-gc.
     holds "installs $file" [ -s "$stage/usr/$file" ]
 done
 run grep -h ExecStart "$stage/usr/lib/systemd/user/aoticache-gc.service" "$stage/usr/lib/systemd/system/aoticache-gc@.service"
-prints 'the units name the installed program' '^ExecStart=/usr/bin/aoticache-gc '
+prints 'the units name the installed program' "^ExecStart=/bin/sh -c 'exec /usr/bin/aoticache-gc --cache-dir="
 prints_not 'no place is left open' '@bindir@'
 run grep -h ExecStart "$stage/usr/lib/systemd/user/aoticache-stat.service" "$stage/usr/lib/systemd/system/aoticache-stat@.service"
-prints 'as do those of aoticache-stat' '^ExecStart=/usr/bin/aoticache-stat '
+prints 'as do those of aoticache-stat' "^ExecStart=/bin/sh -c 'exec /usr/bin/aoticache-stat --cache-dir="
 prints_not 'no place is left open there' '@bindir@'
 
 if command -v systemd-analyze >/dev/null; then
     # The program must be there for the check to pass: the units are looked at with the one that was built.
     mkdir "$work/units"
     for unit in "$stage"/usr/lib/systemd/user/* "$stage"/usr/lib/systemd/system/*; do
-        sed "s|/usr/bin/aoticache-|$BUILD/bin/aoticache-|; /^Documentation=man:/d" "$unit" >"$work/units/${unit##*/}"
+        sed "s|/usr/bin/aoticache|$BUILD/bin/aoticache|g; /^Documentation=man:/d" "$unit" >"$work/units/${unit##*/}"
     done
     for unit in "$work"/units/aoticache-{gc,stat}; do
         sed -i "s/^User=%i/User=$(id -un)/" "$unit@.service"
@@ -85,18 +85,57 @@ if command -v systemd-analyze >/dev/null; then
 else
     skip 'systemd finds nothing wrong with the units' 'there is no systemd-analyze'
 fi
-# The command lines of the units and of cron are ones that the program takes.
+# The commands of the units and of cron, as a person's service manager and cron run them: without the variables of a shell.
+started() { # HOME LINE
+    env -i HOME="$1" PATH=/usr/bin:/bin AOTICACHE_CONFIG="$work/service.conf" TEXTFILES="$work" bash -c "$2"
+}
+commands_of() { # of a kind of unit, with what systemd puts in
+    sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/"aoticache-$1"*.service |
+        sed "s|/usr/bin/aoticache|$BUILD/bin/aoticache|g; s/[$][$]/$/g; s/%[iu]/x/g"
+}
+cron_lines() { # PATTERN: lines with it, without the time
+    sed -nE "/^#?[0-9].*$1/{s|/usr/bin/aoticache|$BUILD/bin/aoticache|g; s/^#?17 3 [*] [*] [*]  //p}" \
+        "$stage/usr/share/doc/aoticache/crontab.example"
+}
+mkdir -p "$work/ann/.cache" "$work/new"
+cp -r "$AOTICACHE_DIR" "$work/ann/.cache/aoticache"
+is 'there are two units for each program' 2:2 "$(commands_of gc | wc -l):$(commands_of stat | wc -l)"
+cron_lines HOME >"$work/cron"
+is 'and a line for cron' 1 "$(wc -l <"$work/cron")"
 while IFS= read -r line; do
-    # shellcheck disable=SC2086
-    try "the program takes: ${line#*aoticache-gc }" 0 aoticache-gc ${line#*aoticache-gc }
-done < <(sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/aoticache-gc*.service; sed -n '/^[0-9]/p' "$stage/usr/share/doc/aoticache/crontab.example")
+    : >"$work/service.conf"
+    try "it looks at the default directory: $line" 0 started "$work/ann" "$line"
+    is 'and says nothing' '' "$(cat "$out" "$err")"
+    try 'a directory that is not there is a failure' 7 started "$work/new" "$line"
+    says 'that is said, with the place' "the cache directory $work/new/.cache/aoticache does not exist"
+    [[ $line != *config* ]] || {
+        printf 'directory = %s\n' "$AOTICACHE_DIR" >"$work/service.conf"
+        try 'the configuration may name another' 0 started "$work/new" "$line"
+    }
+done < <(commands_of gc && commands_of stat && cat "$work/cron")
+holds 'the file for Prometheus is written' [ -s "$work/aoticache-x.prom" ]
 
-while IFS= read -r line; do
-    # shellcheck disable=SC2086
-    TEXTFILES=$work try "the program takes: ${line#*aoticache-stat }" 0 \
-        aoticache-stat $(sed "s|\${TEXTFILES}|$work|; s/%[iu]/x/" <<<"${line#*aoticache-stat }")
-done < <(sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/aoticache-stat*.service)
-holds 'and writes the file' [ -s "$work/aoticache-x.prom" ]
+# All users of a machine: root's line, here with other homes.
+if [ "$(id -u)" = 0 ]; then
+    chmod 755 "$work"
+    for user in 10003 10004; do
+        mkdir -p "$work/homes/$user/.cache"
+        cp -r "$AOTICACHE_DIR" "$work/homes/$user/.cache/aoticache"
+        chown -R $user "$work/homes/$user"
+    done
+    mkdir "$work/homes/without"
+    line=$(cron_lines root | sed "s|^root  ||; s|/home/|$work/homes/|; s|/root/|$work/homes/none/|")
+    printf 'max_entries = 1\n' >"$work/service.conf"
+    try "each user's cache is collected: $line" 0 started /root "$line"
+    is 'quietly' '' "$(cat "$out" "$err")"
+    for user in 10003 10004; do
+        run aoticache ls --json --quiet --cache-dir "$work/homes/$user/.cache/aoticache"
+        is "user $user: it was" 1 "$(grep -c '"key"' "$out")"
+        is "user $user: all of it is theirs still" '' "$(find "$work/homes/$user" ! -uid $user)"
+    done
+else
+    skip "each user's cache is collected" 'only root can'
+fi
 
 # ---- Prometheus ----
 

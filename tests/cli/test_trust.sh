@@ -111,7 +111,21 @@ forge "$AOTICACHE_DIR/index.sqlite3" "$work/victim"
 chown 10003 "$AOTICACHE_DIR/index.sqlite3-journal"
 chmod 600 "$AOTICACHE_DIR/index.sqlite3-journal"
 install -d -m 700 "$work/figures"
-try 'root may not use it' 1 aoticache ls
+try 'root may not store in it' 1 aoticache run aten::abs --input float32:7 --hook c
+says 'without saying so' "belongs to user 10003.*allow_shared"
+for command in ls du verify tag\ --list doctor; do
+    # shellcheck disable=SC2086 # several words
+    try "root looks at it as the user: $command" 0 aoticache $command
+    says "$command: says so" "$AOTICACHE_DIR belongs to user 10003: going on as that user"
+done
+run aoticache doctor
+prints 'doctor finds it in order' '^OK +owner +uid 10003'
+try 'so does aoticache-stat' 0 aoticache-stat --json
+member 'it has what the user stored' entries 2
+try 'root looks quietly' 0 aoticache ls --json --quiet
+says_nothing 'without a note'
+is 'what root looked at is the user'\''s still' '' "$(find "$AOTICACHE_DIR" ! -uid 10003)"
+holds 'what the journal names is there' test -f "$work/victim"
 try 'root collects in it as the user' 0 aoticache-gc --max-entries 1 --prometheus "$work/figures/gc.prom"
 says 'and says so' "$AOTICACHE_DIR belongs to user 10003: going on as that user"
 prints 'it did' 'removed 1 of 2 entries'

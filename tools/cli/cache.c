@@ -6,9 +6,18 @@
 
 #include <stdlib.h>
 
+static aoticache_config *config;    /* kept until the program ends: others borrow from it */
+static aoticache_config *forgotten; /* likewise: the one before */
+
+void aoticache_cli_forget_config(void)
+{
+    aoticache_config_free(forgotten);
+    forgotten = config;
+    config = NULL;
+}
+
 const aoticache_config *aoticache_cli_config(const aoticache_cli *cli)
 {
-    static aoticache_config *config; /* one program, one configuration; kept until it ends */
     if (config == NULL && aoticache_config_read(aoticache_cli_logger(cli), &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     return config;
@@ -43,11 +52,11 @@ void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX])
 
 const char *aoticache_cli_directory_origin(const aoticache_cli *cli)
 {
-    const aoticache_config *config = aoticache_cli_config(cli);
+    const aoticache_config *read = aoticache_cli_config(cli);
     if (cli->directory != NULL)
         return "--cache-dir";
-    return aoticache_config_value(config, AOTICACHE_CONFIG_directory)[0] != '\0'
-               ? aoticache_config_origin(config, AOTICACHE_CONFIG_directory)
+    return aoticache_config_value(read, AOTICACHE_CONFIG_directory)[0] != '\0'
+               ? aoticache_config_origin(read, AOTICACHE_CONFIG_directory)
                : NULL;
 }
 
@@ -64,6 +73,9 @@ int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory,
 static int open_existing(const aoticache_cli *cli, aoticache_cache **ret_cache, char ret_path[PATH_MAX])
 {
     aoticache_error error = {.message = ""};
+    int result = aoticache_cli_look_as_owner(cli);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
     const char *origin = aoticache_cli_directory_origin(cli);
     aoticache_status status = aoticache_cli_open_cache(cli, false, ret_cache, &error);
     aoticache_cli_directory(cli, ret_path);

@@ -381,6 +381,8 @@ char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by 
 struct aoticache_config;
 /* The configuration of this machine and user (cache/config/config.h), read on first use; what is wrong in it is said then. */
 const struct aoticache_config *aoticache_cli_config(const aoticache_cli *cli);
+/* The next call of aoticache_cli_config() reads it again, as somebody else may be the user now. */
+void aoticache_cli_forget_config(void);
 /* The options of a cache as the command line says, then the environment and the files; strings are borrowed. */
 aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli);
 
@@ -404,8 +406,21 @@ const char *aoticache_cli_directory_origin(const aoticache_cli *cli);
 /* Says that the directory does not exist, and what names it. Returns AOTICACHE_CLI_EXIT_ABSENT. */
 int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory, const char *origin);
 
+struct stat;
 /*
- * Opens it, or says what went wrong. Returns AOTICACHE_CLI_EXIT_OK, or what the program is to return: of a directory that does
+ * Makes this process, which is root's, one of the user who owns the directory, with that user's groups, and says so. `found`:
+ * what stat() says of the directory. Returns an exit code.
+ */
+int aoticache_cli_become_owner(const aoticache_cli *cli, const char *directory, const struct stat *found);
+/*
+ * If this process is root's and the cache directory another user's, becomes that user and takes that user's configuration and
+ * keys. Does nothing if the directory is shared on purpose (allow_shared). Returns an exit code.
+ */
+int aoticache_cli_look_as_owner(const aoticache_cli *cli);
+
+/*
+ * Opens it, or says what went wrong. Of a directory that is opened without being made, root becomes the owner
+ * (aoticache_cli_look_as_owner()). Returns AOTICACHE_CLI_EXIT_OK, or what the program is to return: of a directory that does
  * not exist AOTICACHE_CLI_EXIT_ABSENT if it was named, AOTICACHE_CLI_EXIT_NOT_FOUND if it is the default.
  */
 int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache);

@@ -1,17 +1,13 @@
 /*
- * tools/gc/owner: a collector that root starts works as the owner of the directory: it needs no more, and what its
- * files say is the owner's word (or that of the owner's group), which root must not act upon.
+ * tools/gc/owner: a collector that root starts works as the owner of the directory (tools/cli/owner.c).
  *
  * The file for Prometheus is another matter: root has asked for it, and the owner may not write it. So a child stays what
  * it is, and writes what it is told through a pipe.
  */
-#include "base/cleanup.h"
 #include "tools/gc/gc.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,33 +92,6 @@ int aoticache_gc_send_to_writer(aoticache_gc *gc, const char *text)
 
 /* ---- the owner ---- */
 
-/*
- * Collectors that stayed root have left locks of root's own, which the owner cannot open. Empty files, of one name: so
- * nothing is given away that was put there for it.
- */
-static void give_locks_to_owner(const char *directory, const struct stat *owner)
-{
-    static const char *const names[] = {"collect.lock", "lock", "gate", "index.sqlite3-gate"};
-    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; folder >= 0 && i < sizeof names / sizeof names[0]; i++) {
-        struct stat found;
-        cleanup_fd int fd = openat(folder, names[i], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == 0 && found.st_nlink == 1 &&
-            found.st_size == 0 && fchown(fd, owner->st_uid, owner->st_gid) != 0)
-            return; /* then the collection says what it cannot open */
-    }
-}
-
-/* A user without an account has the directory's group and no other. */
-static bool become_owner(const struct stat *directory)
-{
-    const struct passwd *account = getpwuid(directory->st_uid);
-    const gid_t group = account != NULL ? account->pw_gid : directory->st_gid;
-    return (account != NULL ? initgroups(account->pw_name, group) : setgroups(1, &group)) == 0 &&
-           setresgid(group, group, group) == 0 &&
-           setresuid(directory->st_uid, directory->st_uid, directory->st_uid) == 0;
-}
-
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
 {
     struct stat found;
@@ -139,10 +108,5 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
     }
     if (!start_writer(gc))
         return aoticache_cli_error(&gc->cli, "cannot start what writes %s: %s", gc->prometheus, strerror(errno));
-    give_locks_to_owner(directory, &found);
-    if (!become_owner(&found))
-        return aoticache_cli_error(&gc->cli, "cannot become user %ld, who owns %s: %s; run it as that user",
-                                   (long)found.st_uid, directory, strerror(errno));
-    aoticache_cli_note(&gc->cli, "%s belongs to user %ld: going on as that user", directory, (long)found.st_uid);
-    return AOTICACHE_CLI_EXIT_OK;
+    return aoticache_cli_become_owner(&gc->cli, directory, &found);
 }

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,10 +125,9 @@ static void existing_parent(const char *path, char ret_parent[PATH_MAX])
 }
 
 /* Whoever names a directory for doctor alone expects one; a configuration may be older than its cache. */
-static void check_absent(aoticache_doctor *doctor, const char *path)
+static void check_absent(aoticache_doctor *doctor, const char *path, const char *origin)
 {
     char parent[PATH_MAX];
-    const char *origin = aoticache_cli_directory_origin(doctor->cli);
     cleanup_free char *named =
         origin != NULL ? aoticache_cli_text("; %s names it", origin) : aoticache_cli_text("%s", "");
     existing_parent(path, parent);
@@ -143,16 +143,19 @@ static void check_absent(aoticache_doctor *doctor, const char *path)
     check_file_system(doctor, parent);
 }
 
-/* What is shared on purpose is no finding; that everybody on the machine may write is one all the same. */
+/*
+ * What is shared on purpose is no finding; that everybody on the machine may write is one all the same. Then only the others
+ * lose their right; a directory that is not shared is writable by its owner alone, which is what the library asks for.
+ */
 static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
 {
     const unsigned mode = (unsigned)information->st_mode & 07777;
     const bool by_group = (mode & S_IWGRP) != 0, by_all = (mode & S_IWOTH) != 0;
-    cleanup_free char *close_all = aoticache_cli_text("chmod o-w %s", path);
-    cleanup_free char *close_both = aoticache_cli_text(
-        "chmod go-w %s; or, where all of the group are trusted, allow_shared = true in the configuration "
-        "(docs/operations.md)",
-        path);
+    cleanup_free char *close_all = aoticache_cli_text("chmod %s-w %s", allowed ? "o" : "go", path);
+    cleanup_free char *close_both =
+        aoticache_cli_text("chmod go-w %s; or, if you trust all of the group, allow_shared = true in the configuration "
+                           "(docs/operations.md)",
+                           path);
     if (by_all)
         aoticache_doctor_report(doctor, allowed ? WARN : FAIL, "mode", close_all,
                                 "%04o: everybody may write to it, and so put code into your programs", mode);
@@ -268,12 +271,44 @@ static bool is_empty_directory(const char *path)
     return directory != NULL && aoticache_listing_next(directory) == NULL;
 }
 
+/* "group kernels", or "group 998" if it has no name. */
+static char *describe_group(gid_t group)
+{
+    const struct group *found = getgrgid(group);
+    return found != NULL ? aoticache_cli_text("%s", found->gr_name) : aoticache_cli_text("%u", (unsigned)group);
+}
+
+/* Somebody outside the group that shares it, for example. */
+static void report_closed(aoticache_doctor *doctor, const char *path, const struct stat *information)
+{
+    cleanup_free char *group = describe_group(information->st_gid);
+    const bool is_for_group = (information->st_mode & (S_IRGRP | S_IXGRP)) == (S_IRGRP | S_IXGRP);
+    cleanup_free char *join = is_for_group
+                                  ? aoticache_cli_text("to use it, become a member of the group (as root: usermod "
+                                                       "-aG %s USER; then log in again). Otherwise ",
+                                                       group)
+                                  : aoticache_cli_text("%s", "");
+    cleanup_free char *advice =
+        aoticache_cli_text("%sname a directory of your own: AOTICACHE_DIR, or directory = ... in "
+                           "~/.config/aoticache/config",
+                           join);
+    aoticache_doctor_report(
+        doctor, FAIL, "directory", advice,
+        "%s cannot be opened: it belongs to uid %u and group %s, its mode is %04o, and this process "
+        "is uid %u",
+        path, (unsigned)information->st_uid, group, (unsigned)information->st_mode & 07777, (unsigned)geteuid());
+}
+
 static void check_present(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
                           const aoticache_cache_options *options, const struct stat *information)
 {
     if (!S_ISDIR(information->st_mode)) {
         aoticache_doctor_report(doctor, FAIL, "directory", "remove it, or set AOTICACHE_DIR to a directory",
                                 "%s is not a directory", path);
+        return;
+    }
+    if (access(path, R_OK | X_OK) != 0) {
+        report_closed(doctor, path, information);
         return;
     }
     aoticache_doctor_report(doctor, OK, "directory", NULL, "%s", path);
@@ -306,7 +341,10 @@ void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticac
     if (stat(path, &information) == 0)
         check_present(doctor, path, config, &options, &information);
     else if (errno == ENOENT)
-        check_absent(doctor, path);
+        check_absent(doctor, path,
+                     doctor->cli->directory != NULL ? "--cache-dir"
+                     : options.directory != NULL    ? aoticache_config_origin(config, AOTICACHE_CONFIG_directory)
+                                                    : NULL);
     else
         aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use",
                                 "%s: %s", path, strerror(errno));

@@ -170,6 +170,9 @@ static int doctor_command(aoticache_cli *cli)
     aoticache_doctor doctor = {.cli = cli};
     if (!aoticache_cli_parse(cli, &doctor))
         return cli->exit_code;
+    int result = aoticache_cli_look_as_owner(cli); /* so that root hears what the owner would */
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
     doctor.checks = cli->json ? aoticache_cli_json_array() : NULL;
     aoticache_doctor_report(&doctor, AOTICACHE_VERDICT_OK, "version", NULL, "aoticache %s for %s", aoticache_version(),
                             aoticache_cpu_arch());
