@@ -79,6 +79,33 @@ else
     skip 'the Python package' 'this Python is older than 3.11'
 fi
 
+# ---- packages of Debian ----
+
+# What building needs is looked at first. A stand-in for dpkg says what is missing.
+mkdir -p "$work/dpkg"
+stand_in() { # NAME: a program with these lines
+    { echo '#!/bin/sh' && cat; } >"$work/dpkg/$1" && chmod +x "$work/dpkg/$1"
+}
+stand_in dpkg-buildpackage <<<'echo built; exit 1'
+stand_in dpkg-checkbuilddeps <<'SCRIPT'
+echo 'dpkg-checkbuilddeps: error: Unmet build dependencies: debhelper-compat (= 13) dh-python pkgconf | pkg-config (>= 2) python3:native' >&2
+exit 1
+SCRIPT
+try 'missing packages are named before anything is made' 1 env PATH="$work/dpkg:$PATH" scripts/packaging/deb "$work/packages.deb"
+is 'in one line for apt-get' \
+    'deb: packages that building needs are missing: apt-get install --no-install-recommends debhelper dh-python pkgconf python3' "$(cat "$err")"
+prints_nothing 'nothing is built'
+holds 'nothing is made' [ ! -e "$work/packages.deb" ]
+stand_in dpkg-checkbuilddeps <<<'echo "dpkg-checkbuilddeps: error: cannot read debian/control" >&2; exit 1'
+try 'another error of dpkg' 1 env PATH="$work/dpkg:$PATH" scripts/packaging/deb "$work/packages.deb"
+says 'is passed on' 'cannot read debian/control'
+if command -v dpkg-checkbuilddeps >/dev/null && ! dpkg-checkbuilddeps debian/control 2>"$err"; then
+    try 'the real one' 1 scripts/packaging/deb "$work/packages.deb"
+    says 'names packages alone' '^deb: packages that building needs are missing: apt-get install --no-install-recommends( [a-z0-9.+-]+)+$'
+else
+    skip 'the real dpkg-checkbuilddeps' 'there is none here, or nothing is missing'
+fi
+
 # ---- what it is made of ----
 
 if is_instrumented; then
