@@ -218,7 +218,8 @@ const aoticache_command aoticache_command_rm = {
             .details = "KEY is the same as for 'aoticache show'. On a terminal, rm asks before it removes anything. A\n"
                        "kernel that a running program has loaded goes on working; the next collection removes its\n"
                        "files. A pinned KEY is refused, and --op and --all skip pinned entries. --force removes them\n"
-                       "too; the pin stays with the key.",
+                       "too; the pin stays with the key. To remove the whole cache, remove its directory:\n"
+                       "  rm -rf \"$(aoticache config directory)\"",
             .options = rm_options,
             .operand = {AOTICACHE_CLI_LIST(struct rm, keys)},
         },
