@@ -22,8 +22,6 @@ aoticache rm 0123456789ab
 aoticache pin 0123456789ab
 aoticache unpin 0123456789ab
 aoticache tag --list
-aoticache why aten::abs --input float32:2 --hook none
-aoticache run aten::abs --input float32:2 --hook none
 aoticache record --from-cache
 aoticache model ls
 aoticache inspect 0123456789ab
@@ -44,6 +42,11 @@ while IFS= read -r command; do
     try "$command: named by a file" 7 env -u AOTICACHE_DIR AOTICACHE_CONFIG="$work/aoticache.conf" "${words[@]}"
     says "$command: it names file and line" "$reasons$work/aoticache.conf:1 names it"
 done <<<"$looking"
+# A lookup of a kernel is a miss, as for a program that has not stored yet.
+for command in why run compile; do
+    try "$command: a miss" 3 aoticache $command aten::abs --input float32:2 --hook none --cache-dir "$absent"
+    says "$command: says why" "$reasons--cache-dir names it"
+done
 try 'merge of a directory that is not there' 7 aoticache merge "$absent" --cache-dir "$work/other"
 says 'names it' "$reasons"
 holds 'nothing was made' [ ! -e "$work/nowhere" ]

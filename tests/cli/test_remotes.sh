@@ -37,7 +37,8 @@ echo 'remote = redis://host password=hunter2 redis://u:hunter2@host' >"$work/set
 run aoticache config --check "$work/settings"
 holds 'no secret is printed' [ -z "$(grep -h hunter2 "$out" "$err")" ]
 AOTICACHE_CONFIG=
-try 'without remotes there is nothing to send to' 3 aoticache push --all
+mkdir -m 700 "$work/empty"
+try 'without remotes there is nothing to send to' 3 aoticache push --all --cache-dir "$work/empty"
 export AOTICACHE_REMOTE='redis://127.0.0.1:1 unsigned=allow'
 try 'everything is only sent when it is said' 2 aoticache push
 try 'not everything and a choice' 2 aoticache push --all --op 'aten::*'

@@ -210,6 +210,8 @@ int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_
         result = aoticache_kernel_choose_hook(options, cli, ret_hook);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_report(cli, *ret_hook != NULL, ret_cache);
+    if (result == AOTICACHE_CLI_EXIT_ABSENT) /* a miss, as for a program that has not stored yet */
+        result = AOTICACHE_CLI_EXIT_NOT_FOUND;
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = *ret_hook != NULL ? make_request(options, cli, *ret_cache, *ret_hook, ret_request)
                                    : find_stored_request(options, cli, *ret_cache, ret_request);

@@ -209,7 +209,9 @@ static int explain_miss(aoticache_cli *cli, struct question *question, aoticache
         result = set_environment(cli, question, why);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_report(cli, false, &why->cache);
-    const bool has_no_cache = result == AOTICACHE_CLI_EXIT_NOT_FOUND || result == AOTICACHE_CLI_EXIT_ABSENT;
+    if (result == AOTICACHE_CLI_EXIT_ABSENT) /* a miss, as for a program that has not stored yet */
+        result = AOTICACHE_CLI_EXIT_NOT_FOUND;
+    const bool has_no_cache = result == AOTICACHE_CLI_EXIT_NOT_FOUND;
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = find_reason(why);
     if ((has_no_cache || (result == AOTICACHE_CLI_EXIT_OK && !aoticache_why_is_hit(why))) && why->producer != NULL)
