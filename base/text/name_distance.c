@@ -4,6 +4,7 @@
 #include "base/text/name_distance.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 static char fold(char c, bool ignore_case)
@@ -35,6 +36,57 @@ size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool 
             return SIZE_MAX;
     }
     return row[b_length];
+}
+
+/* ---- names of a list ---- */
+
+const char *aoticache_nearest_name(const char *written, const char *const *names, size_t count)
+{
+    size_t least = strnlen(written, AOTICACHE_NAME_DISTANCE_LONGEST) / 3 + 1;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < count; i++) {
+        size_t found = aoticache_name_distance(written, names[i], least, true);
+        if (found < least) {
+            least = found;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+#define DTYPE_NAME(upper, lower, number, bytes) #lower,
+#define NAME(upper, lower, number) #lower,
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+const char *aoticache_nearest_dtype(const char *written)
+{
+    static const char *const names[] = {AOTICACHE_DTYPE_LIST(DTYPE_NAME)};
+    static const char *const others[][2] = {{"float", "float32"}, {"double", "float64"},   {"half", "float16"},
+                                            {"long", "int64"},    {"int", "int32"},        {"short", "int16"},
+                                            {"char", "int8"},     {"cfloat", "complex64"}, {"cdouble", "complex128"}};
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (strcmp(written, others[i][0]) == 0)
+            return others[i][1];
+    return aoticache_nearest_name(written, names, COUNT(names));
+}
+
+const char *aoticache_nearest_argument_word(const char *written)
+{
+    static const char *const names[] = {"none", "true", "false",
+                                        AOTICACHE_LAYOUT_LIST(NAME) AOTICACHE_MEMORY_FORMAT_LIST(NAME)
+                                            AOTICACHE_DEVICE_TYPE_LIST(NAME)};
+    if (strcmp(written, "gpu") == 0) /* not "cpu" */
+        return "cuda";
+    const char *dtype = aoticache_nearest_dtype(written);
+    return dtype != NULL ? dtype : aoticache_nearest_name(written, names, COUNT(names));
+}
+
+void aoticache_write_hint(const char *nearest, char ret_hint[AOTICACHE_HINT_BYTES])
+{
+    if (nearest != NULL)
+        snprintf(ret_hint, AOTICACHE_HINT_BYTES, "; did you mean %s?", nearest);
+    else
+        ret_hint[0] = '\0';
 }
 
 /* ---- operators ---- */

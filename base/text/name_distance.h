@@ -17,6 +17,20 @@
  */
 size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool ignore_case);
 
+/* Returns the nearest of `count` names to what somebody wrote, upper and lower case alike; NULL if none is near. */
+const char *aoticache_nearest_name(const char *written, const char *const *names, size_t count);
+
+/*
+ * The same among the names of dtypes; for PyTorch's other names ("float", "long") it returns the dtype that they stand for.
+ * The second looks among all words that can be an argument of a request: layouts, memory formats and devices, too.
+ */
+const char *aoticache_nearest_dtype(const char *written);
+const char *aoticache_nearest_argument_word(const char *written);
+
+/* Writes "; did you mean NAME?", or "" if nothing is near, which NULL says. */
+#define AOTICACHE_HINT_BYTES 320
+void aoticache_write_hint(const char *nearest, char ret_hint[AOTICACHE_HINT_BYTES]);
+
 #define AOTICACHE_NOT_NEAR SIZE_MAX
 
 /*

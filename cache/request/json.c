@@ -2,8 +2,10 @@
  * cache/request/json: a request as one line of JSON, and back. Lists of requests have these lines (docs/warm.md), and
  * compile hooks are told of a request in the same form (docs/hooks.md).
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"
+#include "base/text/name_distance.h"
 #include "cache/request/request.h"
 
 #include <errno.h>
@@ -139,7 +141,7 @@ aoticache_status aoticache_request_write_json(const aoticache_request *request, 
                                               aoticache_error *ret_error)
 {
     if (request == NULL || ret_line == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request as JSON: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, request, ret_line);
     aoticache_status status = AOTICACHE_OK;
     json_t *arguments = json_array();
     if (arguments == NULL)
@@ -173,6 +175,14 @@ aoticache_status aoticache_request_write_json(const aoticache_request *request, 
 static aoticache_status refuse(aoticache_error *error, const char *member, const char *wanted)
 {
     return aoticache_error_set(error, AOTICACHE_INVALID, "\"%s\" is not %s", member, wanted);
+}
+
+/* The same for a name: of a dtype, a layout, a memory format. text: NULL: the member is not text. */
+static aoticache_status refuse_name(aoticache_error *error, const char *member, const char *text, const char *wanted)
+{
+    char hint[AOTICACHE_HINT_BYTES];
+    aoticache_write_hint(text != NULL ? aoticache_nearest_argument_word(text) : NULL, hint);
+    return aoticache_error_set(error, AOTICACHE_INVALID, "\"%s\" is not %s%s", member, wanted, hint);
 }
 
 /* Every member is one of `names`, which ends with NULL: a misspelt one would be lost without a word. */
@@ -254,7 +264,7 @@ static aoticache_status read_tensor(aoticache_request *request, const char *name
     if (check_members(json, members, error) != AOTICACHE_OK)
         return AOTICACHE_INVALID;
     if (dtype == NULL || aoticache_dtype_parse(dtype, &metadata.dtype) != AOTICACHE_OK)
-        return refuse(error, "dtype", "a dtype such as float32");
+        return refuse_name(error, "dtype", dtype, "a dtype such as float32");
     if (!read_extents(all_sizes, sizes))
         return refuse(error, "sizes", "a list of integers");
     if (all_strides != NULL && (!read_extents(all_strides, strides) || json_array_size(all_strides) != metadata.ndim))
@@ -263,7 +273,7 @@ static aoticache_status read_tensor(aoticache_request *request, const char *name
         return refuse(error, "device", "a device such as cpu or cuda:0");
     if (layout != NULL && (!json_is_string(layout) ||
                            aoticache_layout_parse(json_string_value(layout), &metadata.layout) != AOTICACHE_OK))
-        return refuse(error, "layout", "a layout such as strided");
+        return refuse_name(error, "layout", json_string_value(layout), "a layout such as strided");
     if (gradient != NULL && !json_is_boolean(gradient))
         return refuse(error, "requires_grad", "true or false");
     if (!read_key_set(json_object_get(json, "dispatch_key_set"), &metadata.dispatch_key_set))
@@ -279,15 +289,15 @@ static aoticache_status read_named_number(aoticache_request *request, const char
     case AOTICACHE_ARGUMENT_DTYPE:
         return text != NULL && aoticache_dtype_parse(text, &number) == AOTICACHE_OK
                    ? aoticache_request_add_dtype(request, name, number, error)
-                   : refuse(error, "value", "a dtype such as float32");
+                   : refuse_name(error, "value", text, "a dtype such as float32");
     case AOTICACHE_ARGUMENT_LAYOUT:
         return text != NULL && aoticache_layout_parse(text, &number) == AOTICACHE_OK
                    ? aoticache_request_add_layout(request, name, number, error)
-                   : refuse(error, "value", "a layout such as strided");
+                   : refuse_name(error, "value", text, "a layout such as strided");
     default:
         return text != NULL && aoticache_memory_format_parse(text, &number) == AOTICACHE_OK
                    ? aoticache_request_add_memory_format(request, name, number, error)
-                   : refuse(error, "value", "a memory format such as channels_last");
+                   : refuse_name(error, "value", text, "a memory format such as channels_last");
     }
 }
 
@@ -416,7 +426,7 @@ aoticache_status aoticache_request_parse_json(const char *line, aoticache_reques
                                               aoticache_error *ret_error)
 {
     if (line == NULL || ret_request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request as JSON: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, line, ret_request);
     json_error_t problem;
     json_t *root = aoticache_json_parse(line, strlen(line), JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL && aoticache_json_is_out_of_memory(&problem))

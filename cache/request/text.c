@@ -5,8 +5,10 @@
  * a person would write: blanks where they may be, "on DEVICE" left out for the CPU. Numbers and strings are read by
  * text_scan.c; whether the parts are valid is left to the functions that append them.
  */
+#include "base/arguments.h"
 #include "cache/request/internal.h"
 #include "base/array.h"
+#include "base/text/name_distance.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +136,12 @@ static aoticache_status refuse_word(struct text_parser *parser, const char *star
         return aoticache_text_refuse(parser, start,
                                      "a constant: its data is part of what is asked for, and a line of "
                                      "text does not have it");
+    char word[REQUEST_MAX_NAME_BYTES + 1];
+    const char *nearest = NULL;
+    if (aoticache_text_copy_name(parser, aoticache_text_word_length(start), word))
+        nearest = aoticache_nearest_argument_word(word);
+    if (nearest != NULL)
+        return aoticache_text_refuse(parser, start, "unknown name '%.64s'; did you mean %s?", word, nearest);
     return aoticache_text_expected(parser, "an argument: a tensor such as float32[2, 3], a number, \"text\", true, "
                                            "false, none, a list, a dtype, layout, memory format or device");
 }
@@ -313,7 +321,7 @@ aoticache_status aoticache_request_parse_text(const char *text, aoticache_reques
                                               aoticache_error *ret_error)
 {
     if (text == NULL || ret_request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request text: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, text, ret_request);
     struct text_parser parser = {
         .text = text,
         .at = text,

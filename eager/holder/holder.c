@@ -1,10 +1,13 @@
 /*
  * eager/holder/holder: one operator: its creation, its end, and what can be asked of it. Its calls are in call.c.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "base/text/name_distance.h"
 #include "eager/dispatch/default_values.h"
 #include "eager/holder/internal.h"
+#include "eager/schema/internal.h"
 
 #include <string.h>
 
@@ -13,6 +16,14 @@
 static bool is_tensor_list(const aoticache_type *type)
 {
     return type->kind == AOTICACHE_TYPE_LIST && type->elements[0]->kind == AOTICACHE_TYPE_TENSOR;
+}
+
+/* A word in small letters that is not a type is a type variable in PyTorch's grammar; most of them are mistyped types. */
+static void format_type(const aoticache_type *type, char ret_text[64], char ret_hint[AOTICACHE_HINT_BYTES])
+{
+    aoticache_type_format(type, ret_text, 64);
+    aoticache_write_hint(type->kind == AOTICACHE_TYPE_VARIABLE ? aoticache_schema_nearest_type(ret_text) : NULL,
+                         ret_hint);
 }
 
 /* Reads what the schema returns. A library gives tensors: any number of single ones, or one list of them. */
@@ -30,10 +41,10 @@ static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *
         const aoticache_type *type = aoticache_schema_return_at(holder->schema, i)->type;
         if (type->kind == AOTICACHE_TYPE_TENSOR || aoticache_holder_returns_argument(holder, i))
             continue;
-        char text[64];
-        aoticache_type_format(type, text, sizeof text);
+        char text[64], hint[AOTICACHE_HINT_BYTES];
+        format_type(type, text, hint);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: result %zu is %s; kernel libraries give tensors", holder->op, i, text);
+                                   "%s: result %zu is %s; kernel libraries give tensors%s", holder->op, i, text, hint);
     }
     if ((count == 0 && holder->written == 0) || aoticache_schema_is_varret(holder->schema))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: it has no results, or any number of them",
@@ -60,11 +71,11 @@ static aoticache_status check_argument_types(const aoticache_holder *holder, aot
         const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
         if (is_packable(argument->type))
             continue;
-        char text[64];
-        aoticache_type_format(argument->type, text, sizeof text);
+        char text[64], hint[AOTICACHE_HINT_BYTES];
+        format_type(argument->type, text, hint);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: argument %zu (%s) is %s, which no kernel library takes", holder->op, i,
-                                   argument->name, text);
+                                   "%s: argument %zu (%s) is %s, which no kernel library takes%s", holder->op, i,
+                                   argument->name, text, hint);
     }
     return AOTICACHE_OK;
 }
@@ -82,14 +93,16 @@ static aoticache_status check_schema(aoticache_holder *holder, const aoticache_h
     if (options->allow_mutation)
         return AOTICACHE_OK;
     if (aoticache_schema_is_mutable(holder->schema) || aoticache_holder_writes_silently(holder))
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s writes to its arguments (%.400s); a compiled kernel would lose that: use the "
-                                   "operator that returns a new tensor, or allow_mutation with a hook that handles it",
-                                   holder->op, holder->schema_text);
+        return aoticache_error_set(
+            ret_error, AOTICACHE_UNSUPPORTED,
+            "%s writes to its arguments (%.400s), and an ordinary kernel returns new tensors: set "
+            "options.in_place with a hook that compiles kernels which write (the worker does), or "
+            "serve the operator that returns a new tensor",
+            holder->op, holder->schema_text);
     if (aoticache_schema_has_aliasing(holder->schema))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s returns a view of its argument (%.400s); a compiled kernel would return a copy: "
-                                   "leave it to the framework, or allow_mutation with a hook that handles it",
+                                   "leave it to the framework",
                                    holder->op, holder->schema_text);
     return AOTICACHE_OK;
 }
@@ -157,9 +170,11 @@ aoticache_status aoticache_holder_create(aoticache_context *context, const aotic
     if (status != AOTICACHE_OK)
         return status;
     if (context == NULL || ret_holder == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs a context and a place");
+        return AOTICACHE_REFUSE_NULL(ret_error, context, ret_holder);
     if (chosen.schema == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs the schema of its operator");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_holder_create: options.schema is NULL; it names the operator: "
+                                   "\"aten::abs(Tensor self) -> Tensor\"");
     aoticache_holder *holder = calloc(1, sizeof *holder);
     if (holder == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");

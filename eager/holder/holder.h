@@ -98,8 +98,10 @@ AOTICACHE_API aoticache_status aoticache_context_flush(aoticache_context *contex
 typedef struct aoticache_holder aoticache_holder;
 
 /*
- * A boxed kernel: takes its arguments off the stack and puts its results on, or leaves the stack as it is and returns an
- * error. key_set: the dispatch key set of the call.
+ * A boxed kernel: takes all arguments of its operator off the stack and puts its results on, or leaves the stack as it is
+ * and returns an error. The results are OUTPUT values whose tensors are the receiver's. Under a holder with options.in_place
+ * only results that are not arguments go onto the stack: "add_(Tensor(a!) self, ...) -> Tensor(a!)" writes to self and
+ * leaves nothing. key_set: the dispatch key set of the call.
  */
 typedef aoticache_status (*aoticache_kernel_fn)(void *user, uint64_t key_set, aoticache_stack *stack,
                                                 aoticache_error *ret_error);
@@ -111,7 +113,12 @@ typedef struct aoticache_holder_options {
     aoticache_device device;      /* of the kernels */
     aoticache_kernel_fn fallback; /* NULL: a call that has no kernel fails */
     void *fallback_user;
-    bool allow_mutation; /* the hook handles operators that write to their inputs or return views of them */
+    /*
+     * The schema of an operator that writes to its arguments or returns views of them is admitted as it is. This is for
+     * callback hooks whose libraries do both themselves: the worker refuses such requests, and the other hooks do not know
+     * of them. To serve operators that write to their arguments, set in_place instead.
+     */
+    bool allow_mutation;
     const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the context's */
     /*
      * Serve an operator that writes to its arguments ("add_", "add.out", "_foreach_add_.List") with libraries that write to

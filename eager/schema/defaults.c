@@ -4,10 +4,12 @@
  *
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
  */
+#include "base/text/name_distance.h"
 #include "eager/schema/internal.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,6 +151,17 @@ static bool lookup_dtype(const schema_parser *parser, int64_t *ret_number)
     return lookup_word(parser, words, sizeof words / sizeof *words, ret_number);
 }
 
+static bool refuse_name(schema_parser *parser, aoticache_type_kind kind)
+{
+    char name[101];
+    const schema_token token = parser->token;
+    snprintf(name, sizeof name, "%.*s", token.length > 100 ? 100 : (int)token.length, parser->lexer.text + token.begin);
+    const char *nearest = kind == AOTICACHE_TYPE_DTYPE ? aoticache_nearest_dtype(name) : NULL;
+    if (nearest == NULL)
+        return aoticache_schema_refuse(parser, kind == AOTICACHE_TYPE_DTYPE ? "a dtype" : "a default value");
+    return aoticache_schema_refuse_at(parser, token, "unknown dtype '%s'; did you mean %s?", name, nearest);
+}
+
 /* Parses the name of a number. Names of dtypes are known if a dtype is wanted, two other names always. */
 static bool parse_name(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
 {
@@ -157,7 +170,7 @@ static bool parse_name(schema_parser *parser, aoticache_type_kind kind, aoticach
     int64_t number;
     if (!lookup_word(parser, words, sizeof words / sizeof *words, &number) &&
         !(kind == AOTICACHE_TYPE_DTYPE && lookup_dtype(parser, &number)))
-        return aoticache_schema_refuse(parser, kind == AOTICACHE_TYPE_DTYPE ? "a dtype" : "a default value");
+        return refuse_name(parser, kind);
     *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_INT, .int_value = number};
     aoticache_schema_advance(parser);
     return true;

@@ -2,7 +2,7 @@
  * eager/schema/internal: what the files of the schema parser share: the structure itself, the memory it is built
  * in, the tokens of its text, and the grammar's parts.
  *
- * Private to eager/schema/. A schema is one block of memory: everything it points to lies behind it, or is
+ * Private to eager/schema/, except for aoticache_schema_nearest_type(). A schema is one block of memory: everything it points to lies behind it, or is
  * static. Text is parsed twice, first into scratch memory to learn how large that block is, then into the block.
  */
 #ifndef AOTICACHE_EAGER_SCHEMA_INTERNAL_H
@@ -144,5 +144,8 @@ bool aoticache_schema_parse_default(schema_parser *parser, const aoticache_type 
 
 bool aoticache_schema_alias_equal(const aoticache_alias *a, const aoticache_alias *b);
 bool aoticache_schema_alias_has(const char *const *names, size_t count, const char *name);
+
+/* Returns the type whose name is nearest, upper and lower case alike: Tensor for "tensor"; NULL if none is near. */
+const char *aoticache_schema_nearest_type(const char *name);
 
 #endif

@@ -215,32 +215,25 @@ static bool parse_class(schema_parser *parser, const aoticache_type **ret_type)
 
 /* ---- one type ---- */
 
-/* Finds the nearest type; upper and lower case are the same: "tensor" is near Tensor. NULL if nothing is near. */
-static const char *nearest_type(const char *name)
+const char *aoticache_schema_nearest_type(const char *name)
 {
     static const char *const constructed[] = {"Tensor", "Dict", "Union", "Future", "RRef", "Await"};
-    enum { WORDS = sizeof base_types / sizeof *base_types };
-    size_t least = strlen(name) / 3 + 1;
-    const char *nearest = NULL;
-    for (size_t i = 0; i < WORDS + sizeof constructed / sizeof *constructed; i++) {
-        const char *candidate = i < WORDS ? base_types[i].word : constructed[i - WORDS];
-        size_t found = aoticache_name_distance(name, candidate, least, true);
-        if (found < least) {
-            least = found;
-            nearest = candidate;
-        }
-    }
-    return nearest;
+    enum { WORDS = sizeof base_types / sizeof *base_types, CONSTRUCTED = sizeof constructed / sizeof *constructed };
+    const char *names[WORDS + CONSTRUCTED];
+    for (size_t i = 0; i < WORDS; i++)
+        names[i] = base_types[i].word;
+    for (size_t i = 0; i < CONSTRUCTED; i++)
+        names[WORDS + i] = constructed[i];
+    return aoticache_nearest_name(name, names, WORDS + CONSTRUCTED);
 }
 
 static bool refuse_word(schema_parser *parser, schema_token token)
 {
     char name[101];
     snprintf(name, sizeof name, "%.*s", token.length > 100 ? 100 : (int)token.length, parser->lexer.text + token.begin);
-    const char *nearest = nearest_type(name);
-    return aoticache_schema_refuse_at(parser, token, "unknown type '%s'%s%s%s", name,
-                                      nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-                                      nearest != NULL ? "?" : "");
+    char hint[AOTICACHE_HINT_BYTES];
+    aoticache_write_hint(aoticache_schema_nearest_type(name), hint);
+    return aoticache_schema_refuse_at(parser, token, "unknown type '%s'%s", name, hint);
 }
 
 /*

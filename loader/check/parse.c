@@ -5,9 +5,11 @@
  * enforced while reading, so that a long text costs memory in proportion to its length at most. What the numbers mean
  * is examined by aoticache_check_create().
  */
+#include "base/arguments.h"
 #include "loader/check/internal.h"
 
 #include "base/cleanup.h"
+#include "base/text/name_distance.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,7 +247,12 @@ static bool read_dtype(struct parser *parser, aoticache_tensor_pattern *pattern)
     if (aoticache_dtype_parse(word, &pattern->dtype) == AOTICACHE_OK || number_after(word, "dtype", &pattern->dtype))
         return true;
     parser->cursor = start;
-    return refuse_expected(parser, "a dtype or '*'");
+    const char *nearest = word[0] != '\0' ? aoticache_nearest_dtype(word) : NULL;
+    if (nearest == NULL)
+        return refuse_expected(parser, "a dtype or '*'");
+    aoticache_error_set(parser->ret_error, AOTICACHE_INVALID, "position %zu: unknown dtype '%.64s'; did you mean %s?",
+                        (size_t)(start - parser->text) + 1, word, nearest);
+    return false;
 }
 
 static bool read_sizes(struct parser *parser, aoticache_tensor_pattern *pattern)
@@ -447,7 +454,7 @@ static bool read_check(struct parser *parser)
 aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_check, aoticache_error *ret_error)
 {
     if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no text of a check");
+        return AOTICACHE_REFUSE_NULL(ret_error, text);
     /* A tensor takes 3 characters at least, n sizes or strides with their brackets and commas 2n + 1. */
     size_t length = strlen(text), tensor_capacity = length / 3 + 1, dim_capacity = length / 2 + 1;
     const size_t most_dims = (size_t)2 * AOTICACHE_CHECK_MAX_NDIM * AOTICACHE_CHECK_MAX_TENSORS;

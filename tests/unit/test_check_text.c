@@ -60,7 +60,9 @@ Test(check_text, other_ways_to_write_it_are_normalised)
 
 Test(check_text, refusal_says_where_and_what_was_expected)
 {
-    expect_refused("flaot32[3]", "position 1: expected a dtype or '*', found 'f'");
+    expect_refused("flaot32[3]", "position 1: unknown dtype 'flaot32'; did you mean float32?");
+    expect_refused("*[2], double[3]", "position 7: unknown dtype 'double'; did you mean float64?");
+    expect_refused("xyzzy[3]", "position 1: expected a dtype or '*', found 'x'");
     expect_refused("float32", "position 8: expected '[', found the end");
     expect_refused("float32[", "position 9: expected a size, found the end");
     expect_refused("float32[3", "position 10: expected ',' or ']', found the end");

@@ -373,9 +373,19 @@ Test(holder, operators_that_kernels_cannot_be_are_refused)
     begin_scale();
     cr_expect_eq(create_with("aten::add_(Tensor(a!) self, Tensor other) -> Tensor(a!)", false), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "writes to its arguments"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "set options.in_place"), "%s", error.message);
+    cr_expect_null(strstr(error.message, "allow_mutation"), "%s", error.message);
     cr_expect_eq(create_with("aten::add_(Tensor(a!) self, Tensor other) -> Tensor(a!)", true), AOTICACHE_OK);
     cr_expect_eq(create_with("aten::t(Tensor(a) self) -> Tensor(a)", false), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "view"), "%s", error.message);
+    cr_expect_null(strstr(error.message, "allow_mutation"), "%s", error.message);
+    cr_expect_eq(create_with("test::slip(tensor self) -> Tensor", false), AOTICACHE_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.message, "did you mean Tensor?"), "%s", error.message);
+    cr_expect_eq(create_with("test::slip(Tensor self, flot by) -> Tensor", false), AOTICACHE_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.message, "(by) is flot, which no kernel library takes; did you mean float?"), "%s",
+                       error.message);
+    cr_expect_eq(create_with("test::slip(Tensor self) -> tensor", false), AOTICACHE_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.message, "did you mean Tensor?"), "%s", error.message);
     cr_expect_eq(create_with("test::size(Tensor self) -> int", false), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "int"), "%s", error.message);
     cr_expect_eq(create_with("test::none(Tensor self) -> ()", false), AOTICACHE_UNSUPPORTED);

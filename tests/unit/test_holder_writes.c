@@ -77,6 +77,50 @@ Test(holder_writes, schema_says_what_is_written_and_what_is_new)
     end_all();
 }
 
+/* As docs/holder.md has it: a fallback takes all arguments off, and leaves what is not an argument. */
+static aoticache_status add_in_place(void *user, uint64_t key_set, aoticache_stack *given, aoticache_error *ret_error)
+{
+    const aoticache_value *arguments = &given->values[given->count - 3];
+    const aoticache_tensor_view *self = arguments[0].as.tensor, *other = arguments[1].as.tensor;
+    (void)key_set, (void)ret_error;
+    for (int64_t i = 0; i < self->numel; i++)
+        ((float *)self->data)[i] += (float)arguments[2].as.int_value * ((const float *)other->data)[i];
+    ++*(int *)user;
+    given->count -= 3;
+    return AOTICACHE_OK;
+}
+
+/* What the refusal of an operator that writes recommends: a request for a library that writes, and nothing on the stack. */
+Test(holder_writes, advice_of_the_refusal_is_good)
+{
+    begin_context();
+    aoticache_holder_options options =
+        holder_options("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)");
+    int added = 0;
+    options.fallback = add_in_place;
+    options.fallback_user = &added;
+    cr_expect_eq(aoticache_holder_create(eager, &options, &holder, &error), AOTICACHE_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.message, "set options.in_place"), "%s", error.message);
+    options.in_place = true;
+    cr_assert_eq(aoticache_holder_create(eager, &options, &holder, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_tensor_view a = view_of(0, 1, ROW, ONE), b = view_of(8, 1, ROW, ONE);
+    aoticache_request *request;
+    a.device = b.device = AOTICACHE_DEVICE_CPU;
+    memory[0] = 1, memory[8] = 10;
+    aoticache_value values[3] = {{.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &a},
+                                 {.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &b},
+                                 {.kind = AOTICACHE_VALUE_INT, .as.int_value = 1}};
+    cr_assert_eq(aoticache_holder_request(holder, values, 3, &request, &error), AOTICACHE_OK, "%s", error.message);
+    cr_expect_str_eq(aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME), AOTICACHE_RESULTS_NEW);
+    aoticache_request_free(request);
+    hook.fail_status = AOTICACHE_UNSUPPORTED;
+    cr_assert_eq(call_values(holder, values, 3), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(stack.count, 0, "nothing is left: the result is an argument");
+    cr_expect_eq(added, 1);
+    cr_expect_eq((int)memory[0], 11);
+    end_all();
+}
+
 Test(holder_writes, views_and_silent_writers_stay_refused)
 {
     begin_context();

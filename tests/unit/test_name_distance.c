@@ -33,6 +33,24 @@ Test(name_distance, other_operators_are_not_offered)
     cr_assert_not(is_near("theirs::scaled_dots", "ours::scaled_dot"));
 }
 
+Test(name_distance, names_of_dtypes_are_found)
+{
+    cr_expect_str_eq(aoticache_nearest_dtype("flot32"), "float32");
+    cr_expect_str_eq(aoticache_nearest_dtype("Float64"), "float64");
+    cr_expect_str_eq(aoticache_nearest_dtype("float"), "float32");
+    cr_expect_str_eq(aoticache_nearest_dtype("long"), "int64");
+    cr_expect_null(aoticache_nearest_dtype("xyzzy"));
+    cr_expect_null(aoticache_nearest_dtype(""));
+    cr_expect_str_eq(aoticache_nearest_argument_word("gpu"), "cuda");
+    cr_expect_str_eq(aoticache_nearest_argument_word("non"), "none");
+    cr_expect_str_eq(aoticache_nearest_argument_word("chanels_last"), "channels_last");
+    char hint[AOTICACHE_HINT_BYTES];
+    aoticache_write_hint("float32", hint);
+    cr_expect_str_eq(hint, "; did you mean float32?");
+    aoticache_write_hint(NULL, hint);
+    cr_expect_str_eq(hint, "");
+}
+
 Test(name_distance, the_nearer_one_is_nearer)
 {
     cr_assert_lt(aoticache_operator_distance("aten::add.tensor", "aten::add.Tensor"),

@@ -176,7 +176,11 @@ Test(request_text, what_is_wrong_is_told_with_its_column)
     refused("aten::abs(float32[-2]) on cpu", 19, "from 0 up");
     refused("aten::abs(float32[2.5]) on cpu", 19, "integers");
     refused("aten::abs(float32[2, 3]{1}) on cpu", 24, "1 strides for 2 sizes");
-    refused("aten::abs(float31[2]) on cpu", 11, "'float31[2'");
+    refused("aten::abs(float31[2]) on cpu", 11, "unknown name 'float31'; did you mean float32?");
+    refused("aten::abs(flot32[2]) on cpu", 11, "unknown name 'flot32'; did you mean float32?");
+    refused("aten::abs(float[2]) on cpu", 11, "unknown name 'float'; did you mean float32?");
+    refused("aten::to(float32[2], memory_format=chanels_last) on cpu", 36, "did you mean channels_last?");
+    refused("aten::to(float32[2], xyzzy) on cpu", 22, "expected an argument: a tensor such as float32[2, 3]");
     refused("aten::abs(float32[2] nowhere) on cpu", 22, "found 'nowhere'");
     refused("aten::abs(float32[2]@here) on cpu", 22, "device");
     refused("aten::abs(float32[2]) on here", 26, "device");
@@ -274,7 +278,9 @@ Test(request_json, what_is_wrong_is_told)
         {CALL("{\"kind\":\"complex\",\"value\":[1]}"), "two numbers"},
         {CALL("{\"kind\":\"string\",\"value\":null}"), "text"},
         {CALL("{\"kind\":\"device\"}"), "a device"},
-        {CALL("{\"kind\":\"dtype\",\"value\":\"float33\"}"), "a dtype"},
+        {CALL("{\"kind\":\"dtype\",\"value\":\"float33\"}"), "a dtype such as float32; did you mean float32?"},
+        {CALL("{\"kind\":\"layout\",\"value\":\"stridded\"}"), "a layout such as strided; did you mean strided?"},
+        {CALL("{\"kind\":\"tensor\",\"dtype\":\"flot64\",\"sizes\":[3]}"), "did you mean float64?"},
         {CALL("{\"kind\":\"layout\",\"value\":\"round\"}"), "a layout"},
         {CALL("{\"kind\":\"memory_format\",\"value\":\"x\"}"), "a memory format"},
         {CALL("{\"kind\":\"none\",\"value\":1}"), "\"value\" is unknown"},

@@ -157,6 +157,7 @@ Test(schema, refusals_name_the_column)
 {
     refuses("a::b(Tensor x; int y) -> ()", "schema, column 14: expected ',' or ')', found ';'");
     refuses("a::b(Tensr x) -> ()", "schema, column 6: unknown type 'Tensr'; did you mean Tensor?");
+    refuses("a::b(ScalarType x=flot32) -> ()", "schema, column 19: unknown dtype 'flot32'; did you mean float32?");
     refuses("a::b(int x) -> int y z", "schema, column 22: expected the end of the schema, found 'z'");
     refuses("a::b(int x=9223372036854775808) -> ()",
             "schema, column 12: the number 9223372036854775808 is out of range");
