@@ -26,6 +26,9 @@ typedef struct aoticache_tensor_view {
     struct AtenTensorOpaque *handle; /* an AtenTensorHandle: the tensor itself, as runners take it; borrowed */
 } aoticache_tensor_view;
 
+/* A view of nothing, to be filled in: the same in C and in C++. */
+#define AOTICACHE_TENSOR_VIEW_INIT {NULL, 0, {0, 0}, 0, 0, NULL, NULL, 0, false, 0, NULL}
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/options.h"
 #include "cache/config/internal.h"
 #include "cache/internal.h"
@@ -19,7 +20,7 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
     if (status != AOTICACHE_OK)
         return status;
     if (ret_cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open: ret_cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_cache);
     cleanup_config aoticache_config *config = NULL;
     status = aoticache_config_complete(&completed, &config, ret_error);
     if (status != AOTICACHE_OK)

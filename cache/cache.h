@@ -297,7 +297,7 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
  * compile_timeout_ms for another's compile), IO.
  */
 AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
-                                                              aoticache_compile_fn compile, void *user,
+                                                              aoticache_compile_fn compile_hook, void *user,
                                                               aoticache_artifact **ret_artifact,
                                                               aoticache_error *ret_error);
 
@@ -307,7 +307,7 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
  */
 AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(
     aoticache_cache *cache, const aoticache_request *request, aoticache_guard_fn accept, void *accept_user,
-    aoticache_compile_fn compile, void *user, aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+    aoticache_compile_fn compile_hook, void *user, aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 /*
  * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no

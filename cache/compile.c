@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/remote/internal.h"
@@ -269,7 +270,7 @@ aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticach
     aoticache_artifact *artifact = NULL;
     bool is_fetched = false;
     if (cache == NULL || request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_prefetch: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request);
     aoticache_cache_enter(cache);
     struct job job = {.cache = cache, .request = request};
     aoticache_status status = aoticache_request_key(request, &job.target.key, ret_error);
@@ -412,7 +413,7 @@ aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const ao
                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || compile_hook == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_get_or_compile: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, compile_hook, ret_artifact);
     struct job job = {.cache = cache,
                       .request = request,
                       .compile = compile_hook,
@@ -428,8 +429,7 @@ aoticache_status aoticache_cache_get_or_compile_dynamic(aoticache_cache *cache, 
                                                         aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || accept == NULL || compile_hook == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_get_or_compile_dynamic: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, accept, compile_hook, ret_artifact);
     struct job job = {.cache = cache,
                       .request = request,
                       .target = {.accept = accept, .accept_user = accept_user},
@@ -444,7 +444,7 @@ aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const a
                                                  aoticache_error *ret_error)
 {
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_forget_failures: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
     if (status != AOTICACHE_OK)

@@ -1,6 +1,7 @@
 /*
  * cache/judgements: judgements as the index keeps them, and what they are about: the kind of machine, classes of sizes.
  */
+#include "base/arguments.h"
 #include "cache/judgements.h"
 
 #include <stdio.h>
@@ -75,7 +76,7 @@ aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const ao
                                                 size_t count, aoticache_error *ret_error)
 {
     if (cache == NULL || (judgements == NULL && count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_put_judgements: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, judgements);
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
     aoticache_index *index = aoticache_cache_index(cache);
@@ -134,8 +135,7 @@ aoticache_status aoticache_cache_list_judgements(aoticache_cache *cache, const a
 {
     struct walk walk = {.callback = callback, .user = user};
     if (cache == NULL || key == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_judgements: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, key, callback);
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL)

@@ -13,6 +13,7 @@
  *
  * A cache that was opened with hash_always (the setting remember_digests = false) believes and remembers nothing.
  */
+#include "base/arguments.h"
 #include "cache/known_files.h"
 
 #include <stdlib.h>
@@ -230,7 +231,7 @@ aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aot
     aoticache_known_files files;
     aoticache_index_file_digest then;
     if (cache == NULL || ret_digest == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_digest_file: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, ret_digest);
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || (uint64_t)found.st_size < AOTICACHE_KNOWN_MIN_BYTES ||

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/snapshot.h"
@@ -40,7 +41,7 @@ aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, co
 {
     struct listing listing = {.prefix = prefix, .callback = callback, .user = user};
     if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     aoticache_cache_enter(cache);
     return aoticache_snapshot_walk(cache, op, forward_entry, &listing, ret_error);
 }
@@ -87,7 +88,7 @@ aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache
                                                aoticache_error *ret_error)
 {
     if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_failures: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     struct failures failures = {.now_ns = aoticache_wall_ns()};
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
@@ -109,7 +110,7 @@ aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aot
                                                aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || artifact == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_artifact: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, artifact, ret_artifact);
     aoticache_artifact_part unusable;
     aoticache_cache_enter(cache);
     return aoticache_artifact_open_manifest(cache->directory, artifact, NULL, ret_artifact, &unusable, ret_error);
@@ -119,7 +120,7 @@ aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aot
                                                char **ret_text, aoticache_error *ret_error)
 {
     if (cache == NULL || artifact == NULL || ret_text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_read_manifest: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, artifact, ret_text);
     cleanup_free char *text = NULL;
     size_t size = 0;
     aoticache_manifest *manifest = NULL;
@@ -142,7 +143,7 @@ static aoticache_status read_manifest_text(aoticache_cache *cache, const aoticac
                                            char **ret_text, aoticache_error *ret_error)
 {
     if (cache == NULL || artifact == NULL || ret_text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: an argument is NULL", function);
+        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, cache, artifact, ret_text);
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
     aoticache_cache_enter(cache);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
@@ -346,7 +347,7 @@ aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_
                                         aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, ret_artifact);
     return lookup_request(cache, request, NULL, NULL, ret_artifact, ret_error);
 }
 
@@ -355,16 +356,17 @@ aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const ao
                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || accept == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup_dynamic: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, accept, ret_artifact);
     return lookup_request(cache, request, accept, user, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id, const aoticache_digest *artifact,
                                              aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
-    if (cache == NULL || entry_id == 0 || artifact == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_open_stored: an argument is NULL or 0");
+    if (cache == NULL || artifact == NULL || ret_artifact == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, artifact, ret_artifact);
+    if (entry_id == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_stored: entry_id is 0");
     const uint64_t begun = aoticache_monotonic_ns();
     const aoticache_lookup_target target = {.entry_id = entry_id, .artifact = artifact};
     aoticache_cache_enter(cache);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "cache/internal.h"
 #include "cache/store/internal.h"
@@ -244,7 +245,7 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL || request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_put: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request);
     aoticache_cache_enter(cache);
     status = check_guard(request, &known, ret_error);
     if (status == AOTICACHE_OK)

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "cache/store/lock.h"
@@ -148,7 +149,7 @@ static aoticache_status remove_key(aoticache_cache *cache, aoticache_index *inde
 aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
 {
     if (cache == NULL || key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_remove: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, key);
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
     if (status != AOTICACHE_OK)

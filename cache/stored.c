@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/internal.h"
@@ -228,7 +229,7 @@ aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char 
                                              aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || op == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_stored: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, op, callback);
     return list(cache, op, after_entry, NULL, callback, user, ret_error);
 }
 
@@ -236,7 +237,6 @@ aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const 
                                                   aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || op == NULL || text == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_stored_with: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, op, text, callback);
     return list(cache, op, 0, text, callback, user, ret_error);
 }

@@ -3,6 +3,7 @@
  * whose schema says just that: tensors in, a list of tensors out. A schema is no part of a key, so the entries are those
  * that any other caller of the operator with these tensors makes and finds.
  */
+#include "base/arguments.h"
 #include "eager/call.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
@@ -32,7 +33,7 @@ aoticache_status aoticache_context_open(const char *directory, aoticache_context
     aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
     if (ret_context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context: ret_context is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_context);
     cache_options.directory = directory;
     aoticache_status status = aoticache_cache_open(&cache_options, &options.cache, ret_error);
     if (status != AOTICACHE_OK)
@@ -220,9 +221,11 @@ aoticache_status aoticache_call(aoticache_context *context, const char *op, cons
                                 size_t num_inputs, aoticache_tensor_view *ret_outputs, size_t num_outputs,
                                 aoticache_error *ret_error)
 {
-    if (context == NULL || op == NULL || inputs == NULL || num_inputs == 0 || (ret_outputs == NULL && num_outputs > 0))
+    if (context == NULL || op == NULL || inputs == NULL || (ret_outputs == NULL && num_outputs > 0))
+        return AOTICACHE_REFUSE_NULL(ret_error, context, op, inputs, ret_outputs);
+    if (num_inputs == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a call needs a context, an operator's name, tensors and a place for its results");
+                                   "aoticache_call: %.200s: num_inputs is 0; at least one tensor is needed", op);
     named_call call = {.op = op, .num_inputs = num_inputs, .device = AOTICACHE_DEVICE_CPU};
     aoticache_holder *holder = NULL;
     aoticache_status status = read_inputs(&call, inputs, ret_error);

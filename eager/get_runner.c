@@ -2,6 +2,7 @@
  * eager/get_runner: from a request to a runner that is ready. The one place where what a lookup found is loaded: holders
  * and packages load by the functions here (internal.h).
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "eager/eager.h"
 #include "eager/internal.h"
@@ -124,10 +125,7 @@ aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *ho
                                       aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || ret_runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "runner: %s is NULL",
-                                   cache == NULL     ? "cache"
-                                   : request == NULL ? "request"
-                                                     : "ret_runner");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, ret_runner);
     cleanup_artifact aoticache_artifact *artifact = NULL;
     aoticache_get_runner_report report = {0};
     aoticache_status status = get_artifact(cache, hook, request, &artifact, &report, ret_error);

@@ -2,6 +2,7 @@
  * loader/library: loads a kernel library from a descriptor. Everything that can be known from the file is checked
  * before the dynamic linker runs any of its code; the checks name all that is wrong at once.
  */
+#include "base/arguments.h"
 #include "loader/internal.h"
 
 #include "base/cleanup.h"
@@ -481,8 +482,11 @@ aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_l
 
 static aoticache_status load_library(loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
 {
-    if (load->fd < 0 || load->name == NULL || ret_library == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "loading needs a descriptor, a name and a place");
+    if (load->name == NULL || ret_library == NULL)
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_library_load_fd", ret_error, load->name, ret_library);
+    if (load->fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s: it cannot be read: fd is %d",
+                                   load->name, load->fd);
     aoticache_status status = read_file(load, load->image >= 0 ? load->image : load->fd, ret_error);
     if (status == AOTICACHE_OK) /* may copy and hash the whole file: outside the gate */
         status = make_image(load, ret_error);

@@ -1,6 +1,7 @@
 /*
  * loader/tensor: making, looking at and freeing tensors through the provider of this process.
  */
+#include "base/arguments.h"
 #include "loader/loader.h"
 
 #include <string.h>
@@ -35,9 +36,11 @@ aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t n
                                             const int64_t *strides, AtenTensorHandle *ret_tensor,
                                             aoticache_error *ret_error)
 {
-    if (ndim < 0 || ndim > MAX_DIMS || (ndim > 0 && sizes == NULL) || ret_tensor == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor needs 0 to %d sizes and a place, not %lld",
-                                   MAX_DIMS, (long long)ndim);
+    if (ret_tensor == NULL || (ndim > 0 && sizes == NULL))
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_tensor, sizes);
+    if (ndim < 0 || ndim > MAX_DIMS)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor has 0 to %d dimensions, not %lld", MAX_DIMS,
+                                   (long long)ndim);
     size_t item_size = aoticache_dtype_size(dtype);
     if (item_size == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no dtype %d", (int)dtype);
@@ -47,7 +50,8 @@ aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t n
     if (status != AOTICACHE_OK)
         return status;
     if (data == NULL && numel > 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor of %lld elements has no data",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_tensor_from_blob: data is NULL, and the tensor has %lld elements",
                                    (long long)numel);
     const aoticache_torch *torch;
     status = aoticache_torch_get(&torch, ret_error);
@@ -100,7 +104,7 @@ aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor, aoticache_te
                                            aoticache_error *ret_error)
 {
     if (tensor == NULL || ret_view == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "looking at a tensor needs one, and a place");
+        return AOTICACHE_REFUSE_NULL(ret_error, tensor, ret_view);
     const aoticache_torch *torch;
     aoticache_status status = aoticache_torch_get(&torch, ret_error);
     if (status != AOTICACHE_OK)

@@ -4,6 +4,7 @@
  * No lock: whoever comes first publishes its provider with one compare-and-swap, the others drop theirs. So a child of
  * fork never finds a lock taken. A failure is not kept: the shim may be installed later.
  */
+#include "base/arguments.h"
 #include "loader/torch.h"
 
 #include "base/cleanup.h"
@@ -254,7 +255,7 @@ aoticache_status aoticache_torch_get(const aoticache_torch **ret_torch, aoticach
 {
     const aoticache_torch_provider *provider;
     if (ret_torch == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the provider");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_torch);
     aoticache_status status = aoticache_torch_provider_get(&provider, ret_error);
     if (status == AOTICACHE_OK)
         *ret_torch = &provider->torch;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "base/arguments.h"
 #include "base/options.h"
 #include "cache/config/internal.h"
 
@@ -100,11 +101,12 @@ static aoticache_status finish_reading(aoticache_config *config, aoticache_statu
     return status;
 }
 
-static aoticache_status create_config(aoticache_logger logger, aoticache_config **ret_config,
+/* function: the public one, for the message. */
+static aoticache_status create_config(const char *function, aoticache_logger logger, aoticache_config **ret_config,
                                       aoticache_error *ret_error)
 {
     if (ret_config == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no place for the configuration: ret_config is NULL");
+        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, ret_config);
     *ret_config = calloc(1, sizeof **ret_config);
     if (*ret_config == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the configuration");
@@ -116,7 +118,7 @@ aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config
                                        aoticache_error *ret_error)
 {
     aoticache_config *config = NULL;
-    aoticache_status status = create_config(logger, ret_config != NULL ? &config : NULL, ret_error);
+    aoticache_status status = create_config(__func__, logger, ret_config != NULL ? &config : NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = read_files(config, ret_error);
@@ -130,8 +132,8 @@ aoticache_status aoticache_config_read_file(const char *path, aoticache_logger l
 {
     aoticache_config *config = NULL;
     if (path == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_config_read_file: path is NULL");
-    aoticache_status status = create_config(logger, ret_config != NULL ? &config : NULL, ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, path);
+    aoticache_status status = create_config(__func__, logger, ret_config != NULL ? &config : NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_config_add_file(config, path, AOTICACHE_CONFIG_OF_ANYBODY, ret_error);

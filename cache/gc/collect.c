@@ -1,6 +1,7 @@
 /*
  * cache/gc/collect: the order of a collection's steps, and the small collections of a cache with a budget.
  */
+#include "base/arguments.h"
 #include "cache/gc/internal.h"
 #include "index/entries/judgements.h"
 
@@ -210,7 +211,7 @@ aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache
     aoticache_status status =
         AOTICACHE_OPTIONS_READ(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT, options, &chosen, ret_error);
     if (status == AOTICACHE_OK && cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_collect: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     if (status == AOTICACHE_OK)
         status = check_options(&chosen, ret_error);
     if (status != AOTICACHE_OK)

@@ -6,6 +6,7 @@
  * what the file says. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the folder
  * marks/ keeps other changes out.
  */
+#include "base/arguments.h"
 #include "cache/pins/pins.h"
 
 #include <stdlib.h>
@@ -203,8 +204,7 @@ aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aotic
     aoticache_status status = AOTICACHE_OK;
     size_t done = 0;
     if (cache == NULL || (keys == NULL && count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_change_pins: the cache or the key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, keys);
     if ((unsigned)action > AOTICACHE_UNTAG)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_change_pins: there is no action %d",
                                    (int)action);
@@ -293,7 +293,7 @@ aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *t
                                            void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_pins: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     struct rows rows = {.items = NULL};
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);

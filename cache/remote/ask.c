@@ -1,6 +1,7 @@
 /*
  * cache/remote/ask: how remotes answer, for people who look into it.
  */
+#include "base/arguments.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>
@@ -100,7 +101,7 @@ aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secr
     const struct question question = {.signers = signers, .signer_count = signer_count};
     aoticache_remotes *asked = NULL;
     if (remotes == NULL || callback == NULL || (signers == NULL && signer_count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_remotes_ask: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, remotes, callback, signers);
     aoticache_status status = aoticache_remotes_create(remotes, &silent, &asked, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && asked != NULL && i < asked->count; i++)
         if (!ask(&asked->items[i], &question, callback, user))

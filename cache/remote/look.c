@@ -1,6 +1,7 @@
 /*
  * cache/remote/look: what remotes have for a key, for people who look into it.
  */
+#include "base/arguments.h"
 #include "cache/remote/internal.h"
 
 static bool report_record(const aoticache_remote *remote, const aoticache_record *record,
@@ -48,7 +49,7 @@ aoticache_status aoticache_remotes_look(const char *remotes, const aoticache_key
     static const aoticache_logger silent = {.log = NULL};
     aoticache_remotes *asked = NULL;
     if (remotes == NULL || key == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_remotes_look: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, remotes, key, callback);
     aoticache_status status = aoticache_remotes_create(remotes, &silent, &asked, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && asked != NULL && i < asked->count; i++)
         if (asked->items[i].config.reads && !look_at(&asked->items[i], key, callback, user))

@@ -2,6 +2,7 @@
  * cache/remote/pull: entries from remotes: which of a key's entries are worth fetching, and many keys, by the lists that a
  * remote keeps.
  */
+#include "base/arguments.h"
 #include "cache/remote/internal.h"
 
 #include <stdlib.h>
@@ -201,7 +202,7 @@ aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remote
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_pull: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     chosen.ask = NULL; /* no keys come along */
     pull.options = &chosen;
     aoticache_cache_enter(cache);

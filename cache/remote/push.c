@@ -2,6 +2,7 @@
  * cache/remote/push: many entries to remotes, and the lists of keys there, which a pull reads: a server that keeps bytes by
  * name cannot be asked what it has.
  */
+#include "base/arguments.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>
@@ -354,7 +355,7 @@ aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remote
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_push: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "aoticache_cache_push: %zu signers; 0 to %d are possible", chosen.signer_count,

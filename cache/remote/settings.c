@@ -2,6 +2,7 @@
  * cache/remote/settings: the text of the setting `remote`: words separated by spaces. A word with a scheme begins a remote;
  * the words after it, up to the next one, are what is said of it.
  */
+#include "base/arguments.h"
 #include "cache/remote/internal.h"
 
 #include <stdlib.h>
@@ -272,7 +273,7 @@ aoticache_status aoticache_remotes_check(const char *remotes, aoticache_error *r
     aoticache_remote_config *configs = NULL;
     size_t count = 0;
     if (remotes == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_remotes_check: remotes is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, remotes);
     aoticache_status status = aoticache_remote_configs_parse(remotes, &configs, &count, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_remote_configs_free(configs, count);

@@ -5,6 +5,7 @@
  * limits of the whole. A call that is refused leaves the request as it was. The rules for one part are in
  * check.c.
  */
+#include "base/arguments.h"
 #include "cache/request/internal.h"
 
 #include "base/cleanup.h"
@@ -34,7 +35,7 @@ static aoticache_status refuse(const aoticache_request *request, aoticache_statu
 
 static aoticache_status refuse_null(aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the request must not be NULL");
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_request_add_*: request is NULL");
 }
 
 static bool has_keyword(const aoticache_request *request, const char *name)
@@ -258,7 +259,7 @@ aoticache_status aoticache_request_add_string(aoticache_request *request, const 
     char reason[REQUEST_REASON_BYTES];
     aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_STRING};
     if (request == NULL)
-        return refuse_null(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, request);
     if (value == NULL)
         return refuse(request, AOTICACHE_INVALID, ret_error, "the string must not be NULL: add_none is for that");
     if (!aoticache_request_check_string(value, reason))
@@ -274,7 +275,7 @@ aoticache_status aoticache_request_add_device(aoticache_request *request, const 
 {
     char reason[REQUEST_REASON_BYTES];
     if (request == NULL)
-        return refuse_null(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, request);
     if (!aoticache_request_check_device(&value, reason))
         return refuse(request, AOTICACHE_INVALID, ret_error, "%s", reason);
     aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_DEVICE, .value.device_value = value};
@@ -322,7 +323,7 @@ aoticache_status aoticache_request_add_memory_format(aoticache_request *request,
 aoticache_status aoticache_request_begin_list(aoticache_request *request, const char *name, aoticache_error *ret_error)
 {
     if (request == NULL)
-        return refuse_null(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, request);
     if (request->list_open)
         return refuse(request, AOTICACHE_INVALID, ret_error, "a list cannot hold a list");
     aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_LIST, .name = name != NULL ? name : ""};
@@ -345,7 +346,7 @@ aoticache_status aoticache_request_begin_list(aoticache_request *request, const 
 aoticache_status aoticache_request_end_list(aoticache_request *request, aoticache_error *ret_error)
 {
     if (request == NULL)
-        return refuse_null(ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, request);
     if (!request->list_open)
         return refuse(request, AOTICACHE_INVALID, ret_error, "no list is open");
     aoticache_argument view = {.kind = AOTICACHE_ARGUMENT_LIST, .name = ""};

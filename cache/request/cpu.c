@@ -2,6 +2,7 @@
  * cache/request/cpu: sets of CPU features, and their text: names as /proc/cpuinfo, GCC and Clang write them, and the levels of
  * the x86-64 psABI and the versions of Arm's architecture. How this machine's features are found out is in cpu_detect.c.
  */
+#include "base/arguments.h"
 #include "cache/request/cpu_list.h"
 
 #include <pthread.h>
@@ -348,7 +349,7 @@ aoticache_status aoticache_cpu_features_parse_for(const char *arch, const char *
     const char *unknown = NULL;
     size_t length = 0;
     if (text == NULL || ret_features == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "CPU features: text and result must not be NULL");
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_cpu_features_parse", ret_error, text, ret_features);
     if (!parse_list(strcmp(arch, "aarch64") == 0, text, &features, &unknown, &length))
         return refuse_name(unknown, length, ret_error);
     *ret_features = features;

@@ -5,6 +5,7 @@
  * encoded again and compared, so an encoding that is not the canonical one of its request is refused, whatever the
  * difference is.
  */
+#include "base/arguments.h"
 #include "cache/request/internal.h"
 
 #include "base/cleanup.h"
@@ -358,7 +359,7 @@ aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size, aot
     struct reader reader = {.bytes = bytes, .size = size, .error = ret_error};
     aoticache_request *request = NULL;
     if (bytes == NULL || ret_request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "key encoding: bytes and result must not be NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, bytes, ret_request);
     if (size > REQUEST_MAX_ENCODED_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "key encoding: %zu bytes, at most %u are allowed",
                                    size, REQUEST_MAX_ENCODED_BYTES);

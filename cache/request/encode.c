@@ -5,6 +5,7 @@
  * holds vectors that an independent program made from that text. What is encoded was checked when it was added, so
  * nothing is judged here.
  */
+#include "base/arguments.h"
 #include "cache/request/internal.h"
 
 #include "base/cleanup.h"
@@ -194,7 +195,7 @@ aoticache_status aoticache_request_encode(const aoticache_request *request, uint
                                           aoticache_error *ret_error)
 {
     if (request == NULL || ret_bytes == NULL || ret_size == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "encoding: request and results must not be NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, request, ret_bytes, ret_size);
     if (request->list_open)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the list that is argument %zu is still open",
                                    request->op, request->arguments.count);
@@ -214,7 +215,7 @@ aoticache_status aoticache_request_key(const aoticache_request *request, aoticac
     cleanup_free uint8_t *bytes = NULL;
     size_t size = 0;
     if (ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "key: the place for the result must not be NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
     aoticache_status status = aoticache_request_encode(request, &bytes, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;

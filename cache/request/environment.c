@@ -1,6 +1,7 @@
 /*
  * cache/request/environment: the environment of a request: pairs of name and value, sorted by name, each name once.
  */
+#include "base/arguments.h"
 #include "cache/request/internal.h"
 
 #include "base/array.h"
@@ -78,9 +79,7 @@ aoticache_status aoticache_request_set_environment(aoticache_request *request, c
     char reason[REQUEST_REASON_BYTES];
     bool found;
     if (request == NULL || name == NULL || value == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "environment: request, name and value must not be "
-                                   "NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, request, name, value);
     if (!aoticache_request_check_environment(name, value, reason))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s", reason);
     size_t position = find_pair(request, name, &found);

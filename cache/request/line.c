@@ -2,6 +2,7 @@
  * cache/request/line: the line that text.c reads back to the same request: what format.c prints, and
  * the dispatch key sets behind it.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
 #include "cache/request/internal.h"
@@ -73,10 +74,10 @@ static void write_key_sets(FILE *out, const aoticache_request *request)
 aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
                                               aoticache_error *ret_error)
 {
-    if (request == NULL || ret_text == NULL || request->list_open)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request text: %s",
-                                   request == NULL || ret_text == NULL ? "an argument is NULL"
-                                                                       : "a list is still open");
+    if (request == NULL || ret_text == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, request, ret_text);
+    if (request->list_open)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request text: a list is still open");
     size_t constant = find_constant(request);
     if (constant < request->arguments.count)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,

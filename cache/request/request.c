@@ -4,6 +4,7 @@
  * Arguments are appended in add.c; the environment, the rules for single parts, the encoding, its reverse and
  * the text for people have files of their own.
  */
+#include "base/arguments.h"
 #include "cache/request/internal.h"
 
 #include "base/array.h"
@@ -86,9 +87,7 @@ aoticache_status aoticache_request_create(const char *op, aoticache_device devic
 {
     char reason[REQUEST_REASON_BYTES];
     if (op == NULL || ret_request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "request: the operator's name and the place for the "
-                                   "result must not be NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, op, ret_request);
     if (!aoticache_request_check_op(op, reason) || !aoticache_request_check_device(&device, reason))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request: %s", reason);
     aoticache_request *request = request_allocate(op, device);

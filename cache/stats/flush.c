@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "base/arguments.h"
 #include "cache/internal.h"
 
 #define FLUSH_AFTER_ENTRIES 4096
@@ -138,7 +139,7 @@ static aoticache_status flush(aoticache_cache *cache, const manner *how, aoticac
 aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error)
 {
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_flush: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
     return flush(cache, &(manner){.wait_ms = UINT32_MAX}, ret_error);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "cache/internal.h"
 #include "base/array.h"
 #include "cache/stats/usage.h"
@@ -46,10 +47,11 @@ aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_g
 {
     aoticache_statistics_options chosen;
     aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
-    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL || (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS))
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                "aoticache_cache_list_groups: an argument is NULL, or there is no kind %d", (int)kind);
+    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
+    if (status == AOTICACHE_OK && (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_groups: there is no kind %d",
+                                     (int)kind);
     if (status == AOTICACHE_OK && chosen.since == AOTICACHE_STATISTICS_SINCE_TIME)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                      "aoticache_cache_list_groups: groups have no history: ask for all, or since they"
@@ -111,12 +113,12 @@ static int64_t kept_since(int64_t step)
 aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t since_ns, int64_t step_seconds,
                                               aoticache_slot_fn callback, void *user, aoticache_error *ret_error)
 {
-    if (cache == NULL || callback == NULL ||
-        (step_seconds != AOTICACHE_SLOT_FINE_SECONDS && step_seconds != AOTICACHE_SLOT_HOUR_SECONDS &&
-         step_seconds != AOTICACHE_SLOT_DAY_SECONDS))
+    if (cache == NULL || callback == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
+    if (step_seconds != AOTICACHE_SLOT_FINE_SECONDS && step_seconds != AOTICACHE_SLOT_HOUR_SECONDS &&
+        step_seconds != AOTICACHE_SLOT_DAY_SECONDS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_history: an argument is NULL, or there are no slots of %lld s "
-                                   "(but of %d, %d and %d)",
+                                   "aoticache_cache_list_history: there are no slots of %lld s; choose %d, %d or %d",
                                    (long long)step_seconds, AOTICACHE_SLOT_FINE_SECONDS, AOTICACHE_SLOT_HOUR_SECONDS,
                                    AOTICACHE_SLOT_DAY_SECONDS);
     slot_walk walk = {.callback = callback, .user = user, .slot.length_ns = step_seconds * NS_PER_SECOND};
@@ -165,8 +167,11 @@ static bool forward_entry(void *user, const aoticache_index_entry *entry)
 aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_extreme which, size_t limit,
                                               aoticache_entry_fn callback, void *user, aoticache_error *ret_error)
 {
-    if (cache == NULL || callback == NULL || (unsigned)which > AOTICACHE_EXTREME_COLDEST)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_extreme: an argument is NULL");
+    if (cache == NULL || callback == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
+    if ((unsigned)which > AOTICACHE_EXTREME_COLDEST)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_extreme: there is no extreme %d",
+                                   (int)which);
     entry_walk walk = {.callback = callback, .user = user};
     aoticache_cache_flush(cache, NULL);
     aoticache_index *index = aoticache_cache_index(cache);
@@ -213,7 +218,7 @@ aoticache_status aoticache_cache_list_usage(aoticache_cache *cache, aoticache_us
                                             aoticache_usage_fn callback, void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_usage: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     struct usages usages = {.items = NULL};
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);

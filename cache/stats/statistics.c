@@ -1,6 +1,7 @@
 /*
  * cache/stats/statistics: reading what all processes have counted, and what the store holds.
  */
+#include "base/arguments.h"
 #include "cache/stats/statistics.h"
 
 #include <stdlib.h>
@@ -178,7 +179,7 @@ aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache, const 
     aoticache_statistics_options chosen;
     aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
     if (status == AOTICACHE_OK && (cache == NULL || ret_statistics == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_statistics: an argument is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, ret_statistics);
     if (status == AOTICACHE_OK)
         status = gather_numbers(cache, &chosen, &all, ret_error);
     if (status == AOTICACHE_OK)
@@ -200,10 +201,11 @@ aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_
     gathered all = {.distributions = NULL};
     aoticache_statistics_options chosen;
     aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
-    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL || aoticache_latency_name(kind) == NULL))
+    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
+    if (status == AOTICACHE_OK && aoticache_latency_name(kind) == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                     "aoticache_cache_list_latency: an argument is NULL, or there is no latency %d",
-                                     (int)kind);
+                                     "aoticache_cache_list_latency: there is no latency %d", (int)kind);
     if (status == AOTICACHE_OK)
         status = gather_numbers(cache, &chosen, &all, ret_error);
     bool goes_on = true;
@@ -219,7 +221,7 @@ aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_
 aoticache_status aoticache_cache_zero_statistics(aoticache_cache *cache, aoticache_error *ret_error)
 {
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_zero_statistics: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
     if (status == AOTICACHE_OK)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/syscalls.h"
@@ -46,7 +47,7 @@ aoticache_status aoticache_product_read(const aoticache_product *product, aotica
                                         aoticache_error *ret_error)
 {
     if (product == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_cache_put", ret_error, product);
     aoticache_status status =
         AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, ret_product, ret_error);
     return status == AOTICACHE_OK ? check_files(ret_product, ret_error) : status;

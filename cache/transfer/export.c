@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "cache/transfer/archive.h"
 #include "cache/transfer/internal.h"
@@ -354,8 +355,10 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
     aoticache_status status = aoticache_transfer_options_read(options, false, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (cache == NULL || fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
+    if (cache == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
+    if (fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: fd is %d", fd);
     if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "aoticache_cache_export: %zu signers; 0 to %d are possible", chosen.signer_count,

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/transfer/archive.h"
@@ -463,8 +464,10 @@ aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd, const ao
     aoticache_status status = aoticache_transfer_options_read(options, true, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (cache == NULL || fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_import: no cache or no descriptor");
+    if (cache == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
+    if (fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_import: fd is %d", fd);
     aoticache_cache_enter(cache);
     status = aoticache_intake_begin(&import.intake, cache, &chosen, &import.report, ret_error);
     import.intake.is_foreign = true;

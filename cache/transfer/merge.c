@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/transfer/internal.h"
@@ -314,7 +315,7 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     if (status != AOTICACHE_OK)
         return status;
     if (target == NULL || source == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_merge: a cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, target, source);
     if (is_same_directory(target, source))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the same cache as %s", source->directory->path,
                                    target->directory->path);

@@ -5,6 +5,7 @@
  * The order of the reasons is fixed: what holds whoever signed it comes first, then a signature that is wrong, then a key
  * that is trusted, and only then whether anybody is asked.
  */
+#include "base/arguments.h"
 #include "cache/trust/internal.h"
 
 #include <stdarg.h>
@@ -257,9 +258,7 @@ aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL || ret_verdict == NULL || given.statement == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_decide: the cache, the claim's statement or "
-                                   "the place for the verdict is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, given.statement, ret_verdict);
     aoticache_cache_enter(cache);
     aoticache_digest_to_hex(&given.statement->key, decision.entry);
     status = aoticache_statement_encode(given.statement, &decision.message.bytes, &decision.message.size, ret_error);

@@ -1,6 +1,7 @@
 /*
  * cache/trust/entries: the signatures of a cache's own entries: reading, adding, making and checking them.
  */
+#include "base/arguments.h"
 #include "cache/trust/internal.h"
 
 #include <stdlib.h>
@@ -141,8 +142,7 @@ aoticache_status aoticache_cache_check_statement(aoticache_cache *cache, const a
     aoticache_signature_list list = {.count = 0};
     aoticache_status status = aoticache_statement_read(statement, &given, ret_error);
     if (status == AOTICACHE_OK && (cache == NULL || callback == NULL))
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_check_statement: an argument is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     if (status == AOTICACHE_OK)
         status = aoticache_signature_list_parse(text, &list, ret_error);
     if (status != AOTICACHE_OK || list.count == 0)

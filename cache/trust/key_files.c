@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/trust/internal.h"
@@ -282,7 +283,7 @@ aoticache_status aoticache_key_directory_own_key(const char *directory, const ch
     aoticache_secret_key *key = NULL;
     aoticache_status status = AOTICACHE_OK;
     if (ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_key_directory_own_key: ret_key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
     status = open_to_change(directory, &folder, ret_error); /* locked: two first exports make one key */
     cleanup_free char *path = status == AOTICACHE_OK ? path_of(directory, AOTICACHE_SECRET_KEY_FILE, ret_error) : NULL;
     if (path == NULL)
@@ -335,7 +336,7 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
     cleanup_fd int folder = -1;
     struct trusting trusting = {.key = key};
     if (key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_key_directory_trust: key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, key);
     aoticache_status status = aoticache_signer_name_check(key->name, ret_error);
     if (status == AOTICACHE_OK)
         status = open_to_change(directory, &folder, ret_error);

@@ -6,6 +6,7 @@
  * What was compiled here has no signature and is no concern of this file. Where nothing is revoked, a lookup asks for nothing
  * but whether the user has a file of revoked keys, once for each opened cache.
  */
+#include "base/arguments.h"
 #include "cache/trust/internal.h"
 
 #include <errno.h>
@@ -204,7 +205,7 @@ aoticache_status aoticache_cache_remove_revoked(aoticache_cache *cache, aoticach
     struct candidates candidates = {.items = NULL};
     uint64_t removed = 0;
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_remove_revoked: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
     aoticache_status status = list_candidates(cache, &candidates, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < candidates.count; i++) {

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/trust/internal.h"
@@ -68,7 +69,7 @@ aoticache_status aoticache_secret_key_generate(const char *name, aoticache_secre
                                                aoticache_error *ret_error)
 {
     if (ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_secret_key_generate: ret_key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
     aoticache_status status = aoticache_signer_name_check(name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -126,8 +127,7 @@ aoticache_status aoticache_secret_key_read(const char *path, aoticache_secret_ke
 {
     char text[MAX_FILE_BYTES + 1];
     if (path == NULL || ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_secret_key_read: the path or ret_key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, path, ret_key);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no secret key %s", path);
@@ -171,8 +171,7 @@ aoticache_status aoticache_secret_key_write(const aoticache_secret_key *key, con
     char text[AOTICACHE_SIGNER_NAME_BYTES + SECRET_BASE64_BYTES + 3];
     uint8_t bytes[SECRET_BYTES];
     if (key == NULL || path == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_secret_key_write: the key or the path is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, key, path);
     cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,

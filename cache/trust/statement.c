@@ -5,6 +5,7 @@
  * The digest of the manifest implies all that follows it. The rest is there so that whoever has a row of an index alone, and
  * not the manifest, can check the signature, and so that a signature can never pass for one of something else.
  */
+#include "base/arguments.h"
 #include "cache/trust/internal.h"
 
 #include <stdlib.h>
@@ -69,7 +70,7 @@ aoticache_status aoticache_statement_encode(const aoticache_statement *statement
     if (status != AOTICACHE_OK)
         return status;
     if (ret_bytes == NULL || ret_size == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statement_encode: no place for the bytes");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_bytes, ret_size);
     const size_t most = sizeof AOTICACHE_STATEMENT_MAGIC + 2 + 32 + 4 + 2 * FEATURE_BITS + 4 + strlen(given.guard) +
                         32 + 4 + strlen(given.producer) + 8;
     uint8_t *bytes = malloc(most);
@@ -96,9 +97,7 @@ aoticache_status aoticache_statement_sign(const aoticache_statement *statement, 
     aoticache_signature signature = {.name = ""};
     aoticache_status status = aoticache_statement_encode(statement, &bytes, &size, ret_error);
     if (status == AOTICACHE_OK && (key == NULL || ret_signature == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_statement_sign: the key or the place for the "
-                                   "signature is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, key, ret_signature);
     if (status == AOTICACHE_OK)
         status = aoticache_ed25519_sign(key->seed, bytes, size, signature.bytes, ret_error);
     if (status != AOTICACHE_OK)
@@ -121,9 +120,7 @@ aoticache_status aoticache_statement_verify(const aoticache_statement *statement
     size_t size = 0;
     aoticache_status status = aoticache_statement_encode(statement, &bytes, &size, ret_error);
     if (status == AOTICACHE_OK && (key == NULL || signature == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_statement_verify: the key or the signature is "
-                                   "NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, key, signature);
     return status == AOTICACHE_OK ? aoticache_statement_verify_bytes(bytes, size, key, signature, ret_error) : status;
 }
 

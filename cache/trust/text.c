@@ -4,6 +4,7 @@
  * What is parsed may have been written by anybody. Every value has one text: base64 with padding, and with zero bits where
  * the last character has some to spare. So two texts that differ are two signatures.
  */
+#include "base/arguments.h"
 #include "cache/trust/internal.h"
 
 #include <stdio.h>
@@ -104,7 +105,7 @@ aoticache_status aoticache_public_key_parse(const char *text, aoticache_public_k
 {
     aoticache_public_key key = {.name = ""};
     if (ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_public_key_parse: ret_key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
     aoticache_status status = parse("public key", text, sizeof key.bytes, key.name, key.bytes, ret_error);
     if (status == AOTICACHE_OK)
         *ret_key = key;
@@ -116,7 +117,7 @@ aoticache_status aoticache_signature_parse(const char *text, aoticache_signature
 {
     aoticache_signature signature = {.name = ""};
     if (ret_signature == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_signature_parse: ret_signature is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_signature);
     aoticache_status status =
         parse("signature", text, sizeof signature.bytes, signature.name, signature.bytes, ret_error);
     if (status == AOTICACHE_OK)

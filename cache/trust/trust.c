@@ -4,6 +4,7 @@
  * Nothing is read before the first decision, so a process that takes nothing in pays for nothing. The set is read once; a
  * key that is trusted on being asked joins it.
  */
+#include "base/arguments.h"
 #include "cache/trust/internal.h"
 
 #include <stdio.h>
@@ -249,8 +250,7 @@ aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_
                                               aoticache_error *ret_error)
 {
     if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_trusted: the cache or callback is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_trust_lock(cache, ret_error);
     if (status != AOTICACHE_OK)
@@ -269,8 +269,7 @@ aoticache_status aoticache_cache_signers(aoticache_cache *cache, const aoticache
                                          size_t *ret_count, aoticache_error *ret_error)
 {
     if (cache == NULL || ret_keys == NULL || ret_count == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_signers: the cache or an output is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, ret_keys, ret_count);
     aoticache_cache_enter(cache);
     pthread_mutex_lock(&cache->trust.mutex);
     aoticache_status status = need_signers(&cache->trust, ret_error);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "base/options.h"
@@ -49,7 +50,7 @@ aoticache_status aoticache_cache_check_index(aoticache_cache *cache, bool is_ful
 {
     bool completed;
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_check_index: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
     if (aoticache_cache_index(cache) == NULL)
         return AOTICACHE_NOT_FOUND;
@@ -233,7 +234,7 @@ aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_verify: cache is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
     status = chosen.repair ? aoticache_cache_check_writable(cache, ret_error) : AOTICACHE_OK;
     if (status != AOTICACHE_OK)

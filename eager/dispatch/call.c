@@ -4,6 +4,7 @@
  * Takes no lock and allocates nothing. A call is inside an epoch (eager/epoch.h) from before it reads the operator's plan
  * and table until after its kernel; that keeps the kernel and what it was registered with alive.
  */
+#include "base/arguments.h"
 #include "eager/dispatch/internal.h"
 
 #include <stdlib.h>
@@ -94,12 +95,13 @@ static aoticache_key_set set_of_arguments(const aoticache_op_plan *plan, const a
 
 /* ---- what a call refuses ---- */
 
-static __attribute__((noinline, cold)) aoticache_status refuse_entry(const aoticache_operator *op,
+/* function: the public one, for the message. */
+static __attribute__((noinline, cold)) aoticache_status refuse_entry(const char *function, const aoticache_operator *op,
                                                                      const aoticache_stack *stack,
                                                                      aoticache_error *ret_error)
 {
     if (op == NULL || stack == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a call needs an operator and a stack");
+        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, op, stack);
     return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call", op->name);
 }
 
@@ -248,7 +250,7 @@ aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache
 {
     aoticache_epoch_slot *slot;
     if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_epoch_enter()) == NULL))
-        return refuse_entry(op, stack, ret_error);
+        return refuse_entry(__func__, op, stack, ret_error);
     aoticache_status status = check_and_call(op, stack, ret_error);
     leave_epoch(op, slot);
     return status;
@@ -259,7 +261,7 @@ aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aot
 {
     aoticache_epoch_slot *slot;
     if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_epoch_enter()) == NULL))
-        return refuse_entry(op, stack, ret_error);
+        return refuse_entry(__func__, op, stack, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     aoticache_status status = run_for_set(table, op, keys, stack, ret_error);
     leave_epoch(op, slot);
@@ -314,7 +316,7 @@ aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, a
 {
     aoticache_epoch_slot *slot;
     if (op == NULL || stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
-        return refuse_entry(op, stack, ret_error);
+        return refuse_entry(__func__, op, stack, ret_error);
     aoticache_status status = call_for_key(op, key, stack, ret_error);
     leave_epoch(op, slot);
     return status;
@@ -354,7 +356,7 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
 {
     aoticache_epoch_slot *slot;
     if (op == NULL || stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
-        return refuse_entry(op, stack, ret_error);
+        return refuse_entry(__func__, op, stack, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     aoticache_status status = run_target(find_previous(table, key, user), op, keys, stack, ret_error);
     leave_epoch(op, slot);
@@ -368,7 +370,7 @@ aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const ao
 {
     aoticache_epoch_slot *slot;
     if (stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
-        return refuse_entry(op, stack, ret_error);
+        return refuse_entry("aoticache_computed_kernel_call", op, stack, ret_error);
     const aoticache_op_target target = {.call = kernel->call, .user = kernel->user, .key = kernel->key};
     aoticache_status status =
         atomic_load(&kernel->is_gone)
@@ -417,8 +419,7 @@ aoticache_status aoticache_operator_get_computed_kernel(const aoticache_operator
                                                         aoticache_error *ret_error)
 {
     if (op == NULL || ret_kernel == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a kernel to get needs an operator, and a place for it");
+        return AOTICACHE_REFUSE_NULL(ret_error, op, ret_kernel);
     aoticache_status status = check_key(op, key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -442,7 +443,7 @@ aoticache_status aoticache_computed_kernel_call(const aoticache_computed_kernel 
                                                 aoticache_stack *stack, aoticache_error *ret_error)
 {
     if (kernel == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a call needs a kernel and a stack");
+        return AOTICACHE_REFUSE_NULL(ret_error, kernel);
     return aoticache_op_kernel_call(kernel->op, kernel->kernel, keys, stack, ret_error);
 }
 

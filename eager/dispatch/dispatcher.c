@@ -1,6 +1,7 @@
 /*
  * eager/dispatch/dispatcher: the dispatcher itself: its beginning and end, its fallbacks and its observer.
  */
+#include "base/arguments.h"
 #include "eager/dispatch/dispatcher.h"
 #include "eager/dispatch/internal.h"
 
@@ -27,7 +28,7 @@ static aoticache_dispatcher *allocate(void)
 aoticache_status aoticache_dispatcher_create(aoticache_dispatcher **ret_dispatcher, aoticache_error *ret_error)
 {
     if (ret_dispatcher == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no place for the dispatcher was given");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_dispatcher);
     aoticache_dispatcher *dispatcher = allocate();
     if (dispatcher == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a dispatcher");

@@ -2,6 +2,7 @@
  * eager/dispatch/key_parse: dispatch keys from text: their names, and names of devices. What is not known is
  * refused with the nearest name that is.
  */
+#include "base/arguments.h"
 #include "base/text/name_distance.h"
 #include "eager/dispatch/dispatch_key.h"
 
@@ -62,7 +63,7 @@ aoticache_status aoticache_dispatch_key_parse(const char *name, aoticache_dispat
                                               aoticache_error *ret_error)
 {
     if (name == NULL || ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key: name or ret_key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, name, ret_key);
     bool is_key = false;
     for (int32_t key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
         if (strcmp(aoticache_dispatch_key_name(key), name) != 0)
@@ -109,7 +110,7 @@ aoticache_status aoticache_dispatch_key_for_device(const char *device, aoticache
                                                    aoticache_error *ret_error)
 {
     if (device == NULL || ret_key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key of a device: device or ret_key is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, device, ret_key);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         if (strcmp(devices[i].device, device) != 0)
             continue;

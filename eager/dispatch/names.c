@@ -1,6 +1,7 @@
 /*
  * eager/dispatch/names: operators by name: making, finding, suggesting, listing them, and operators as text.
  */
+#include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text/name_distance.h"
@@ -235,12 +236,13 @@ static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *
     return status;
 }
 
-static aoticache_status find_operator(aoticache_dispatcher *dispatcher, const char *name, bool defined,
-                                      aoticache_operator **ret_operator, aoticache_error *ret_error)
+/* function: the public one, for the message. */
+static aoticache_status find_operator(const char *function, aoticache_dispatcher *dispatcher, const char *name,
+                                      bool defined, aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
     bool dangles = false;
     if (dispatcher == NULL || name == NULL || ret_operator == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "an operator to find needs a dispatcher and a name");
+        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, dispatcher, name, ret_operator);
     if (find_written(dispatcher, name, defined, ret_operator, &dangles))
         return AOTICACHE_OK;
     return find_read(dispatcher, name, defined, ret_operator, ret_error);
@@ -249,19 +251,19 @@ static aoticache_status find_operator(aoticache_dispatcher *dispatcher, const ch
 aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                            aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    return find_operator(dispatcher, name, true, ret_operator, ret_error);
+    return find_operator(__func__, dispatcher, name, true, ret_operator, ret_error);
 }
 
 aoticache_status aoticache_dispatcher_find_any(aoticache_dispatcher *dispatcher, const char *name,
                                                aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    return find_operator(dispatcher, name, false, ret_operator, ret_error);
+    return find_operator(__func__, dispatcher, name, false, ret_operator, ret_error);
 }
 
 bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name)
 {
     aoticache_operator *op;
-    return find_operator(dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
+    return find_operator(__func__, dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
 }
 
 /* ---- listing ---- */

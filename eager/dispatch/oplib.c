@@ -2,6 +2,7 @@
  * eager/dispatch/oplib: libraries of operators: their beginning and end, the namespaces that they hold, and taking back
  * what they registered.
  */
+#include "base/arguments.h"
 #include "eager/dispatch/internal.h"
 #include "base/array.h"
 
@@ -136,7 +137,7 @@ aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aotica
 {
     aoticache_dispatch_key parsed = -1;
     if (dispatcher == NULL || ret_oplib == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a library of operators needs a dispatcher");
+        return AOTICACHE_REFUSE_NULL(ret_error, dispatcher, ret_oplib);
     if (file == NULL)
         file = "(unknown)";
     aoticache_status status = aoticache_oplib_parse_key(key, &parsed, ret_error);

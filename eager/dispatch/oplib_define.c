@@ -1,6 +1,7 @@
 /*
  * eager/dispatch/oplib_define: defining operators, alone or with a kernel.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "eager/dispatch/internal.h"
 
@@ -119,10 +120,12 @@ static aoticache_status define_with_plan(aoticache_oplib *oplib, const char *sch
     return status;
 }
 
-static aoticache_status check_defines(const aoticache_oplib *oplib, const char *schema, aoticache_error *ret_error)
+/* function: the public one, for the message. */
+static aoticache_status check_defines(const char *function, const aoticache_oplib *oplib, const char *schema,
+                                      aoticache_error *ret_error)
 {
     if (oplib == NULL || schema == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a definition needs a library and a schema");
+        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, oplib, schema);
     if (oplib->kind == AOTICACHE_OPLIB_IMPL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "%.200s: defined in a library of kind IMPL (%.300s): "
@@ -136,7 +139,7 @@ aoticache_status aoticache_oplib_def(aoticache_oplib *oplib, const char *schema,
                                      aoticache_error *ret_error)
 {
     definition of = {.alias = alias};
-    aoticache_status status = check_defines(oplib, schema, ret_error);
+    aoticache_status status = check_defines(__func__, oplib, schema, ret_error);
     return status == AOTICACHE_OK ? define_with_plan(oplib, schema, &of, ret_error) : status;
 }
 
@@ -146,7 +149,7 @@ aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *
 {
     definition of = {.alias = alias};
     aoticache_dispatch_key given = -1, chosen = -1;
-    aoticache_status status = check_defines(oplib, schema, ret_error);
+    aoticache_status status = check_defines(__func__, oplib, schema, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_oplib_parse_key(key, &given, ret_error);
     if (status == AOTICACHE_OK)

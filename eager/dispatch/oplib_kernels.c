@@ -1,6 +1,7 @@
 /*
  * eager/dispatch/oplib_kernels: registering kernels and fallbacks: which names and keys a library may register for.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/dispatch/internal.h"
@@ -68,7 +69,7 @@ static aoticache_status read_kernel(const aoticache_boxed_kernel *kernel, aotica
                                     aoticache_error *ret_error)
 {
     if (kernel == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no kernel was given");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "registering a kernel: kernel is NULL");
     aoticache_status status =
         AOTICACHE_OPTIONS_READ(aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT, kernel, ret_kernel, ret_error);
     if (status == AOTICACHE_OK && ret_kernel->call == NULL && ret_kernel->signature != NULL)
@@ -151,9 +152,7 @@ aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, 
 {
     aoticache_dispatch_key given = -1;
     if (oplib == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a kernel needs a library and the name of its "
-                                   "operator");
+        return AOTICACHE_REFUSE_NULL(ret_error, oplib, name);
     aoticache_status status = aoticache_oplib_parse_key(key, &given, ret_error);
     return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
 }
@@ -163,9 +162,7 @@ aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char
 {
     aoticache_dispatch_key given = -1;
     if (oplib == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a kernel needs a library and the name of its "
-                                   "operator");
+        return AOTICACHE_REFUSE_NULL(ret_error, oplib, name);
     aoticache_status status = check_key(key, &given, ret_error);
     return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
 }
@@ -225,7 +222,7 @@ aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *ke
 {
     aoticache_dispatch_key given = -1;
     if (oplib == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a library");
+        return AOTICACHE_REFUSE_NULL(ret_error, oplib);
     aoticache_status status = aoticache_oplib_parse_key(key, &given, ret_error);
     return status == AOTICACHE_OK ? fallback(oplib, given, kernel, ret_error) : status;
 }
@@ -235,7 +232,7 @@ aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aotica
 {
     aoticache_dispatch_key given = -1;
     if (oplib == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a library");
+        return AOTICACHE_REFUSE_NULL(ret_error, oplib);
     aoticache_status status = check_key(key, &given, ret_error);
     return status == AOTICACHE_OK ? fallback(oplib, given, kernel, ret_error) : status;
 }

@@ -3,6 +3,7 @@
  * kinds of values each argument takes, and the defaults. Keyword arguments and defaults are put on the stack in the
  * schema's order.
  */
+#include "base/arguments.h"
 #include "eager/dispatch/default_values.h"
 #include "eager/dispatch/internal.h"
 
@@ -229,11 +230,11 @@ aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op,
                                                    size_t keyword_count, aoticache_stack *stack,
                                                    aoticache_error *ret_error)
 {
-    if (op == NULL || stack == NULL || stack->count > stack->capacity ||
-        (keyword_count > 0 && (names == NULL || values == NULL)))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "arguments need an operator, a stack, and names with "
-                                   "values");
+    if (op == NULL || stack == NULL || (keyword_count > 0 && (names == NULL || values == NULL)))
+        return AOTICACHE_REFUSE_NULL(ret_error, op, stack, names, values);
+    if (stack->count > stack->capacity)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu values and %zu places",
+                                   op->name, stack->count, stack->capacity);
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call",

@@ -3,6 +3,7 @@
  * that bring back what was before, its modes, and what is on and excluded while one runs. call.c says when modes are
  * asked.
  */
+#include "base/arguments.h"
 #include "eager/dispatch/internal.h"
 
 #include <stdlib.h>
@@ -93,7 +94,7 @@ static __thread mode_stack *mine __attribute__((tls_model("initial-exec")));
 aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode, aoticache_error *ret_error)
 {
     if (mode == NULL || mode->call == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a mode needs a function");
+        return mode == NULL ? AOTICACHE_REFUSE_NULL(ret_error, mode) : AOTICACHE_REFUSE_NULL(ret_error, mode->call);
     if (mine == NULL && (mine = calloc(1, sizeof *mine)) == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a stack of modes");
     if (mine->count == MAX_MODES)

@@ -2,6 +2,7 @@
  * eager/holder/context: what all holders of a host share: the cache and the hook, the policy, the budget of loaded
  * libraries, the background compiles.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/threads.h"
@@ -58,7 +59,7 @@ static aoticache_status read_options(const aoticache_context_options *options, a
     if (status != AOTICACHE_OK)
         return status;
     if (ret_options->cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context options: cache is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_context_create: options.cache is NULL");
     if (ret_options->miss < AOTICACHE_MISS_WAIT || ret_options->miss > AOTICACHE_MISS_NEVER ||
         ret_options->dynamic < AOTICACHE_DYNAMIC_NEVER || ret_options->dynamic > AOTICACHE_DYNAMIC_ALWAYS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -84,7 +85,7 @@ aoticache_status aoticache_context_create(const aoticache_context_options *optio
     aoticache_context_options all;
     aoticache_status status = read_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && ret_context == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "context: ret_context is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, ret_context);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_context *context = calloc(1, sizeof *context);
@@ -150,7 +151,7 @@ void aoticache_context_free(aoticache_context *context)
 aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t timeout_ms, aoticache_error *ret_error)
 {
     if (context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, context);
     struct timespec deadline = aoticache_deadline_after(timeout_ms * UINT64_C(1000000));
     int result = 0;
     pthread_mutex_lock(&context->lock);
@@ -200,7 +201,7 @@ aoticache_status aoticache_context_flush(aoticache_context *context, aoticache_e
 {
     size_t count = 0;
     if (context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, context);
     cleanup_free aoticache_holder **holders = list_holders(context, &count);
     if (holders == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of holders");

@@ -2,6 +2,7 @@
  * eager/holder/dispatch_holder: a holder as a kernel of the dispatcher: the way from the dispatcher's kernel to the
  * holder's call, and back to the kernel below where the holder falls back.
  */
+#include "base/arguments.h"
 #include "eager/holder/dispatch_holder.h"
 #include "base/cleanup.h"
 #include "eager/holder/holder.h"
@@ -121,9 +122,7 @@ aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, 
                                                         aoticache_error *ret_error)
 {
     if (oplib == NULL || context == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a holder needs a library, a context and an "
-                                   "operator's name");
+        return AOTICACHE_REFUSE_NULL(ret_error, oplib, context, name);
     if (key == NULL || *key == '\0')
         key = aoticache_oplib_key_name(oplib);
     registered_holder *registered = calloc(1, sizeof *registered);

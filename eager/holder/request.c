@@ -6,6 +6,7 @@
  * defaults are left out (positional ones only at the end), so that a call that gives a default and one that does not
  * ask for the same.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
@@ -344,8 +345,13 @@ aoticache_status aoticache_holder_dynamic_request(const aoticache_holder *holder
 aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
                                           size_t count, aoticache_request **ret_request, aoticache_error *ret_error)
 {
-    if (holder == NULL || (arguments == NULL && count > 0) || ret_request == NULL || count != holder->num_arguments)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a request needs all arguments of the operator");
+    if (holder == NULL || (arguments == NULL && count > 0) || ret_request == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, holder, ret_request, arguments);
+    if (count != holder->num_arguments)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: takes %zu arguments, %zu were given; aoticache_holder_push_defaults() adds "
+                                   "those that have defaults",
+                                   holder->op, holder->num_arguments, count);
     aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -5,6 +5,7 @@
  * What a source sees of the request is in request_macros.c; what it is linked with is runtime/. Its output is the same for
  * the same request: no paths, times or build ids are in it.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"
 #include "base/text/name_distance.h"
@@ -502,7 +503,7 @@ aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, 
     char path[PATH_MAX];
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && ret_hook == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: ret_hook is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, ret_hook);
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(choose_program(&all), path, ret_error);
     if (status == AOTICACHE_OK)

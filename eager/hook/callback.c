@@ -3,6 +3,7 @@
  *
  * Owns what the caller said of it. What the function delivers is looked at by hook.c, as everybody's is.
  */
+#include "base/arguments.h"
 #include "base/options.h"
 #include "eager/hook/internal.h"
 
@@ -72,7 +73,8 @@ static aoticache_status read_callback(const aoticache_callback *callback, aotica
     if (status != AOTICACHE_OK)
         return status;
     if (all.compile == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: compile is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_hook_create_callback: callback.compile is NULL");
     if (all.producer == NULL || all.producer[0] == '\0' || strlen(all.producer) >= PRODUCER_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "hook callback: producer has %zu bytes, needed are 1 to %d (\"mycompiler 1.2\")",
@@ -89,7 +91,7 @@ aoticache_status aoticache_hook_create_callback(const aoticache_callback *callba
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_status status = read_callback(callback, &all, ret_error);
     if (status == AOTICACHE_OK && ret_hook == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: ret_hook is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, ret_hook);
     if (status == AOTICACHE_OK)
         status = aoticache_hook_allocate(&callback_kind, &options, all.producer, sizeof(struct callback_state), &hook,
                                          ret_error);

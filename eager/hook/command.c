@@ -2,6 +2,7 @@
  * eager/hook/command: the hook that starts a program of the user's for every compile, with the request on its standard
  * input.
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "eager/hook/internal.h"
 
@@ -218,7 +219,7 @@ aoticache_status aoticache_hook_create_command(const aoticache_hook_options *opt
     char path[PATH_MAX];
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && ret_hook == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: ret_hook is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, ret_hook);
     if (status == AOTICACHE_OK && (all.program == NULL || all.program[0] == '\0'))
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: no program is named");
     if (status == AOTICACHE_OK)

@@ -3,6 +3,7 @@
  *
  * The kinds are worker.c, command.c, c_source.c and callback.c.
  */
+#include "base/arguments.h"
 #include "eager/hook/internal.h"
 #include "eager/internal.h"
 #include "base/cleanup.h"
@@ -165,8 +166,7 @@ aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoti
                                                 aoticache_error *ret_error)
 {
     if (hook == NULL || request == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook environment: %s is NULL",
-                                   hook == NULL ? "hook" : "request");
+        return AOTICACHE_REFUSE_NULL(ret_error, hook, request);
     aoticache_status status = hook->kind->set_environment(hook, request, ret_error);
     return status == AOTICACHE_OK ? aoticache_hook_set_gpu_arch(request, ret_error) : status;
 }
@@ -193,7 +193,7 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
                                       const char *directory, aoticache_deliver_fn deliver, aoticache_error *ret_error)
 {
     if (hook == NULL || request == NULL || directory == NULL || deliver == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_hook_compile", ret_error, hook, request, directory, deliver);
     if (directory[0] != '/')
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: directory %s is not absolute",
                                    directory);

@@ -7,6 +7,7 @@
  * has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would not do: it fires
  * when the thread ends that started the worker.)
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"
 #include "eager/hook/internal.h"
@@ -384,7 +385,7 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     aoticache_hook *hook;
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && ret_hook == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: ret_hook is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, ret_hook);
     if (status == AOTICACHE_OK && all.workers > MAX_WORKERS)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: %u workers; at most %d can be",
                                      (unsigned)all.workers, MAX_WORKERS);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/internal.h"
@@ -68,7 +69,7 @@ aoticache_status aoticache_model_open_artifact(aoticache_cache *cache, aoticache
     aoticache_model_report own = {.tensors = 0};
     aoticache_status status = read_options(options, &known, ret_error);
     if (status == AOTICACHE_OK && (cache == NULL || artifact == NULL || name == NULL || ret_runner == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "model: an argument is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, artifact, name, ret_runner);
     if (status != AOTICACHE_OK)
         return status;
     if (report == NULL)
@@ -102,7 +103,7 @@ aoticache_status aoticache_model_lookup(aoticache_cache *cache, const char *name
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status = read_options(options, &known, ret_error);
     if (status == AOTICACHE_OK && (cache == NULL || name_or_key == NULL || ret_artifact == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "model: an argument is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, name_or_key, ret_artifact);
     if (status == AOTICACHE_OK)
         status = aoticache_model_find(cache, name_or_key, &known, &found, ret_error);
     if (status == AOTICACHE_OK)
@@ -126,7 +127,7 @@ aoticache_status aoticache_model_open(aoticache_cache *cache, const char *name_o
     aoticache_model_report report;
     aoticache_artifact *artifact = NULL;
     if (ret_runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "model: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_runner);
     aoticache_status status = aoticache_model_lookup(cache, name_or_key, options, &artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_model_open_artifact(cache, artifact, name_or_key, options, ret_runner, &report, ret_error);
@@ -146,7 +147,7 @@ aoticache_status aoticache_model_list_tensors(aoticache_cache *cache, const char
     aoticache_artifact *artifact = NULL;
     aoticache_status status = AOTICACHE_OK;
     if (cache == NULL || name_or_key == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "model: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, name_or_key, callback);
     status = aoticache_model_find(cache, name_or_key, &options, &found, ret_error);
     if (status == AOTICACHE_OK)
         status = open_entry(cache, name_or_key, &found, &artifact, ret_error);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/internal.h"
@@ -264,7 +265,7 @@ aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path
     aoticache_package_source source;
     aoticache_status status = aoticache_package_read_options(options, &known, ret_error);
     if (status == AOTICACHE_OK && (cache == NULL || path == NULL || ret_runner == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, cache, path, ret_runner);
     if (status == AOTICACHE_OK)
         status = aoticache_package_source_open(cache, path, &source, ret_error);
     if (status != AOTICACHE_OK)

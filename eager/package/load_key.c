@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"
 #include "eager/package/internal.h"
@@ -121,7 +122,7 @@ aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aotica
     if (status != AOTICACHE_OK)
         return status;
     if (cache == NULL || key == NULL || ret_runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, key, ret_runner);
     aoticache_digest_to_hex(key, hex);
     status = find_request(cache, hex, &stored, &request, ret_error);
     if (status == AOTICACHE_OK)

@@ -12,6 +12,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"
 #include "eager/package/internal.h"
@@ -175,7 +176,7 @@ aoticache_status aoticache_package_read_metadata(aoticache_cache *cache, const a
                                                  aoticache_metadata_fn callback, void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || key == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, key, callback);
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     struct found found = {.is_there = false};
     cleanup_free char *text = NULL;

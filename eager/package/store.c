@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "eager/package/internal.h"
@@ -226,8 +227,7 @@ aoticache_status aoticache_package_add(aoticache_cache *cache, const char *path,
                                        void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || path == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: %s is NULL",
-                                   cache == NULL ? "cache" : "path");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, path);
     aoticache_package_source source;
     const aoticache_package_model *only = NULL;
     aoticache_status status = aoticache_package_source_open(cache, path, &source, ret_error);

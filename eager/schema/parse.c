@@ -4,6 +4,7 @@
  *
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
  */
+#include "base/arguments.h"
 #include "eager/schema/internal.h"
 
 #include <stdalign.h>
@@ -270,14 +271,15 @@ static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_
     return schema;
 }
 
-static aoticache_status parse(const char *text, what_text what, const char *namespace_name,
+/* function: the public one, for the message. */
+static aoticache_status parse(const char *function, const char *text, what_text what, const char *namespace_name,
                               aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
     alignas(max_align_t) char scratch[6144];
     schema_arena arena = {.memory = scratch, .capacity = sizeof scratch, .chunks_allowed = true};
     aoticache_status status;
     if (text == NULL || ret_schema == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schema: no text, or no place for the result");
+        return AOTICACHE_REFUSE_NULL_OF(function, ret_error, text, ret_schema);
     size_t size = strnlen(text, SCHEMA_MAX_BYTES + 1);
     if (size > SCHEMA_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schema, column %u: longer than %u bytes",
@@ -300,17 +302,17 @@ static aoticache_status parse(const char *text, what_text what, const char *name
 
 aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, SCHEMA, NULL, ret_schema, ret_error);
+    return parse(__func__, text, SCHEMA, NULL, ret_schema, ret_error);
 }
 
 aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
                                                    aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, DEFINITION, namespace_name, ret_schema, ret_error);
+    return parse(__func__, text, DEFINITION, namespace_name, ret_schema, ret_error);
 }
 
 aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
                                              aoticache_error *ret_error)
 {
-    return parse(text, NAME, NULL, ret_schema, ret_error);
+    return parse(__func__, text, NAME, NULL, ret_schema, ret_error);
 }

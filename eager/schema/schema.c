@@ -4,6 +4,7 @@
  *
  * Source: aten/src/ATen/core/op_registration/infer_schema.cpp, c10::findSchemaDifferences (2.13).
  */
+#include "base/arguments.h"
 #include "eager/schema/schema.h"
 
 #include "eager/schema/internal.h"
@@ -184,8 +185,12 @@ static aoticache_status check_list(const aoticache_schema *a, const char *what,
 aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const aoticache_schema *b,
                                              aoticache_error *ret_error)
 {
-    if (a == NULL || b == NULL || !a->has_signature || !b->has_signature)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schemas to compare need arguments and returns");
+    if (a == NULL || b == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, a, b);
+    if (!a->has_signature || !b->has_signature)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%.200s: a name alone, without arguments and returns, cannot be compared",
+                                   a->has_signature ? b->full_name : a->full_name);
     if (a->is_vararg != b->is_vararg || a->is_varret != b->is_varret)
         return aoticache_error_set(ret_error, AOTICACHE_MISMATCH,
                                    "%.200s: only one of definition and implementation has "

@@ -2,6 +2,7 @@
  * eager/torch/binding: bindings and the operators they enable: what is checked before PyTorch is told, and in which
  * order an operator comes and goes.
  */
+#include "base/arguments.h"
 #include "eager/torch/binding.h"
 #include "base/options.h"
 #include "eager/torch/internal.h"
@@ -23,7 +24,7 @@ static aoticache_status read_options(const aoticache_binding_options *options, a
     aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT, options,
                                                      ret_options, ret_error);
     if (status == AOTICACHE_OK && ret_options->context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: it needs a context");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_binding_create: options.context is NULL");
     return status;
 }
 
@@ -48,7 +49,7 @@ aoticache_status aoticache_binding_create(const aoticache_binding_options *optio
     aoticache_binding_options all;
     aoticache_status status = read_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && ret_binding == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: ret_binding is NULL");
+        status = AOTICACHE_REFUSE_NULL(ret_error, ret_binding);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_binding *binding = calloc(1, sizeof *binding);
@@ -94,8 +95,8 @@ static aoticache_status read_operator_options(const aoticache_binding_operator_o
     aoticache_status status = AOTICACHE_OPTIONS_READ(
         aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT, options, ret_options, ret_error);
     if (status == AOTICACHE_OK && (ret_options->schema == NULL || ret_options->dispatch_key == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "enabling an operator needs its schema and a dispatch key");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_binding_enable: options.%s is NULL",
+                                   ret_options->schema == NULL ? "schema" : "dispatch_key");
     return status;
 }
 
@@ -289,7 +290,7 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoti
     aoticache_binding_operator_options all;
     aoticache_status status = read_operator_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && (binding == NULL || ret_operator == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "enabling an operator needs a binding and a place");
+        status = AOTICACHE_REFUSE_NULL(ret_error, binding, ret_operator);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_binding_operator *op = calloc(1, sizeof *op);

@@ -3,6 +3,7 @@
  * once for each PyTorch and source, found again by all processes, its failure remembered with what the compiler said.
  * Then opened, and answered when it calls (bridge.h).
  */
+#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/process/load_gate.h"
 #include "eager/hook/process.h"
@@ -173,8 +174,7 @@ aoticache_status aoticache_binding_prepare_bridge(aoticache_cache *cache, const 
                                                   aoticache_error *ret_error)
 {
     if (cache == NULL || source == NULL || ret_path == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a bridge needs a cache, a source, and places for its path and artifact");
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, source, ret_path, ret_artifact);
     aoticache_request *request = NULL;
     aoticache_artifact *artifact = NULL;
     bridge_compile compile = {.source = source, .command = command};

@@ -2,6 +2,7 @@
  * loader/check/check: making checks. Patterns and symbols are examined, copied in a normalised form into one block, and
  * given their roles; loader/check/compile.c then makes of them what is evaluated.
  */
+#include "base/arguments.h"
 #include "loader/check/check.h"
 
 #include "base/cleanup.h"
@@ -127,9 +128,10 @@ static aoticache_status examine(const aoticache_tensor_pattern *patterns, size_t
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "%zu tensors and %zu symbols, and %d and %d are the most", tensor_count,
                                    symbol_count, AOTICACHE_CHECK_MAX_TENSORS, AOTICACHE_CHECK_MAX_SYMBOLS);
-    if ((tensor_count > 0 && patterns == NULL) || (symbol_count > 0 && symbols == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no array for %zu patterns or for %zu symbols",
-                                   tensor_count, symbol_count);
+    if (tensor_count > 0 && patterns == NULL)
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_check_create", ret_error, patterns);
+    if (symbol_count > 0 && symbols == NULL)
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_check_create", ret_error, symbols);
     for (size_t i = 0; i < symbol_count && status == AOTICACHE_OK; i++)
         status = examine_symbol(i, &symbols[i], ret_error);
     for (size_t i = 0; i < tensor_count && status == AOTICACHE_OK; i++)
@@ -352,9 +354,11 @@ static aoticache_status examine_view(size_t index, const aoticache_tensor_view *
 aoticache_status aoticache_check_create_exact(const aoticache_tensor_view *tensors, size_t tensor_count,
                                               aoticache_check **ret_check, aoticache_error *ret_error)
 {
-    if (tensor_count > AOTICACHE_CHECK_MAX_TENSORS || (tensor_count > 0 && tensors == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%zu tensors%s, and %d are the most", tensor_count,
-                                   tensors == NULL ? " without an array" : "", AOTICACHE_CHECK_MAX_TENSORS);
+    if (tensor_count > 0 && tensors == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, tensors);
+    if (tensor_count > AOTICACHE_CHECK_MAX_TENSORS)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%zu tensors, and %d are the most", tensor_count,
+                                   AOTICACHE_CHECK_MAX_TENSORS);
     size_t dim_count = 0;
     for (size_t i = 0; i < tensor_count; i++) {
         aoticache_status status = examine_view(i, &tensors[i], ret_error);

@@ -4,6 +4,7 @@
  *
  * AOTICACHE_CUDA_DRIVER names another file than libcuda.so.1: a driver in an unusual place, or a stand-in for tests.
  */
+#include "base/arguments.h"
 #include "loader/cuda/cuda.h"
 
 #include "base/cleanup.h"
@@ -178,7 +179,7 @@ static void probe_driver(void)
 aoticache_status aoticache_cuda_get(const aoticache_cuda **ret_cuda, aoticache_error *ret_error)
 {
     if (ret_cuda == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for what the CUDA driver says");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_cuda);
     pthread_once(&probe_once, probe_driver);
     if (probe.error.status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, probe.error.status, "%s", probe.error.message);
@@ -191,7 +192,7 @@ aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device
 {
     const aoticache_cuda *cuda;
     if (ret_device == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for a CUDA device");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_device);
     aoticache_status status = aoticache_cuda_get(&cuda, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -8,6 +8,7 @@
  * NVIDIA documents neither container nor ELF flags; the layout is that of <fatbinary_section.h> as far as it tells, of
  * the EF_CUDA_* constants of LLVM, and of what nvcc 13.0 writes, which tests/cli/test_cuda_library.sh compares with it.
  */
+#include "base/arguments.h"
 #include "loader/cuda/internal.h"
 
 #include "base/cleanup.h"
@@ -445,7 +446,7 @@ aoticache_status aoticache_cuda_images_read(int fd, aoticache_cuda_image *ret_im
 {
     aoticache_cuda_image_set set = {.count = 0};
     if (ret_count == NULL || (ret_images == NULL && capacity > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the images");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_count, ret_images);
     aoticache_status status = aoticache_cuda_image_set_read(fd, &set, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = aoticache_cuda_image_set_list(&set, ret_images, capacity);

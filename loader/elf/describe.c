@@ -2,6 +2,7 @@
  * loader/elf/describe: which functions a library needs and offers, read from its tables. The public description adds
  * what the shim lacks, by the shim's own tables: nothing is loaded to describe something.
  */
+#include "base/arguments.h"
 #include "loader/elf/internal.h"
 
 #include "base/array.h"
@@ -243,7 +244,7 @@ aoticache_status aoticache_library_describe(int fd, aoticache_library_descriptio
                                             aoticache_error *ret_error)
 {
     if (ret_description == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the description");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_description);
     description_storage *storage = calloc(1, sizeof *storage);
     if (storage == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a description");

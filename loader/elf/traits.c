@@ -3,6 +3,7 @@
  * linker will do because of it, what lies behind it. And which names another library defines, such as libtorch_cpu.so.
  * Everything is read from the file; section headers, which only this file looks at, may be missing.
  */
+#include "base/arguments.h"
 #include "loader/elf/internal.h"
 
 #include "base/cleanup.h"
@@ -274,7 +275,7 @@ aoticache_status aoticache_library_traits_read(int fd, aoticache_library_traits 
                                                aoticache_error *ret_error)
 {
     if (ret_traits == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the traits");
+        return AOTICACHE_REFUSE_NULL(ret_error, ret_traits);
     traits_storage *storage = calloc(1, sizeof *storage);
     if (storage == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for traits");
@@ -312,7 +313,7 @@ aoticache_status aoticache_library_find_symbols(int fd, const char *const *names
                                                 aoticache_error *ret_error)
 {
     if (count > 0 && (names == NULL || found == NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "looking for %zu names needs arrays", count);
+        return AOTICACHE_REFUSE_NULL(ret_error, names, found);
     aoticache_elf elf = {.fd = -1};
     aoticache_status status = aoticache_elf_open(fd, &elf, ret_error);
     if (status != AOTICACHE_OK)

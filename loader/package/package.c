@@ -4,6 +4,7 @@
  * Everything is judged when the package is opened: names, kinds of entries, sizes, compression, which library is the
  * model's own. What is unpacked later was accepted here.
  */
+#include "base/arguments.h"
 #include "loader/package/internal.h"
 
 #include "base/cleanup.h"
@@ -425,9 +426,11 @@ static aoticache_status make_models(aoticache_package *package, aoticache_error 
 aoticache_status aoticache_package_open_fd(int fd, const char *name, aoticache_package **ret_package,
                                            aoticache_error *ret_error)
 {
-    if (fd < 0 || name == NULL || ret_package == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: %s",
-                                   fd < 0 ? "the descriptor is negative" : "an argument is NULL");
+    if (name == NULL || ret_package == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, name, ret_package);
+    if (fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package %.200s: it cannot be read: fd is %d", name,
+                                   fd);
     aoticache_package *package = calloc(1, sizeof *package);
     if (package == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", name);
@@ -524,8 +527,12 @@ static aoticache_status write_piece(void *user, const void *piece, size_t size, 
 aoticache_status aoticache_package_extract_part(aoticache_package *package, const aoticache_package_model *model,
                                                 size_t part, int to, aoticache_error *ret_error)
 {
-    if (package == NULL || model == NULL || part >= model->part_count || to < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: no such part, or no descriptor to write to");
+    if (package == NULL || model == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, package, model);
+    if (part >= model->part_count || to < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_package_extract_part: part %zu of %zu, to descriptor %d", part,
+                                   model->part_count, to);
     const struct model *whole = (const struct model *)(const void *)model;
     return aoticache_archive_unpack(package->archive, whole->positions[part], model->parts[part].bytes, write_piece,
                                     &to, ret_error);

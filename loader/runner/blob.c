@@ -5,6 +5,7 @@
  * compiled to; where they have some it frees the memory under them and leaves them as they are. So what is there
  * already gets its new values as from any other tensors, which lie in the blob then. Both copy.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
@@ -17,7 +18,7 @@ aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *r
 {
     uint64_t bytes = 0;
     if (runner == NULL || ret_bytes == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the size of a blob needs a runner and a place");
+        return AOTICACHE_REFUSE_NULL(ret_error, runner, ret_bytes);
     const aoticache_library_functions *functions = &runner->library->functions;
     if (functions->AOTInductorModelContainerGetConstantsBlobSize == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetConstantsBlobSize",
@@ -151,7 +152,7 @@ aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *r
 {
     uint64_t wanted;
     if (runner == NULL || blob == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "constants from a blob need a runner and the blob");
+        return AOTICACHE_REFUSE_NULL(ret_error, runner, blob);
     if (runner->library->functions.AOTInductorModelUpdateConstantsFromBlob == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelUpdateConstantsFromBlob",
                                       "it takes its constants one by one", ret_error);

@@ -2,6 +2,7 @@
  * loader/runner/buffers: the two buffers of constants as wholes: folding, swapping, freeing, listing; and how changes
  * keep out of the way of runs.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
@@ -39,11 +40,6 @@ void aoticache_runner_active_changed(aoticache_runner *runner)
 {
     aoticache_run_gate_set_settled(&runner->gate, false);
     aoticache_runner_find_missing(runner);
-}
-
-static aoticache_status fail_without_runner(const char *what, aoticache_error *ret_error)
-{
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s needs a runner", what);
 }
 
 /* ---- folding, swapping, freeing ---- */
@@ -144,7 +140,7 @@ aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool 
     if (status != AOTICACHE_OK)
         return status;
     if (runner == NULL)
-        return fail_without_runner("folding", ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, runner);
     if (runner->library->functions.AOTInductorModelContainerRunConstantFolding == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerRunConstantFolding",
                                       "it has no folding of constants", ret_error);
@@ -159,7 +155,7 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
 {
     aoticache_status status = AOTICACHE_OK;
     if (runner == NULL)
-        return fail_without_runner("swapping", ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, runner);
     const aoticache_library_functions *functions = &runner->library->functions;
     if (functions->AOTInductorModelContainerSwapConstantBuffer == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerSwapConstantBuffer", "it has one buffer alone",
@@ -199,7 +195,7 @@ static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error 
 aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner, aoticache_error *ret_error)
 {
     if (runner == NULL)
-        return fail_without_runner("freeing", ret_error);
+        return AOTICACHE_REFUSE_NULL(ret_error, runner);
     if (runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
                                       "it keeps the memory of its inactive buffer", ret_error);
@@ -233,7 +229,7 @@ aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bo
                                                     aoticache_error *ret_error)
 {
     if (runner == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "extracting constants needs a runner and a callback");
+        return AOTICACHE_REFUSE_NULL(ret_error, runner, callback);
     if (!aoticache_runner_can_list(runner))
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerExtractConstantsMap(Entries)",
                                       "it does not hand its constants out", ret_error);

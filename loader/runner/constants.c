@@ -2,6 +2,7 @@
  * loader/runner/constants: what constants a container has, and finding them by name. These functions of a library read
  * what never changes, so nothing is locked.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 
 #include "base/text/name_distance.h"
@@ -39,7 +40,7 @@ aoticache_status aoticache_runner_read_constant(const aoticache_runner *runner, 
                                                 aoticache_constant *ret_constant, aoticache_error *ret_error)
 {
     if (runner == NULL || ret_constant == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "reading a constant needs a runner and a place");
+        return AOTICACHE_REFUSE_NULL(ret_error, runner, ret_constant);
     if (position >= runner->num_constants)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s has %zu constants, none at %zu",
                                    runner->library->name, runner->num_constants, position);

@@ -3,6 +3,7 @@
  * taking out marks, nothing is freed. So no lock is needed, runners may point into it, and a child of fork finds it
  * whole.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 #include "base/options.h"
 
@@ -112,7 +113,7 @@ static aoticache_status read_backend(const aoticache_device_backend *backend, ao
                                      aoticache_error *ret_error)
 {
     if (backend == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no device backend to register");
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_device_backend_register", ret_error, backend);
     aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_device_backend, AOTICACHE_DEVICE_BACKEND_INIT, backend,
                                                      ret_backend, ret_error);
     if (status == AOTICACHE_OK && (ret_backend->name == NULL || !is_name(ret_backend->name)))
@@ -145,7 +146,7 @@ aoticache_status aoticache_device_backend_register(const aoticache_device_backen
 aoticache_status aoticache_device_backend_unregister(const char *name, aoticache_error *ret_error)
 {
     if (name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "unregistering a device backend needs its name");
+        return AOTICACHE_REFUSE_NULL(ret_error, name);
     registration *one;
     while ((one = find_registered(name)) != NULL)
         if (atomic_exchange_explicit(&one->active, false, memory_order_acq_rel))

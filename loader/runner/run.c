@@ -13,6 +13,7 @@
  * list still names a model that nobody uses as long as the caller is alone, which is what PyTorch's own
  * single-threaded runner rests on as well.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
@@ -50,8 +51,10 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "library %.200s takes %u inputs and gives %u outputs, not %zu and %zu", name,
                                    runner->hot.num_inputs, runner->hot.num_outputs, num_inputs, num_outputs);
-    if ((inputs == NULL && num_inputs > 0) || (outputs == NULL && num_outputs > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "running library %.200s needs arrays", name);
+    if (inputs == NULL && num_inputs > 0)
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_runner_run", ret_error, inputs);
+    if (outputs == NULL && num_outputs > 0)
+        return AOTICACHE_REFUSE_NULL_OF("aoticache_runner_run", ret_error, outputs);
     for (size_t i = 0; i < num_inputs; i++)
         if (inputs[i] == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "input %zu of library %.200s is NULL", i, name);

@@ -2,6 +2,7 @@
  * loader/runner/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in run.c,
  * constants in the other files that internal.h lists.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
@@ -225,7 +226,7 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
     int32_t device_index;
     aoticache_status status = read_options(options, &chosen, ret_error);
     if (status == AOTICACHE_OK && (library == NULL || ret_runner == NULL))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner needs a library and a place");
+        status = AOTICACHE_REFUSE_NULL(ret_error, library, ret_runner);
     if (status == AOTICACHE_OK)
         status = aoticache_device_backend_find(chosen.device, &backend, &device_index, ret_error);
     if (status != AOTICACHE_OK)
@@ -275,7 +276,7 @@ aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner, 
                                          aoticache_error *ret_error)
 {
     if (runner == NULL || owner == NULL || release == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "attaching needs a runner, an owner and its release");
+        return AOTICACHE_REFUSE_NULL(ret_error, runner, owner, release);
     if (atomic_flag_test_and_set(&runner->attached))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the runner of library %.200s has an owner already",
                                    runner->library->name);
@@ -338,7 +339,7 @@ aoticache_status aoticache_runner_call_spec(const aoticache_runner *runner, cons
 {
     const char *in_spec = NULL, *out_spec = NULL;
     if (runner == NULL || ret_in_spec == NULL || ret_out_spec == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a call specification needs a runner and two places");
+        return AOTICACHE_REFUSE_NULL(ret_error, runner, ret_in_spec, ret_out_spec);
     const aoticache_library_functions *functions = &runner->library->functions;
     if (functions->AOTInductorModelContainerGetCallSpec == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetCallSpec", "it has no call specification",

@@ -8,6 +8,7 @@
  * is not named, from the active one, without looking whether it is there; user-managed, the two buffers would share
  * it: so these are named too.
  */
+#include "base/arguments.h"
 #include "loader/runner/internal.h"
 #include "loader/torch.h"
 
@@ -513,7 +514,7 @@ aoticache_status aoticache_runner_update_constants(aoticache_runner *runner, con
     update_plan plan;
     aoticache_status status = read_options(options, &chosen, ret_error);
     if (status == AOTICACHE_OK && (runner == NULL || (pairs == NULL && num_pairs > 0)))
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "an update needs a runner and a list of pairs");
+        status = AOTICACHE_REFUSE_NULL(ret_error, runner, pairs);
     if (status == AOTICACHE_OK)
         status = check_function(runner, &chosen, ret_error);
     if (status != AOTICACHE_OK)

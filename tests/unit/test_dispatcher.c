@@ -307,7 +307,7 @@ Test(dispatcher, impl_that_is_wrong_says_why)
     is_refused(aoticache_oplib_impl(any, "f", "CPU", &kernel, &error), "fallbacks alone");
     is_refused(aoticache_oplib_impl(cpu, "f g", NULL, &kernel, &error), "column");
     is_refused(aoticache_oplib_impl(cpu, "f", NULL, &unsized, &error), "size");
-    is_refused(aoticache_oplib_impl(cpu, "f", NULL, NULL, &error), "no kernel");
+    is_refused(aoticache_oplib_impl(cpu, "f", NULL, NULL, &error), "registering a kernel: kernel is NULL");
     is_refused(aoticache_oplib_impl_for_key(cpu, "f", -1, &kernel, &error), "-1 is the number of no key");
     is_refused(aoticache_oplib_impl_for_key(any, "f", 0, &kernel, &error), "fallbacks alone");
     is_refused(aoticache_oplib_fallback_for_key(any, 0, &kernel, &error), "needs a key");

@@ -231,8 +231,8 @@ Test(dispatch_call, wrong_arguments_are_named_and_leave_the_stack)
     is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), odd, none)), "given was: ?");
     is_refused(call_on(op, VALUES(int_of(1), odd, none)), "argument 1 (a) is of type Tensor, given was: int");
     cr_expect_eq(stack.count, 3);
-    is_refused(aoticache_operator_call(op, NULL, &error), "a stack");
-    is_refused(aoticache_operator_call(NULL, &stack, &error), "an operator");
+    is_refused(aoticache_operator_call(op, NULL, &error), "aoticache_operator_call: stack is NULL");
+    is_refused(aoticache_operator_call(NULL, &stack, &error), "aoticache_operator_call: op is NULL");
     aoticache_oplib_reset(def);
     cr_expect_eq(call_on(op, VALUES(tensor_of(SET(CPU)))), AOTICACHE_NOT_FOUND);
     aoticache_oplib_free(def);

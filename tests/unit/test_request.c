@@ -221,7 +221,7 @@ Test(request, tensor_invalid_metadata_is_refused)
     BAD_TENSOR("span more", metadata.strides = huge_stride);
     BAD_TENSOR("span more", metadata.strides = long_stride);
     REFUSED("metadata must not be NULL", aoticache_request_add_tensor(request, NULL, NULL, &error));
-    REFUSED("request must not be NULL", aoticache_request_add_tensor(NULL, NULL, NULL, &error));
+    REFUSED("aoticache_request_add_*: request is NULL", aoticache_request_add_tensor(NULL, NULL, NULL, &error));
     cr_expect_eq(aoticache_request_argument_count(request), 0);
     aoticache_request_free(request);
 }

@@ -373,7 +373,7 @@ Test(tensor, impossible_shapes_are_invalid)
     expect_no_tensor(data, 6, 65, sizes, NULL, "65");
     expect_no_tensor(data, 6, -1, sizes, NULL, "-1");
     expect_no_tensor(data, 6, 1, NULL, NULL, "sizes");
-    expect_no_tensor(NULL, 6, 1, (int64_t[]){4}, NULL, "no data");
+    expect_no_tensor(NULL, 6, 1, (int64_t[]){4}, NULL, "aoticache_tensor_from_blob: data is NULL");
     aoticache_tensor_view view;
     cr_assert_eq(aoticache_tensor_get_view(NULL, &view, NULL), AOTICACHE_INVALID);
     aoticache_tensor_free(NULL);

@@ -68,7 +68,8 @@ Test(runner_constants, update_refuses_what_is_wrong_before_anything_changes)
           "pair 1 of 2 for library kernel has no tensor");
     pairs[0].name = NULL;
     FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID, "has no name");
-    FAILS(aoticache_runner_update_constants(runner, NULL, NULL, 1, &error), AOTICACHE_INVALID, "list of pairs");
+    FAILS(aoticache_runner_update_constants(runner, NULL, NULL, 1, &error), AOTICACHE_INVALID,
+          "aoticache_runner_update_constants: pairs is NULL");
     aoticache_update_options options = {.size = sizeof options + 1};
     FAILS(aoticache_runner_update_constants(runner, &options, pairs, 1, &error), AOTICACHE_INVALID,
           "aoticache_update_options.size");
@@ -286,7 +287,8 @@ Test(runner_constants, blob_gives_all_at_once)
     cr_assert_eq(bytes, sizeof blob);
     FAILS(aoticache_runner_update_constants_from_blob(runner, blob, 191, &error), AOTICACHE_INVALID,
           "a blob of 191 bytes; library kernel wants 192");
-    FAILS(aoticache_runner_update_constants_from_blob(runner, NULL, 192, &error), AOTICACHE_INVALID, "the blob");
+    FAILS(aoticache_runner_update_constants_from_blob(runner, NULL, 192, &error), AOTICACHE_INVALID,
+          "aoticache_runner_update_constants_from_blob: blob is NULL");
     WORKS(aoticache_runner_update_constants_from_blob(runner, blob, sizeof blob, &error));
     WORKS(run_linear(runner, &y, &error));
     cr_assert_eq(y, 107);
