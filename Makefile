@@ -257,11 +257,13 @@ $(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(B
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache_remote.map \
 	    -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $(filter %.o,$^) $(REMOTE_LIBS) -lpthread -o $@
 
-# What kernel libraries written in C link: the container and the exported interface.
-$(KERNELRT): $(KERNEL_OBJ)
+# What kernel libraries written in C link: the container and the exported interface. The linker would copy debug information
+# into every one of them, which would then have 400 KB instead of 60; DEBUG=1 keeps it.
+$(KERNELRT): $(KERNEL_OBJ) Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  AR    $@")
 	$(Q)rm -f $@ && $(AR) rcsD $@ $(KERNEL_OBJ)
+	$(if $(DEBUG),,$(Q)$(OBJCOPY) --strip-debug --enable-deterministic-archives $@)
 
 # An empty library with PyTorch's soname, so that kernel libraries written in C name what provides their aoti_torch_*
 # functions exactly as those that PyTorch makes do. It is linked against, never loaded.

@@ -75,12 +75,22 @@ AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hoo
 AOTICACHE_API aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, aoticache_hook **ret_hook,
                                                        aoticache_error *ret_error);
 
-/* A function of the caller's as a hook. */
+/*
+ * A function of the caller's as a hook. docs/hooks.md, "A function as a hook", has an example.
+ *
+ * compile is called on a miss, and never for a hit: on the thread of the call if misses wait (AOTICACHE_MISS_WAIT), on a
+ * background thread of the context with AOTICACHE_MISS_BACKGROUND; by several threads at once for different keys. No lock
+ * that a call needs is held meanwhile, but the lease of the key is: do not ask for the same kernel inside.
+ * It returns what deliver() returned, COMPILE_FAILED or UNSUPPORTED (aoticache_compile_fn in cache/cache.h).
+ */
 typedef struct aoticache_callback {
     size_t size;
-    void *user;
+    void *user; /* the first argument of both functions; borrowed until the hook is freed */
     aoticache_compile_fn compile;
-    /* Puts what the products depend on into the environment of a request; may be NULL: "framework" is then `producer`. */
+    /*
+     * Puts what the products depend on into the environment of a request; may be NULL: "framework" is then `producer`. It is
+     * called for every request that is made, on any thread: when a holder is created, and when a call misses.
+     */
     aoticache_status (*set_environment)(void *user, aoticache_request *request, aoticache_error *ret_error);
     const char *producer; /* "mycompiler 1.2"; copied */
     bool dynamic;         /* serves dynamic requests (environment "shapes" is "dynamic"): the product has a guard */

@@ -126,10 +126,10 @@ static aoticache_status choose(sampler *sampler, AtenTensorHandle logits, int64_
     if (view.dtype != AOTICACHE_DTYPE_FLOAT32 || view.ndim != 1 || view.numel == 0)
         return aoticache_error_set(error, AOTICACHE_UNSUPPORTED, "the logits are no float32 tensor of one dimension");
     if (sampler->order == NULL)
-        sampler->order = calloc((size_t)view.numel, sizeof *sampler->order);
+        sampler->order = (int64_t *)calloc((size_t)view.numel, sizeof *sampler->order);
     if (sampler->order == NULL)
         return aoticache_error_set(error, AOTICACHE_NO_MEMORY, "no memory");
-    *ret_token = sample(sampler, view.data, view.numel);
+    *ret_token = sample(sampler, (const float *)view.data, view.numel);
     return AOTICACHE_OK;
 }
 
@@ -193,7 +193,7 @@ static int read_number(const char *text, long long most, long long *ret_number)
 
 int main(int argc, char **argv)
 {
-    sampler sampler = {0};
+    sampler sampler = {0, 0, 0, NULL};
     long long count = 64, number = 0;
     int64_t prompt[MOST];
     char *end;

@@ -38,7 +38,8 @@ static aoticache_status twice_plus(void *user, const aoticache_operator *op, aot
     for (int64_t i = 0; i < x->numel; i++)
         ((float *)result.data)[i] = 2 * ((const float *)x->data)[i * x->strides[0]] + (float)arguments[1].as.int_value;
     stack->count -= 2; /* two arguments off, one result on: it is the caller's now */
-    stack->values[stack->count++] = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT, .as.output = output};
+    stack->values[stack->count].kind = AOTICACHE_VALUE_OUTPUT;
+    stack->values[stack->count++].as.output = output;
     return AOTICACHE_OK;
 }
 

@@ -5,7 +5,9 @@
  *     cc -std=c11 -O2 -fPIC -shared -Wl,-z,now remote_directory.c -o libaoticache_remote_dir.so -I.../include/aoticache
  *     aoticache push --all --remote 'dir:/mnt/kernels module=/.../libaoticache_remote_dir.so'
  */
+#ifndef _GNU_SOURCE /* C++ compilers define it */
 #define _GNU_SOURCE
+#endif
 #include "cache/remote/module.h"
 
 #include <errno.h>
@@ -32,7 +34,7 @@ static aoticache_status open_directory(const aoticache_remote_settings *settings
                                        aoticache_error *ret_error)
 {
     const char *path = strchr(settings->url, ':') + 1; /* "dir:/mnt/kernels" */
-    directory *opened = calloc(1, sizeof *opened);
+    directory *opened = (directory *)calloc(1, sizeof *opened);
     if (opened == NULL)
         return fail(ret_error, AOTICACHE_NO_MEMORY, "the remote");
     if (path[0] != '/' || strlen(path) >= sizeof opened->path) {
@@ -45,8 +47,9 @@ static aoticache_status open_directory(const aoticache_remote_settings *settings
     return AOTICACHE_OK;
 }
 
-static int path_of(const directory *opened, const char *name, const char *ending, char *ret_path, size_t size)
+static int path_of(const void *connection, const char *name, const char *ending, char *ret_path, size_t size)
 {
+    const directory *opened = (const directory *)connection;
     int length = snprintf(ret_path, size, "%s/%s%s", opened->path, name, ending);
     return length > 0 && (size_t)length < size ? 0 : -1;
 }
@@ -121,12 +124,19 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
 
 const aoticache_remote_module *aoticache_remote_module_1(void)
 {
-    static const aoticache_remote_module module = {.bytes = sizeof module,
-                                                   .abi = AOTICACHE_REMOTE_MODULE_ABI,
-                                                   .open = open_directory,
-                                                   .close = free,
-                                                   .get = get,
-                                                   .put = put,
-                                                   .exists = exists};
+    static const aoticache_remote_module module = {
+        sizeof module,
+        AOTICACHE_REMOTE_MODULE_ABI,
+        false, /* is_conditional: rename(2) heeds no condition */
+        open_directory,
+        free,
+        get,
+        put,
+        exists,
+        NULL,
+        NULL,
+        NULL,
+        NULL /* acquire, release, wait, time: a directory has no leases */
+    };
     return &module;
 }

@@ -4,6 +4,8 @@
  *     cc -std=c11 -O2 stored_model.c -o stored_model $(pkg-config --cflags --libs aoticache)
  *     ./stored_model NAME 1 2 3
  */
+#define _POSIX_C_SOURCE 200809L /* for setenv() */
+
 #include <aoticache.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -103,7 +103,8 @@ int main(void)
         return puts(error.message), 1;
 #include "piece.h"
     puts(error.message);
-    places[0] = places[1] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view};
+    places[0].kind = places[1].kind = AOTICACHE_VALUE_TENSOR;
+    places[0].as.tensor = places[1].as.tensor = &view;
     stack.count = 2;
     if (aoticache_context_wait(context, 0, &error) || aoticache_holder_push_defaults(holder, 2, &stack, &error) ||
         aoticache_holder_call(holder, 0, &stack, &error) || aoticache_tensor_get_view(places[0].as.output, &sum, &error))
@@ -117,6 +118,8 @@ int main(void)
 }
 C
 compile_example "$work/holder.c" "$work/holder"
+read -ra flags < <(pkg-config --cflags aoticache)
+try 'and in C++' 0 g++ -std=c++17 -x c++ -Wall -Wextra -Wpedantic -Werror -fsyntax-only "${flags[@]}" "$work/holder.c"
 try 'docs/holder.md: the piece in a program' 0 "$work/holder"
 prints 'the framework answers first' '^the framework has been asked$'
 prints 'then the kernel' '^2 4 6$'

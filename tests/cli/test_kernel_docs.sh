@@ -10,6 +10,9 @@ in_work() { (cd "$work" && exec "$@"); }
 example docs/kernels.md linear >"$work/linear.c"
 example docs/kernels.md build-linear >"$work/build-library"
 try 'the library compiles as printed' 0 in_work sh -e build-library
+# docs/operations.md promises 60 KiB, as a cache shows them: 64 KiB at most.
+is_small() { [ -f "$1" ] && [ "$(stat -c %s "$1")" -le 65536 ]; }
+holds 'and is as small as promised' is_small "$work/linear.so"
 example docs/kernels.md update >"$work/update.c"
 example docs/kernels.md build-update >"$work/build-host"
 try 'the host compiles as printed' 0 in_work sh -e build-host
@@ -17,6 +20,23 @@ try 'and without warnings' 0 in_work sh -ec 'cc -Wall -Wextra -Werror -fsyntax-o
 try 'it runs' 0 in_work ./update
 is 'and prints what the page says' '16 35|11 21|11 21|3.5 6.25|' "$(head -4 "$out" | tr '\n' '|')"
 prints 'a name that is none' "layer\.bais.*layer\.bias"
+
+# The other command lines of a document that build a kernel: those of docs/hooks.md.
+mkdir "$work/made"
+example docs/hooks.md command-hook >"$work/command-hook"
+printf '{"protocol":1,"id":7,"operator":"aten::abs","arguments":[{"kind":"tensor","dtype":"float32"}],"directory":"%s"}\n' \
+    "$work/made" >"$work/request"
+try 'the command of docs/hooks.md' 0 env AOTICACHE_HOME="$stage" sh -c "sh '$work/command-hook' <'$work/request'"
+holds 'makes a library as small' is_small "$work/made/kernel.so"
+example docs/hooks.md callback >"$work/callback.c"
+compile_example "$work/callback.c" "$work/callback"
+try 'the callback of docs/hooks.md' 0 env -C "$work" AOTICACHE_DIR="$work/callbacks" ./callback
+is 'computes' '16 35' "$(cat "$out")"
+is 'and makes a library as small' '' "$(find "$work/callbacks/objects" -type f -size +64k)"
+holds 'which is there' [ -n "$(find "$work/callbacks/objects" -type f -size +32k)" ]
+rm "$work/linear.c"
+try 'the second time it compiles nothing' 0 env -C "$work" AOTICACHE_DIR="$work/callbacks" ./callback
+is 'and computes the same' '16 35' "$(cat "$out")"
 
 mkdir "$work/kernels"
 example docs/kernels.md softsign >"$work/kernels/my_ops_softsign.c"
