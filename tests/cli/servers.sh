@@ -11,6 +11,14 @@ trap 'stop_servers; cleanup' EXIT
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
+# start_nothing: takes $closed_port and holds it until the script ends, without listening, so that nothing answers there.
+start_nothing() {
+    "$interpreter" -c 'import signal, socket, sys
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); signal.pause()' >"$work/closed-port" &
+    servers+=($!)
+    until_it test -s "$work/closed-port" && closed_port=$(cat "$work/closed-port")
+}
+
 # until_it COMMAND...: waits for at most ten seconds
 until_it() {
     local i

@@ -54,10 +54,11 @@ abs=(aoticache run aten::abs --hook c)
 for spec in '' float32 float33:2 'float32:2y3' 'float32:-1' 'float32:2x' 'float32:x2' 'float32: 2' 'float32:2@1x1' \
     'float32:2@-1' 'float32:99999999999999999999' 'float32:4294967296x4294967296x4294967296' \
     'float32:9223372036854775807' 'float32:1000000x1000000x1000' 'float32:2@9223372036854775807' 'float32:2=' \
-    'float32:2=nonsense' 'float32:2=@' 'float32:2=@/nonexistent' 'float32:2=@/' 'float32:2=@/dev/zero' 'int8:2=300' \
+    'float32:2=nonsense' 'float32:2=@' "float32:2=@$work/none" 'float32:2=@/' 'float32:2=@/dev/zero' 'int8:2=300' \
     'int8:2=1.5' 'bool:1=2' 'uint8:1=-1' 'float32:1=1e999' 'float4_e2m1fn_x2:2=1' \
     "float32:$(printf '1x%.0s' $(seq 64))1"; do
-    refused "tensor '${spec:0:44}'" "^aoticache run: option --input '.*see 'aoticache help run'" "${abs[@]}" "--input=$spec"
+    name=${spec//$work/}
+    refused "tensor '${name:0:44}'" "^aoticache run: option --input '.*see 'aoticache help run'" "${abs[@]}" "--input=$spec"
 done
 for option in --scalar=abc --scalar= --scalar=1e999 --scalar=99999999999999999999 --scalar=0x --int=1.5 --int= \
     --int=9223372036854775808 '--int= 1' --double=one --bool=yes --bool= --complex=1 --complex=1,x --dtype=float33 \
@@ -77,14 +78,14 @@ for option in --hook=magic --hook= --hook=command: --timeout=0 --timeout=-1 --ti
 done
 holds 'nothing of this created a directory' [ ! -e "$AOTICACHE_DIR" ]
 
-try 'a Python that is none' 5 aoticache run aten::abs --input float32:2 --hook worker --python /nonexistent/python
-says 'is named' '/nonexistent/python'
-try 'a program that is none' 5 aoticache run aten::abs --input float32:2 --hook command:/nonexistent/program
-says 'is named, too' '/nonexistent/program'
+try 'a Python that is none' 5 aoticache run aten::abs --input float32:2 --hook worker --python "$work/none"
+says 'is named' "$work/none"
+try 'a program that is none' 5 aoticache run aten::abs --input float32:2 --hook "command:$work/none"
+says 'is named, too' "$work/none"
 printf '#!/bin/sh\necho this is no JSON\n' >"$work/liar"
 chmod +x "$work/liar"
 try 'a hook that answers nonsense' 5 aoticache run aten::abs --input float32:2 --hook "command:$work/liar"
-try 'a folder of kernels that is none' 5 "${abs[@]}" --input float32:2 --kernels /nonexistent/kernels
+try 'a folder of kernels that is none' 5 "${abs[@]}" --input float32:2 --kernels "$work/none"
 
 # ---- the directory ----
 call=(aoticache run aten::abs --input float32:2=-1 --hook c --json)

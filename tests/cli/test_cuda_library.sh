@@ -84,9 +84,9 @@ says 'is not there' 'no CUDA device 1: this machine has 1'
 driver 13000 100
 try 'a driver without a GPU' 3 "$images" --load "$work/add.so" cuda
 says 'is named' '^UNSUPPORTED: library .*/add\.so cannot run on cuda:0: there is no CUDA device: the driver .*, for CUDA 13\.0, finds none$'
-AOTICACHE_CUDA_DRIVER=/nonexistent/libcuda.so.1
+AOTICACHE_CUDA_DRIVER=$work/none
 try 'no driver' 3 "$images" --load "$work/add.so" cuda
-says 'is what is said' '^UNSUPPORTED: library .*/add\.so cannot run on cuda:0: there is no CUDA driver: /nonexistent/'
+says 'is what is said' '^UNSUPPORTED: library .*/add\.so cannot run on cuda:0: there is no CUDA driver: '"$work/none"
 
 tests/gpu/build_kernel.sh add "$work/shared.so" -arch=sm_75 -cudart shared >/dev/null 2>&1
 needed=$(readelf -d "$work/shared.so" 2>/dev/null | sed -n 's/.*\[libcudart\.so\.\([0-9]*\).*/\1/p')

@@ -21,7 +21,7 @@ PAGES
 
 install_for_examples 'examples of docs'
 PATH=$stage/bin:$PATH
-export AOTICACHE_PYTHON=/nonexistent
+export AOTICACHE_PYTHON=$work/none
 [ -e "$BUILD/tests/hosts/affine.so" ] || { skip 'commands' 'tests/hosts/affine.so is not built (make tests)'; finish; }
 
 # What the examples speak of: a library, a package, another machine, a program.

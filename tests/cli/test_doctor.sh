@@ -50,13 +50,13 @@ chmod o-w "$AOTICACHE_DIR"
 chmod g-w "$AOTICACHE_DIR"
 
 # Whether all of doctor fails depends on whether PyTorch is here as the other compiler.
-run aoticache doctor --cc /nonexistent/cc --json
+run aoticache doctor --cc "$work/none" --json
 is 'a missing compiler warns' WARN "$(verdict 'C compiler')"
 run aoticache doctor --cc /bin/false --json
 is 'a compiler that does not run warns, too' WARN "$(verdict 'C compiler')"
-try 'a missing Python' 0 aoticache doctor --python /nonexistent/python --json
+try 'a missing Python' 0 aoticache doctor --python "$work/none" --json
 is 'PyTorch warns' WARN "$(verdict PyTorch)"
-try 'neither' 1 aoticache doctor --cc /nonexistent/cc --python /nonexistent/python --json
+try 'neither' 1 aoticache doctor --cc "$work/none" --python "$work/none" --json
 is 'nothing can compile' FAIL "$(verdict compilers)"
 mkdir -p "$work/part/bin" "$work/part/lib"
 cp "$BUILD/bin/aoticache" "$work/part/bin" && cp "$BUILD"/lib/libaoticache.so.* "$work/part/lib"
@@ -84,8 +84,8 @@ int cuDeviceGetName(char *to, int size, int device) { return strncpy(to, "Stand-
 int cuDeviceGetAttribute(int *ret, int name, int device) { return (void)device, *ret = name == 75 ? 9 : 0, 0; }
 int cuDeviceTotalMem_v2(size_t *ret, int device) { return (void)device, *ret = (size_t)16 << 30, 0; }
 C
-try 'no CUDA driver' 0 env AOTICACHE_CUDA_DRIVER=/nonexistent/libcuda.so.1 aoticache doctor
-prints 'is no fault' '^OK +CUDA driver +none, so no GPU: .*/nonexistent/libcuda\.so\.1'
+try 'no CUDA driver' 0 env AOTICACHE_CUDA_DRIVER="$work/none" aoticache doctor
+prints 'is no fault' "^OK +CUDA driver +none, so no GPU: .*$work/none"
 cc -shared -fPIC -DINIT=0 "$work/driver.c" -o "$work/driver.so"
 try 'two GPUs' 0 env AOTICACHE_CUDA_DRIVER="$work/driver.so" aoticache doctor
 prints 'the driver' '^OK +CUDA driver +.*/driver\.so, for CUDA 12\.8, 2 GPUs$'

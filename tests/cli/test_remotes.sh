@@ -39,7 +39,8 @@ holds 'no secret is printed' [ -z "$(grep -h hunter2 "$out" "$err")" ]
 AOTICACHE_CONFIG=
 mkdir -m 700 "$work/empty"
 try 'without remotes there is nothing to send to' 3 aoticache push --all --cache-dir "$work/empty"
-export AOTICACHE_REMOTE='redis://127.0.0.1:1 unsigned=allow'
+start_nothing || not_ok 'set-up' 'no port can be held'
+export AOTICACHE_REMOTE="redis://127.0.0.1:$closed_port unsigned=allow"
 try 'everything is only sent when it is said' 2 aoticache push
 try 'not everything and a choice' 2 aoticache push --all --op 'aten::*'
 
@@ -56,7 +57,7 @@ key=$(field key)
 aoticache key generate builder-1 --output "$work/secret-key" >"$work/generated" 2>&1
 public=$(grep -o 'builder-1:[A-Za-z0-9+/=]*' "$work/generated" | head -n 1)
 try 'a server that is not there' 1 at first push --all
-says 'is named' 'remote redis://127.0.0.1:1: cannot connect'
+says 'is named' "remote redis://127.0.0.1:$closed_port: cannot connect"
 
 # goes_and_comes NAME URL: everything that holds of any server
 goes_and_comes() {

@@ -139,13 +139,19 @@ static const char fixture_driver_source[] =
     "int cuGetErrorString(int code, const char **ret) { *ret = \"words of the driver\"; return code == 0; }\n"
     "#endif\n";
 
-/* The driver of this process from now on. */
-FIXTURE_FUNCTION void fixture_driver(const char *flags)
+/* Sets the path of this process's driver from now on. Until fixture_driver() there is none. */
+FIXTURE_FUNCTION void fixture_no_driver(void)
 {
     char path[FIXTURE_PATH_BYTES];
-    fixture_compile(fixture_driver_source, "libcuda.so.1", flags);
     fixture_path("libcuda.so.1", path);
     setenv("AOTICACHE_CUDA_DRIVER", path, 1);
+}
+
+/* Makes the driver of this process. */
+FIXTURE_FUNCTION void fixture_driver(const char *flags)
+{
+    fixture_compile(fixture_driver_source, "libcuda.so.1", flags);
+    fixture_no_driver();
 }
 
 #endif

@@ -11,7 +11,7 @@ static aoticache_error error;
 static void begin(void)
 {
     fixture_begin();
-    setenv("AOTICACHE_PYTHON", "/nonexistent/python", 1); /* so that C compiles */
+    setenv("AOTICACHE_PYTHON", in_folder("python"), 1); /* so that C compiles */
     error.message[0] = '\0';
     cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
 }

@@ -45,8 +45,10 @@ static void asking_fails(aoticache_status status, const char *words)
 
 Test(cuda, no_driver_is_not_found)
 {
-    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
-    asking_fails(AOTICACHE_NOT_FOUND, "there is no CUDA driver: /nonexistent/libcuda.so.1: cannot open");
+    char words[FIXTURE_PATH_BYTES + 64];
+    fixture_no_driver();
+    snprintf(words, sizeof words, "there is no CUDA driver: %s: cannot open", getenv("AOTICACHE_CUDA_DRIVER"));
+    asking_fails(AOTICACHE_NOT_FOUND, words);
 }
 
 Test(cuda, driver_without_a_function_is_unsupported)
@@ -227,7 +229,7 @@ Test(cuda, check_refuses_without_a_device)
 
 Test(cuda, check_refuses_without_a_driver)
 {
-    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    fixture_no_driver();
     file_bytes file = library_for(90, 0);
     check_says(library_with(&file, NULL), -1, NULL, "library kernel cannot run on cuda:0: there is no CUDA driver:");
 }
@@ -273,11 +275,13 @@ Test(cuda, check_of_a_missing_directory_is_io)
 {
     const aoticache_device_backend *backend = aoticache_cuda_backend();
     aoticache_error error = {0};
+    char cubins[FIXTURE_PATH_BYTES];
+    fixture_path("cubins", cubins);
     fixture_driver("");
     file_bytes file = library_for(90, 0);
     aoticache_library *library = library_with(&file, NULL);
-    cr_assert_eq(backend->check(NULL, library, 0, "/nonexistent/cubins", &error), AOTICACHE_IO);
-    cr_assert_not_null(strstr(error.message, "/nonexistent/cubins"), "%s", error.message);
+    cr_assert_eq(backend->check(NULL, library, 0, cubins, &error), AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, cubins), "%s", error.message);
     aoticache_cuda_facts_free(library->cuda);
     free(library);
 }

@@ -49,14 +49,14 @@ Test(hook_environment, cuda_request_has_the_architecture_of_its_device)
 
 Test(hook_environment, other_requests_have_none_and_ask_no_driver)
 {
-    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    fixture_no_driver();
     sets(request_for("cpu"), NULL);
     sets(request_for("xpu:0"), NULL);
 }
 
 Test(hook_environment, architecture_that_is_there_stays)
 {
-    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    fixture_no_driver();
     aoticache_request *request = request_for("cuda:3");
     cr_assert_eq(aoticache_request_set_environment(request, "gpu_arch", "sm_120", NULL), AOTICACHE_OK);
     sets(request, "sm_120");
@@ -78,7 +78,7 @@ Test(hook_environment, cuda_request_without_a_device_is_unsupported)
 Test(hook_environment, keys_differ_by_architecture)
 {
     aoticache_key keys[2];
-    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    fixture_no_driver();
     for (int i = 0; i < 2; i++) {
         aoticache_request *request = request_for("cuda");
         cr_assert_eq(aoticache_request_set_environment(request, "gpu_arch", i == 0 ? "sm_80" : "sm_90", NULL),

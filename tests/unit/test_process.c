@@ -265,11 +265,11 @@ Test(process, missing_program_is_not_started)
 {
     SKIP_UNDER_EMULATOR(EMULATOR_HAS_NO_VFORK);
     const char *const arguments[] = {"none", NULL};
-    aoticache_process_options options = {.program = "/nonexistent/none", .arguments = arguments};
+    aoticache_process_options options = {.program = in_folder("none"), .arguments = arguments};
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_error error;
     cr_assert_eq(aoticache_process_start(&options, &process, &error), AOTICACHE_IO);
-    cr_assert_not_null(strstr(error.message, "/nonexistent/none"));
+    cr_assert_not_null(strstr(error.message, options.program));
     cr_assert_eq(process.pid, 0);
 }
 
@@ -338,7 +338,8 @@ Test(process, program_by_a_relative_path_is_found_as_an_absolute_one)
     cr_assert_eq(aoticache_program_find("./tool", path, &error), AOTICACHE_OK, "%s", error.message);
     snprintf(expected, sizeof expected, "%s/./tool", own);
     cr_assert_str_eq(path, expected);
-    setenv("PATH", ":.:/nonexistent", 1);
+    snprintf(expected, sizeof expected, ":.:%s", in_folder("none"));
+    setenv("PATH", expected, 1);
     cr_assert_eq(aoticache_program_find("tool", path, &error), AOTICACHE_NOT_FOUND);
     cr_assert_eq(chdir("/"), 0);
 }

@@ -120,7 +120,7 @@ static void check_create(const char *program, aoticache_status expected, const c
 
 Test(worker, python_without_pytorch_is_told)
 {
-    check_create("/nonexistent/python", AOTICACHE_NOT_FOUND, "/nonexistent/python");
+    check_create(in_folder("none"), AOTICACHE_NOT_FOUND, in_folder("none"));
     const char *program = write_script("python", SHELL "echo no module named torch >&2; exit 1\n");
     check_create(program, AOTICACHE_UNSUPPORTED, "no module named torch");
     check_create(write_script("silent", SHELL), AOTICACHE_UNSUPPORTED, "does not say which version");
