@@ -416,9 +416,12 @@ Test(cache, read_only_cache_gives_the_hooks_own_files)
     aoticache_cache_close(cache);
 }
 
+/* Files can still be removed when a disk is full. */
 static int no_space(void *user, const char *call, const char *path)
 {
-    (void)user, (void)call;
+    (void)user;
+    if (strcmp(call, "unlink") == 0)
+        return 0;
     return path != NULL && strncmp(path, fixture_cache, strlen(fixture_cache)) != 0 && path[0] == '/' ? 0 : ENOSPC;
 }
 
