@@ -18,6 +18,7 @@
 #include "base/syscalls.h"
 #include "cache/cache.h"
 #include "cache/verify/verify.h"
+#include "own_folder.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 
@@ -28,22 +29,14 @@ static char fixture_last_warning[2048];
 
 static void fixture_setup(void)
 {
-    const char *parent = getenv("TMPDIR");
-    snprintf(fixture_root, sizeof fixture_root, "%s/aoticache-test-XXXXXX", parent != NULL ? parent : "/tmp");
-    cr_assert_not_null(mkdtemp(fixture_root));
+    own_folder_make(fixture_root, sizeof fixture_root);
     snprintf(fixture_cache, sizeof fixture_cache, "%s/cache", fixture_root);
-}
-
-static int fixture_remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
 }
 
 static void fixture_teardown(void)
 {
     aoticache_syscall_hook_set(NULL, NULL);
-    nftw(fixture_root, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    own_folder_remove(fixture_root);
 }
 
 static void fixture_log(void *user, aoticache_log_level level, const char *line)

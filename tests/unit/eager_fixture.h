@@ -21,18 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "own_folder.h"
+
 static char test_folder[256];
-
-static inline int fixture_remove_one(const char *path, const struct stat *status, int flag, struct FTW *walk)
-{
-    (void)status, (void)flag, (void)walk;
-    return remove(path);
-}
-
-static inline void fixture_remove(const char *path)
-{
-    nftw(path, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* The build folder that this test was made in, which is laid out like an installation. */
 static inline const char *fixture_build(void)
@@ -61,10 +52,7 @@ static inline const char *fixture_library(void)
 
 static inline void fixture_begin(void)
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(test_folder, sizeof test_folder, "%s/aoticache-eager-XXXXXX",
-             base != NULL && *base != '\0' && strlen(base) < 200 ? base : "/tmp");
-    cr_assert_not_null(mkdtemp(test_folder), "%s: %s", test_folder, strerror(errno));
+    own_folder_make(test_folder, sizeof test_folder);
     fixture_set_home();
     char path[sizeof test_folder + 16];
     snprintf(path, sizeof path, "%s/library.so", test_folder);
@@ -76,15 +64,8 @@ static inline void fixture_begin(void)
 
 static inline void fixture_end(void)
 {
-    fixture_remove(test_folder);
+    own_folder_remove(test_folder);
 }
-
-/* A skipped test does not come to its .fini. */
-#define fixture_skip(...)          \
-    do {                           \
-        fixture_end();             \
-        cr_skip_test(__VA_ARGS__); \
-    } while (0)
 
 /* A path under the test's folder; static storage, eight at a time. */
 static inline const char *in_folder(const char *name)

@@ -109,7 +109,7 @@ static void make_eager(const aoticache_context_options *options)
 static void begin_with(const char *flags, bool dynamic)
 {
     if (!patched_open(test_folder, flags, dynamic, &hook))
-        fixture_skip("there is no C compiler");
+        cr_skip_test("there is no C compiler");
     cache = open_cache();
     x = tensor_create(2, SIZES(2, 3));
     atomic_store(&fallbacks, 0);

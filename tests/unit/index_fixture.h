@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "index/index.h"
+#include "own_folder.h"
 
 static char fixture_dir[256];
 static char fixture_path[400];
@@ -25,22 +26,13 @@ static char fixture_log_last[2048];
 
 static inline void fixture_make(void)
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(fixture_dir, sizeof fixture_dir, "%s/aoticache-index-XXXXXX",
-             base != NULL && strlen(base) < 200 ? base : "/tmp");
-    cr_assert_not_null(mkdtemp(fixture_dir));
+    own_folder_make(fixture_dir, sizeof fixture_dir);
     snprintf(fixture_path, sizeof fixture_path, "%s/index.sqlite3", fixture_dir);
 }
 
 static inline void fixture_remove(void)
 {
-    chmod(fixture_dir, 0700);
-    DIR *dir = opendir(fixture_dir);
-    for (struct dirent *item; dir != NULL && (item = readdir(dir)) != NULL;)
-        unlinkat(dirfd(dir), item->d_name, 0);
-    if (dir != NULL)
-        closedir(dir);
-    rmdir(fixture_dir);
+    own_folder_remove(fixture_dir);
 }
 
 static inline void fixture_log(void *user, aoticache_log_level level, const char *line)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "own_folder.h"
 #include "shim_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -19,7 +20,7 @@
 #endif
 
 static void *library;
-static char kernel_folder[64]; /* where it lies, until kernel_remove() */
+static char kernel_folder[128]; /* where it lies, until kernel_remove() */
 
 static inline void run_command(const char *command)
 {
@@ -28,9 +29,7 @@ static inline void run_command(const char *command)
 
 static inline void kernel_remove(void)
 {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", kernel_folder);
-    run_command(command);
+    own_folder_remove(kernel_folder);
 }
 
 /* Compiles a file to kernel_folder/kernel.so. */
@@ -44,8 +43,7 @@ static inline void kernel_compile_path(const char *source, const char *flags)
     *strstr(header, "/runtime/kernel.h") = '\0';
     if (system("cc --version >/dev/null 2>&1") != 0)
         cr_skip_test("there is no C compiler");
-    strcpy(kernel_folder, "/tmp/test_kernel.XXXXXX");
-    cr_assert_not_null(mkdtemp(kernel_folder));
+    own_folder_make(kernel_folder, sizeof kernel_folder);
     snprintf(command, sizeof command,
              "cc -std=gnu11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -fvisibility=hidden " SANITIZE
              " %s -I%s %s %s -o %s/kernel.so",

@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "own_folder.h"
+
 #if defined(__GNUC__)
 #define FIXTURE_FUNCTION static __attribute__((unused))
 #endif
@@ -137,7 +139,7 @@ FIXTURE_FUNCTION int fixture_run(const char *format, ...)
 FIXTURE_FUNCTION void fixture_teardown(void)
 {
     if (fixture_directory[0] != '\0')
-        fixture_run("rm -r '%s'", fixture_directory);
+        own_folder_remove(fixture_directory);
 }
 
 /* A directory, the shim of this build, and a compiler; without one the test is skipped. */
@@ -150,10 +152,7 @@ FIXTURE_FUNCTION void fixture_setup(void)
                 *strrchr(program, '/') = '\0';
         setenv("AOTICACHE_HOME", program, 1);
     }
-    const char *temporary = getenv("TMPDIR");
-    snprintf(fixture_directory, sizeof fixture_directory, "%s/aoticache-loader-XXXXXX",
-             temporary != NULL && strlen(temporary) < 64 ? temporary : "/tmp");
-    cr_assert_not_null(mkdtemp(fixture_directory));
+    own_folder_make(fixture_directory, sizeof fixture_directory);
     if (system("cc --version >/dev/null 2>&1") != 0)
         cr_skip_test("no C compiler (cc) to make kernel libraries with");
 }

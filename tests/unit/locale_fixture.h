@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "own_folder.h"
+
 /* Made for the test from its source, which the package locales brings, where the system has none. */
 static inline bool use_decimal_comma(void)
 {
@@ -16,15 +18,12 @@ static inline bool use_decimal_comma(void)
     for (size_t i = 0; i < sizeof locales / sizeof locales[0]; i++)
         if (setlocale(LC_NUMERIC, locales[i]) != NULL)
             return true;
-    char folder[] = "/tmp/aoticache-locale-XXXXXX", command[128];
-    if (mkdtemp(folder) == NULL)
-        return false;
+    char folder[128], command[256];
+    own_folder_make(folder, sizeof folder);
     snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
     bool is_made = system(command) == 0;
     setenv("LOCPATH", folder, 1);
-    is_made = is_made && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) == 0 && is_made;
+    return is_made && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
 }
 
 #endif

@@ -14,18 +14,16 @@ static int *counter(void *runtime, const char *name)
 /* In the process under the name that containers look for. */
 static void *load_fake_runtime(void)
 {
-    char folder[] = "/tmp/test_device.XXXXXX", command[256], path[64];
+    char folder[128], command[512], path[160];
     if (system("cc --version >/dev/null 2>&1") != 0)
         cr_skip_test("there is no C compiler");
-    cr_assert_not_null(mkdtemp(folder));
+    own_folder_make(folder, sizeof folder);
     snprintf(path, sizeof path, "%s/libcudart.so.13", folder);
     snprintf(command, sizeof command,
              "cc -shared -fPIC -Wl,-soname,libcudart.so.13 tests/unit/kernels/fake_cuda.c -o %s", path);
     run_command(command);
     void *runtime = dlopen(path, RTLD_NOW);
     cr_assert_not_null(runtime, "%s", dlerror());
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    run_command(command);
     return runtime;
 }
 

@@ -18,7 +18,7 @@ static aoticache_context_options number_options(aoticache_miss miss)
 static void begin_numbers(bool dynamic)
 {
     if (!patched_open_numbers(test_folder, dynamic, &hook))
-        fixture_skip("there is no C compiler");
+        cr_skip_test("there is no C compiler");
     cache = open_cache();
     x = tensor_create(2, SIZES(2, 3));
     atomic_store(&fallbacks, 0);

@@ -12,7 +12,7 @@ TestSuite(hook_c, .init = fixture_begin, .fini = fixture_end, .timeout = 600);
 static void need_compiler(void)
 {
     if (system("command -v \"${AOTICACHE_CC:-cc}\" >/dev/null") != 0)
-        fixture_skip("there is no C compiler");
+        cr_skip_test("there is no C compiler");
 }
 
 static aoticache_hook *make_hook(const char *kernels, const char *cpu_features)
@@ -528,7 +528,7 @@ Test(hook_c, requirements_are_those_of_the_level_asked_for)
 {
     need_compiler();
     if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
-        fixture_skip("levels are of x86-64");
+        cr_skip_test("levels are of x86-64");
     static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "avx2,fma"};
     for (size_t i = 0; i < 4; i++) {
         struct delivery delivery;
@@ -550,7 +550,7 @@ Test(hook_c, requirements_are_those_of_the_version_of_arm_asked_for)
 {
     need_compiler();
     if (strcmp(aoticache_cpu_arch(), "aarch64") != 0)
-        fixture_skip("versions are of aarch64");
+        cr_skip_test("versions are of aarch64");
     static const char *const texts[] = {"armv8-a", "armv8.2-a", "armv8.2-a,fp16,dotprod", "sve,fp16"};
     for (size_t i = 0; i < 4; i++) {
         struct delivery delivery;

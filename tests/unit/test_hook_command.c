@@ -208,9 +208,9 @@ Test(hook_command, documented_script_works)
 {
     char script[16384];
     if (!read_documented_script(script, sizeof script))
-        fixture_skip("docs/hooks.md is not here: run from the sources' folder, or set AOTICACHE_SOURCE");
+        cr_skip_test("docs/hooks.md is not here: run from the sources' folder, or set AOTICACHE_SOURCE");
     if (system("command -v cc >/dev/null") != 0)
-        fixture_skip("there is no cc");
+        cr_skip_test("there is no cc");
     struct delivery delivery;
     aoticache_error error;
     cr_assert_eq(compile_with(script, 0, &delivery, &error), AOTICACHE_OK, "%s", error.message);

@@ -3,11 +3,10 @@
  */
 #include "index/eviction/eviction.h"
 #include "index/entries/integrity.h"
+#include "capabilities.h"
 #include "index_fixture.h"
 
 #include <errno.h>
-#include <linux/capability.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/syscalls.h"
@@ -464,18 +463,13 @@ Test(index_open, read_only_reads_and_does_not_write)
     aoticache_index_close(index);
 }
 
-/*
- * Runs `body` in a child without capabilities: with them root passes all checks of permissions. The child stays the same user,
- * so it reaches a temporary folder that others cannot enter. Returns the child's exit status; assertions do not work across it.
- */
+/* Runs `body` in a child without capabilities. Returns the child's exit status; assertions do not work across it. */
 static int without_capabilities(int (*body)(void))
 {
     pid_t child = fork();
     cr_assert_geq(child, 0);
     if (child == 0) {
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
-        if (syscall(SYS_capset, &header, none) != 0)
+        if (!give_up_capabilities())
             _exit(99);
         _exit(body());
     }

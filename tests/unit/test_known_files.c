@@ -20,6 +20,7 @@
 #include "cache/cache.h"
 #include "cache/known_files.h"
 #include "index/connection/answers.h"
+#include "own_folder.h"
 
 #define LARGE (2u << 20)
 #define SETTLE_NS 2200000000L
@@ -46,23 +47,18 @@ static aoticache_cache *open_cache(bool read_only)
 
 static void setup(void)
 {
-    const char *base = getenv("TMPDIR");
     FILE *file = fopen("/proc/self/io", "re");
     if (file == NULL)
         cr_skip_test("this kernel does not count what a process reads");
     fclose(file);
-    snprintf(directory, sizeof directory, "%s/aoticache-known-XXXXXX", base != NULL ? base : "/tmp");
-    cr_assert_not_null(mkdtemp(directory));
+    own_folder_make(directory, sizeof directory);
     snprintf(cache_path, sizeof cache_path, "%s/cache", directory);
     cache = open_cache(false);
 }
 
 static void teardown(void)
 {
-    char command[256];
     aoticache_cache_close(cache);
-    snprintf(command, sizeof command, "rm -rf '%s'", directory);
-    cr_assert_eq(system(command), 0);
 }
 
 TestSuite(known_files, .init = setup, .fini = teardown, .timeout = 120);

@@ -307,7 +307,7 @@ Test(protocol, wrong_answers_are_refused_and_name_the_hook)
 Test(protocol, file_of_another_user_is_refused)
 {
     if (geteuid() != 0)
-        fixture_skip("giving a file away needs the superuser");
+        cr_skip_test("giving a file away needs the superuser");
     const char *path = write_file("kernel.so", "code", 0644);
     cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);
     aoticache_answer answer;

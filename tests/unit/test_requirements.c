@@ -29,7 +29,7 @@ static const char *make_deadly_library(void)
 {
     char command[PATH_MAX * 2 + 128];
     if (system("command -v cc >/dev/null") != 0)
-        fixture_skip("there is no C compiler");
+        cr_skip_test("there is no C compiler");
     write_file("deadly.c",
                "__attribute__((constructor)) static void die(void) { __builtin_trap(); }\n"
                "int AOTInductorModelContainerCreateWithDevice(void) { return 1; }\n"
@@ -56,7 +56,7 @@ static aoticache_cpu_features lacked_feature(const char **ret_name)
             return features;
         }
     }
-    fixture_skip("this CPU has every feature that was tried");
+    cr_skip_test("this CPU has every feature that was tried");
     return features;
 }
 

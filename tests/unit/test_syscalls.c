@@ -3,6 +3,7 @@
  */
 #include "base/process/home.h"
 #include "base/syscalls.h"
+#include "own_folder.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -30,8 +31,8 @@ static int record(void *user, const char *call, const char *path)
 
 Test(syscalls, hook_sees_calls_and_lets_them_happen)
 {
-    char folder[] = "/tmp/aoticache-test-XXXXXX";
-    cr_assert_not_null(mkdtemp(folder));
+    char folder[256];
+    own_folder_make(folder, sizeof folder);
     int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct recording recording = {0};
     aoticache_syscall_hook_set(record, &recording);
@@ -50,13 +51,12 @@ Test(syscalls, hook_sees_calls_and_lets_them_happen)
     cr_assert_str_eq(recording.calls, "open write fsync fchmod rename unlink ");
     aoticache_syscall_hook_set(NULL, NULL);
     close(dirfd);
-    rmdir(folder);
 }
 
 Test(syscalls, hook_makes_a_call_fail_before_it_happens)
 {
-    char folder[] = "/tmp/aoticache-test-XXXXXX";
-    cr_assert_not_null(mkdtemp(folder));
+    char folder[256];
+    own_folder_make(folder, sizeof folder);
     int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct recording recording = {.fail = "mkdir"};
     aoticache_syscall_hook_set(record, &recording);
@@ -67,14 +67,13 @@ Test(syscalls, hook_makes_a_call_fail_before_it_happens)
     struct stat status;
     cr_assert_eq(fstatat(dirfd, "sub", &status, 0), -1);
     close(dirfd);
-    rmdir(folder);
 }
 
 Test(home, find_asks_the_environment_first)
 {
-    char folder[] = "/tmp/aoticache-test-XXXXXX";
+    char folder[256];
     char file[PATH_MAX], found[PATH_MAX];
-    cr_assert_not_null(mkdtemp(folder));
+    own_folder_make(folder, sizeof folder);
     snprintf(file, sizeof file, "%s/thing", folder);
     close(open(file, O_WRONLY | O_CREAT, 0600));
     setenv("AOTICACHE_HOME", folder, 1);
@@ -84,6 +83,4 @@ Test(home, find_asks_the_environment_first)
     cr_assert_eq(aoticache_home_find("no such thing", found, &error), AOTICACHE_NOT_FOUND);
     cr_assert_not_null(strstr(error.message, folder), "%s", error.message);
     cr_assert_not_null(strstr(error.message, "no such thing"), "%s", error.message);
-    unlink(file);
-    rmdir(folder);
 }

@@ -12,24 +12,18 @@
 #include <unistd.h>
 
 #include "cache/trust/internal.h"
+#include "own_folder.h"
 
 #define VECTORS "tests/golden/signatures/vectors.json"
 
-static char folder[] = "/tmp/aoticache-trust-XXXXXX";
+static char folder[128];
 
 static void setup(void)
 {
-    cr_assert_not_null(mkdtemp(folder));
+    own_folder_make(folder, sizeof folder);
 }
 
-static void teardown(void)
-{
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(trust, .init = setup, .fini = teardown);
+TestSuite(trust, .init = setup);
 
 static const char *path_of(const char *name)
 {

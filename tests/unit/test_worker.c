@@ -11,7 +11,16 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 900);
+/* What Python and PyTorch keep for their user and in TMPDIR is the test's own, too. */
+static void begin(void)
+{
+    fixture_begin();
+    setenv("HOME", test_folder, 1);
+    setenv("TMPDIR", test_folder, 1);
+    unsetenv("XDG_CACHE_HOME");
+}
+
+TestSuite(worker, .init = begin, .fini = fixture_end, .timeout = 900);
 
 #define VERSION_FILE "__version__ = '9.8.7+cpu'\ndebug = False\n"
 #define SHELL "#!/bin/sh\n"
@@ -256,7 +265,7 @@ Test(worker, wrong_behaviour_fails_and_names_the_worker)
         cr_assert_not_null(strstr(error.message, wrong_scripts[i][1]), "%s: %s", wrong_scripts[i][0], error.message);
         cr_assert_not_null(strstr(error.message, "hook worker"), "%s", error.message);
         aoticache_hook_free(hook);
-        fixture_remove(in_folder("py"));
+        own_folder_remove(in_folder("py"));
     }
 }
 
@@ -527,7 +536,7 @@ static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
 static void check_end_with_host(bool held)
 {
     if (system("command -v python3 >/dev/null") != 0)
-        fixture_skip("there is no python3");
+        cr_skip_test("there is no python3");
     make_sleeping_torch();
     pid_t worker, compiler;
     pid_t host = start_host(held, &worker, &compiler);
@@ -594,7 +603,7 @@ static void check_features(const char *macros, const char *arch, const char *exp
 Test(worker, script_reads_macros_of_the_architecture_that_is_compiled_for)
 {
     if (system("command -v python3 >/dev/null") != 0)
-        fixture_skip("there is no python3");
+        cr_skip_test("there is no python3");
     check_features(AARCH64_MACROS, "aarch64", AARCH64_FEATURES);
     check_features(AARCH64_SVE2_MACROS, "aarch64", AARCH64_SVE2_FEATURES);
     check_features(AARCH64_PLAIN_MACROS, "aarch64", "");
@@ -604,7 +613,7 @@ Test(worker, script_reads_macros_of_the_architecture_that_is_compiled_for)
 Test(worker, script_knows_options_of_both_architectures)
 {
     if (system("command -v python3 >/dev/null") != 0)
-        fixture_skip("there is no python3");
+        cr_skip_test("there is no python3");
     static const char *const cases[][3] = {
         {"x86_64", "x86-64-v3,avx512f", "x86-64-v3 -mavx512f"},
         {"x86_64", "avx2,sve", "x86-64 -mavx2"},
@@ -626,7 +635,7 @@ Test(worker, script_knows_options_of_both_architectures)
 Test(worker, script_never_compiles_for_one_length_of_vectors)
 {
     if (system("command -v python3 >/dev/null") != 0)
-        fixture_skip("there is no python3");
+        cr_skip_test("there is no python3");
     char command[PATH_MAX * 2];
     snprintf(command, sizeof command,
              "python3 -c 'import runpy, sys, types\n"
@@ -647,14 +656,27 @@ Test(worker, script_never_compiles_for_one_length_of_vectors)
 
 /* ---- PyTorch itself ---- */
 
+/* What PyTorch makes once for all processes (its precompiled headers, the machine's instructions) stays in the build. */
+static void share_folders_of_pytorch(void)
+{
+    const char *names[][2] = {{"TORCHINDUCTOR_CACHE_DIR", "inductor-cache"}, {"TMPDIR", "inductor-cache/tmp"}};
+    for (size_t i = 0; i < 2; i++) {
+        char path[PATH_MAX + 32];
+        snprintf(path, sizeof path, "%s/%s", fixture_build(), names[i][1]);
+        bool is_usable = (mkdir(path, 0700) == 0 || errno == EEXIST) && access(path, W_OK) == 0;
+        setenv(names[i][0], is_usable ? path : test_folder, 1);
+    }
+}
+
 static aoticache_hook *make_real_hook(const char *cpu_features)
 {
+    share_folders_of_pytorch();
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_hook *hook = NULL;
     aoticache_error error = {.message = ""};
     options.cpu_features = cpu_features;
     if (aoticache_hook_create_worker(&options, &hook, &error) != AOTICACHE_OK)
-        fixture_skip("%s", error.message);
+        cr_skip_test("%s", error.message);
     return hook;
 }
 
@@ -722,7 +744,7 @@ Test(worker, pytorch_compiles_what_then_runs_here)
 Test(worker, pytorch_can_compile_for_less_than_this_machine)
 {
     if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
-        fixture_skip("levels are of x86-64");
+        cr_skip_test("levels are of x86-64");
     aoticache_hook *hook = make_real_hook("x86-64-v3");
     struct delivery delivery;
     aoticache_error error;
