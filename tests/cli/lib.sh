@@ -1,22 +1,32 @@
 # What the tests of the command-line tools share. Sourced, from the repository root, by bash scripts.
 #
 # BUILD says where the build is (default build). Every script gets a directory of its own ($work), a cache in it
-# ($AOTICACHE_DIR, not created), a home in it, and takes all of it away at its end. A script prints "ok - name",
-# "not ok - name" or "skip - name: reason" for each thing it looked at and ends with 0, 1, or 77 where all was skipped.
+# ($AOTICACHE_DIR, not created), a home and a TMPDIR in it, and takes all of it away at its end. It fails if the tools have left
+# something in that home or TMPDIR. A script prints "ok - name", "not ok - name" or "skip - name: reason" for each thing it
+# looked at and ends with 0, 1, or 77 where all was skipped.
+#
+# A script that starts tools as other users sets other_users=1 before it sources this: $work lies where they can go.
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1
 VENV=${VENV:-build/venv}
 case $VENV in /*) ;; *) VENV=$PWD/$VENV ;; esac
 [ -x "$BUILD/bin/aoticache" ] || { echo "not ok - $BUILD/bin/aoticache is not built" && exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/aoticache-cli.XXXXXX") || exit 1
+place=${TMPDIR:-/tmp}
+[ -z "${other_users:-}" ] || setpriv --reuid 65534 --clear-groups test -x "$place" 2>/dev/null || place=/tmp
+work=$(mktemp -d "$place/aoticache-cli.XXXXXX") || exit 1
 chmod 700 "$work"
 passed=0 failed=0 skipped=0
 out=$work/out err=$work/err status=0
 
 unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICOLOR
 export AOTICACHE_CONFIG= AOTICACHE_KEYS=$work/keys AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
-# Where PyTorch's compiler keeps its own files: else below TMPDIR, for good.
+export HOME=$work/.home TMPDIR=$work/.tmp
+mkdir -m 700 "$HOME" "$TMPDIR"
+# What PyTorch's compiler makes once for all processes stays in the build. A worker keeps its headers below TMPDIR.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$BUILD/inductor-cache}
+workers=aoticache-worker-$(id -u)
+mkdir -m 700 -p "$BUILD/inductor-cache" "$BUILD/inductor-cache/tmp" "$BUILD/inductor-cache/tmp/$workers" 2>/dev/null &&
+    ln -s "$BUILD/inductor-cache/tmp/$workers" "$TMPDIR/$workers"
 umask 022
 
 # `python3` may be a script that looks for the interpreter each time (pyenv), and tests start it by the hundred.
@@ -82,6 +92,9 @@ holds() { # NAME COMMAND...
 }
 
 finish() {
+    local left
+    left=$(cd "$work" && find .home .tmp -mindepth 1 ! -name "$workers" | head -n 20)
+    [ -z "$left" ] || not_ok 'nothing is left in the home or TMPDIR' "$left"
     [ ! -e "$work/not-found" ] || not_ok 'each command of this script is there' "not found: $(sort -u "$work/not-found")"
     echo "# $passed passed, $failed failed, $skipped skipped" >&2
     [ "$failed" -eq 0 ] || exit 1

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A directory that a group of users shares: what one stores, the other finds, uses, collects and repairs.
+other_users=1
 . tests/cli/lib.sh
 
 [ "$(id -u)" = 0 ] || { skip 'two users share a directory' 'only root can run as several users'; finish; exit 77; }

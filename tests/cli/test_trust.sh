@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Whom a cache directory is shared with against one's will: who may rename the folders above it, who puts forged files into
 # it, and what root does in the directory of somebody else.
+other_users=1
 . tests/cli/lib.sh
 
 [ "$(id -u)" = 0 ] || { skip 'several users' 'only root can run as several users'; finish; exit 77; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # aoticache verify: damage of every kind is found, and repaired.
+other_users=1
 . tests/cli/lib.sh
 
 call=(aten::abs --input float32:4=-2 --hook c --json)
