@@ -267,7 +267,8 @@ Test(in_manifest, damaged_anywhere_is_set_aside_and_missed)
     }
     cr_assert(fixture_finds(cache, 2, "content two"));
     put_record(cache, 1, "content one");
-    cr_assert_eq(truncate(object_of(cache, 1), found.st_size - 2), 0);
+    const char *object = object_of(cache, 1);
+    cr_assert(chmod(object, 0600) == 0 && truncate(object, found.st_size - 2) == 0);
     cr_assert_not(fixture_finds(cache, 1, "content one"));
     cr_assert_eq(fixture_names("quarantine"), 4);
     put_record(cache, 1, "content one");
