@@ -19,24 +19,30 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=T
     until_it test -s "$work/closed-port" && closed_port=$(cat "$work/closed-port")
 }
 
-# until_it COMMAND...: waits for at most ten seconds
+# until_it COMMAND...: waits for at most a minute
 until_it() {
     local i
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 1200; i++)); do
         "$@" >/dev/null 2>&1 && return 0
         sleep 0.05
     done
     return 1
 }
 
-# start_redis [ARGUMENT]...: $redis_socket, $redis_port. False where there is none.
+# is_down PROGRAM LOG: a server that is installed and does not start is a failure. Only one that is missing may be skipped.
+is_down() {
+    not_ok "$1 starts" "$(tail -n 20 "$work/$2")"
+    return 1
+}
+
+# start_redis [ARGUMENT]...: $redis_socket, $redis_port. False if there is no redis-server.
 start_redis() {
     command -v redis-server >/dev/null || return 1
     redis_socket=$work/redis.sock redis_port=$(free_port)
     redis-server "$@" --port "$redis_port" --bind 127.0.0.1 --unixsocket "$redis_socket" --dir "$work" --daemonize no \
         >"$work/redis.log" 2>&1 &
     servers+=($!)
-    until_it test -S "$redis_socket"
+    until_it test -S "$redis_socket" || is_down redis-server redis.log
 }
 
 # start_nginx SERVER-BLOCK: the block listens at 8080 and has its root in /srv/kernels; both are exchanged. $nginx_url
@@ -57,7 +63,7 @@ start_nginx() {
     "$nginx" -e "$work/nginx/start.log" -c "$work/nginx/nginx.conf" >"$work/nginx/out" 2>&1 &
     servers+=($!)
     nginx_url=http://127.0.0.1:$port
-    until_it test -s "$work/nginx/pid"
+    until_it test -s "$work/nginx/pid" || is_down nginx nginx/start.log
 }
 
 # start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`.
@@ -69,7 +75,8 @@ start_s3() {
     "$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
     servers+=($!)
     s3_endpoint=http://127.0.0.1:$port
-    until_it python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1] + "/kernels", method="PUT"))' "$s3_endpoint"
+    until_it python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1] + "/kernels", method="PUT"))' \
+        "$s3_endpoint" || is_down moto s3.log
 }
 
 # start_storing MODE: a web server of the tests that honours conditions, or one for Bazel; $storing_url

@@ -29,7 +29,8 @@ done
 # ---- fish ----
 
 if command -v fish >/dev/null; then
-    complete_fish() { fish -c "source scripts/completion/aoticache.fish; complete -C '$1'"; }
+    mkdir "$work/fish" # it keeps files in the home
+    complete_fish() { HOME=$work/fish fish -c "source scripts/completion/aoticache.fish; complete -C '$1'"; }
     run complete_fish 'aoticache ru'
     prints 'fish completes commands' '^run'
     run complete_fish 'aoticache ls --s'
