@@ -22,11 +22,13 @@ unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICO
 export AOTICACHE_CONFIG= AOTICACHE_KEYS=$work/keys AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
 export HOME=$work/.home TMPDIR=$work/.tmp
 mkdir -m 700 "$HOME" "$TMPDIR"
-# What PyTorch's compiler makes once for all processes stays in the build. A worker keeps its headers below TMPDIR.
+# What PyTorch's compiler makes once for all processes stays in the build. It keeps precompiled headers below TMPDIR, a worker's
+# in a folder of its own: links lead to the build.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$BUILD/inductor-cache}
-workers=aoticache-worker-$(id -u)
-mkdir -m 700 -p "$BUILD/inductor-cache" "$BUILD/inductor-cache/tmp" "$BUILD/inductor-cache/tmp/$workers" 2>/dev/null &&
-    ln -s "$BUILD/inductor-cache/tmp/$workers" "$TMPDIR/$workers"
+for name in "aoticache-worker-$(id -u)" "torchinductor_${LOGNAME:-${USER:-$(id -un)}}"; do
+    mkdir -m 700 -p "$BUILD/inductor-cache" "$BUILD/inductor-cache/tmp" "$BUILD/inductor-cache/tmp/$name" 2>/dev/null &&
+        ln -s "$BUILD/inductor-cache/tmp/$name" "$TMPDIR/$name"
+done
 umask 022
 
 # `python3` may be a script that looks for the interpreter each time (pyenv), and tests start it by the hundred.
@@ -93,7 +95,7 @@ holds() { # NAME COMMAND...
 
 finish() {
     local left
-    left=$(cd "$work" && find .home .tmp -mindepth 1 ! -name "$workers" | head -n 20)
+    left=$(cd "$work" && find .home .tmp -mindepth 1 ! -lname "$BUILD/inductor-cache/*" | head -n 20)
     [ -z "$left" ] || not_ok 'nothing is left in the home or TMPDIR' "$left"
     [ ! -e "$work/not-found" ] || not_ok 'each command of this script is there' "not found: $(sort -u "$work/not-found")"
     echo "# $passed passed, $failed failed, $skipped skipped" >&2

@@ -46,19 +46,25 @@ is 'the library offers names of its own alone' '' "$(awk '$3 !~ /^(aoticache_[a-
 
 # ---- the same bytes ----
 
-# Everything that is built, twice, in folders, at times, in zones, locales and with masks that differ.
+# What is built, twice, in folders, at times, in zones, locales and with masks that differ. The short form builds one product of
+# each kind: a library with its map, an archive, C++, modules, a text. `make long FORMS=reproducible` builds everything.
+products=(lib/libaoticache_torchshim.so lib/libaoticache_runtime.a lib/libaoticache_cxxbridge.so lib/aoticache/proxy_executor.so
+    aoticache.pc)
+for module in "$BUILD"/lib/libaoticache_remote_*.so; do [ ! -e "$module" ] || products+=("lib/${module##*/}"); done
 build_copy() { # FOLDER BUILD ZONE UMASK DAY
+    local targets=(all)
+    [ "${REPRODUCE:-}" = all ] || targets=("${products[@]/#/$2/}")
     mkdir -p "$1"
     cp -r Makefile aoticache.h base cache eager index loader runtime scripts third_party tools "$1"
     find "$1" -exec touch -d "$5" {} +
-    (cd "$1" && umask "$4" && env TZ="$3" LC_ALL="C" make -s -j"$(nproc)" BUILD="$2" WARN= OPTIMISE='-O0 -g' all)
+    (cd "$1" && umask "$4" && env TZ="$3" LC_ALL="C" make -s -j"$(nproc)" BUILD="$2" WARN= OPTIMISE='-O0 -g' "${targets[@]}")
 }
 try 'one copy is built' 0 build_copy "$work/one" build UTC0 022 2021-03-04
 try 'another one is built elsewhere' 0 build_copy "$work/two/deeper down/here" "$work/elsewhere" XYZ+11 077 2024-05-06
-sums() { (cd "$1" && find bin lib share include aoticache.pc -type f -print0 | sort -z | xargs -0 sha256sum); }
+sums() { (cd "$1" && find bin lib share include aoticache.pc -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum); }
 sums "$work/one/build" >"$work/sums.one"
 sums "$work/elsewhere" >"$work/sums.two"
-holds 'there is something to compare' [ "$(wc -l <"$work/sums.one")" -gt 50 ]
+holds 'there is something to compare' [ "$(wc -l <"$work/sums.one")" -ge "$([ "${REPRODUCE:-}" = all ] && echo 50 || echo ${#products[@]})" ]
 run diff "$work/sums.one" "$work/sums.two"
 prints_nothing 'both have the same bytes'
 finish
