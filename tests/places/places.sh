@@ -20,6 +20,7 @@ if [ "${1:-}" != --list ] && [ -z "${AOTICACHE_TEST_NAMESPACE:-}" ]; then
     echo 'skip - odd places: nothing can be mounted here (it takes root, or user namespaces)'
     exit 77
 fi
+other_users=1
 . tests/cli/lib.sh
 seconds=${PLACE_SECONDS:-10}
 PATH=$PATH:/usr/sbin:/sbin
