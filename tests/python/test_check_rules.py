@@ -4,13 +4,17 @@ Thousands of shapes and strides, those of real tensors (transposed, expanded, sl
 size 1) and random ones. Environment: BUILD, the build folder.
 """
 import ctypes
+import functools
 import os
 import random
-import sys
+
+import pytest
+import torch
 
 from c_types import Device, Error, View
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+pytestmark = pytest.mark.quick
 
 
 class Check:
@@ -78,36 +82,29 @@ def strided(torch, storage, choose):
     return torch.as_strided(storage, shape, strides)
 
 
-def main():
-    try:
-        import torch
-    except ImportError:
-        print("skip - check rules: this Python has no PyTorch")
-        return 77
-    c, choose, storage, failed = load_library(), random.Random(5), torch.empty(4096), 0
-    tensors = [laid_out(torch, choose) if i % 2 else strided(torch, storage, choose) for i in range(8000)]
+@functools.cache
+def tensors():
+    choose, storage = random.Random(5), torch.empty(4096)
+    made = [laid_out(torch, choose) if i % 2 else strided(torch, storage, choose) for i in range(8000)]
     # Every shape, also without elements, exactly as PyTorch lays it out.
     for ndim, memory_format in ((4, torch.channels_last), (5, torch.channels_last_3d)):
         for number in range(3 ** ndim):
             shape = [number // 3 ** i % 3 for i in range(ndim)]
-            tensors += [torch.empty(shape, memory_format=memory_format), torch.empty(shape)]
-    for text, memory_format, ndim in (("*[...]{contiguous}", torch.contiguous_format, None),
-                                      ("*[*, *, *, *]{channels_last}", torch.channels_last, 4),
-                                      ("*[*, *, *, *, *]{channels_last_3d}", torch.channels_last_3d, 5)):
-        check, counts, wrong = Check(c, text), [0, 0], []
-        for tensor in tensors:
-            wanted = ndim in (None, tensor.dim()) and tensor.is_contiguous(memory_format=memory_format)
-            counts[wanted] += 1
-            if check.passes(tensor) != wanted:
-                wrong.append(f"{tuple(tensor.shape)} {tensor.stride()}: PyTorch says {wanted}")
-        check.free()
-        enough = min(counts) >= 300
-        print("ok" if not wrong and enough else "not ok", f"- {text}: {counts[1]} are, {counts[0]} are not")
-        if wrong or not enough:
-            failed += 1
-            print("  " + "\n  ".join(wrong[:10] or ["too few of one kind"]))
-    return 1 if failed else 0
+            made += [torch.empty(shape, memory_format=memory_format), torch.empty(shape)]
+    return made
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("text, memory_format, ndim", [
+    pytest.param("*[...]{contiguous}", torch.contiguous_format, None, id="contiguous"),
+    pytest.param("*[*, *, *, *]{channels_last}", torch.channels_last, 4, id="channels_last"),
+    pytest.param("*[*, *, *, *, *]{channels_last_3d}", torch.channels_last_3d, 5, id="channels_last_3d")])
+def test_memory_format(text, memory_format, ndim):
+    check, counts, wrong = Check(load_library(), text), [0, 0], []
+    for tensor in tensors():
+        wanted = ndim in (None, tensor.dim()) and tensor.is_contiguous(memory_format=memory_format)
+        counts[wanted] += 1
+        if check.passes(tensor) != wanted:
+            wrong.append(f"{tuple(tensor.shape)} {tensor.stride()}: PyTorch says {wanted}")
+    check.free()
+    assert not wrong, wrong[:10]
+    assert min(counts) >= 300, f"too few of one kind: {counts}"
