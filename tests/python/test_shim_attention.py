@@ -5,16 +5,17 @@ It takes the innermost stride for 1, so that operands with another one are compa
 Environment: BUILD, the build folder.
 """
 import ctypes
+import hashlib
 import itertools
 import math
-import os
-import subprocess
-import sys
+
+import pytest
 
 import shim_checks
 import test_shim_functions as functions
 from test_shim_functions import call, refused, same, torch
 
+pytestmark = pytest.mark.quick
 NAME = "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu"
 theirs = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 INFINITY = float("inf")
@@ -23,6 +24,7 @@ TOLERANCES = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.float64: {"rtol
               torch.bfloat16: {"rtol": 2e-2, "atol": 1.6e-2}, torch.float16: {"rtol": 2e-3, "atol": 2e-3}}
 LOGSUMEXP = {"rtol": 1e-5, "atol": 1e-5}
 LOGSUMEXP_SMALL = {"rtol": 1e-5, "atol": 1e-4}
+shim, begin = shim_checks.each_way(functions.load, autouse=True), shim_checks.seeded(0)
 
 
 def arguments(query, key, value, mask=None, causal=False, scale=None, dropout=0.0):
@@ -147,12 +149,14 @@ def test_nothing_to_attend_to():
 
 def test_threads():
     """The result does not depend on the number of threads, to the bit."""
-    script = ("import sys; sys.path.insert(0, %r)\nimport hashlib, shim_checks, test_shim_attention as tests, torch\n"
-              "shim_checks.load(); torch.manual_seed(3)\nq, k = tests.heads(2, 4, 300, 32), tests.heads(2, 4, 900, 32)\n"
-              "print(hashlib.sha256(tests.ours(q, k, k, causal=True)[0].numpy().tobytes()).hexdigest())\n")
-    seen = {subprocess.run([sys.executable, "-c", script % os.path.dirname(os.path.abspath(__file__))], check=True,
-                           env={**os.environ, "OMP_NUM_THREADS": threads}, capture_output=True, text=True).stdout
-            for threads in ("1", "2", "5")}
+    runtime = ctypes.CDLL("libgomp.so.1")  # the shim's, whoever has loaded it
+    before, seen = runtime.omp_get_max_threads(), set()
+    query, key = heads(2, 4, 300, 32), heads(2, 4, 900, 32)
+    for threads in (1, 2, 5):
+        runtime.omp_set_num_threads(threads)
+        assert runtime.omp_get_max_threads() == threads
+        seen.add(hashlib.sha256(ours(query, key, key, causal=True)[0].numpy().tobytes()).hexdigest())
+    runtime.omp_set_num_threads(before)
     assert len(seen) == 1, seen
 
 
@@ -172,7 +176,3 @@ def test_refusals():
     for text, (given, options) in bad.items():
         words, keep = arguments(*given, **options)
         refused(text, NAME, *words, results=2)
-
-
-if __name__ == "__main__":
-    sys.exit(shim_checks.main("shim attention", __file__, globals()))

@@ -1,30 +1,22 @@
 """Products, convolutions and pooling of the shim against PyTorch: random shapes, strides and dtypes from a fixed seed.
 
-Runs twice, in processes of their own: with the BLAS and the oneDNN that the machine has, and with a search path on which
-they cannot be loaded. The shim is called on memory of PyTorch's tensors; results must have PyTorch's sizes and strides too.
+Runs twice: in plain C, without BLAS and oneDNN, and with those that the machine has. The shim is called on memory of PyTorch's tensors; results must have PyTorch's sizes and strides too.
 Environment: BUILD, the build folder.
 """
 import ctypes
 import math
-import os
 import random
 import subprocess
 import sys
-import tempfile
 
-BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
+import pytest
+import torch
 
-try:
-    import torch
-except ImportError:
-    print("skip - shim products: this Python has no PyTorch")
-    sys.exit(77)
+import shim_checks
 
 NUMBERS = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
            torch.float32: 6, torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bfloat16: 15}
 DTYPES = {number: dtype for dtype, number in NUMBERS.items()}
-ONEDNN = "libdnnl.so.3", "libdnnl.so.2"
 i64 = ctypes.c_int64
 aten = torch.ops.aten
 
@@ -34,8 +26,8 @@ def numbers(values):
 
 
 class Shim:
-    def __init__(self):
-        self.library = ctypes.CDLL(SHIM)
+    def __init__(self, path):
+        self.library, self.is_plain = ctypes.CDLL(path), path != shim_checks.SHIM
         self.library.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
 
     def call(self, function, *arguments):
@@ -110,11 +102,13 @@ def strided(shape, dtype):
     return values(shape, dtype)
 
 
+torch.set_num_threads(2)
+shim, begin = shim_checks.each_way(Shim), shim_checks.seeded(1)
 PRODUCT_DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128,
                   torch.int64, torch.int8]
 
 
-def check_products(shim):
+def test_products(shim):
     for i in range(160):
         dtype = PRODUCT_DTYPES[i % len(PRODUCT_DTYPES)]
         m, n, k = [random.choice([1, 2, 3, 5, 17, 64, 70, 129]) for _ in range(3)]
@@ -145,7 +139,7 @@ def tolerance_of(dtype, depth):
         dtype.is_complex else 0
 
 
-def check_bfloat16(shim):
+def test_bfloat16(shim):
     """Large enough for oneDNN: orders, gaps, addends that it adds and those that it does not. Rounded once."""
     for i in range(48):
         m, n, k = random.choice([1, 2, 8, 33, 130]), random.choice([64, 97, 520]), random.choice([64, 100, 777])
@@ -165,7 +159,7 @@ def check_bfloat16(shim):
         torch.testing.assert_close(out.double(), wanted, rtol=2 ** -8, atol=1e-4 * k ** 0.5)
 
 
-def check_vectors_and_sums(shim):
+def test_vectors_and_sums(shim):
     for i in range(60):
         dtype = PRODUCT_DTYPES[i % len(PRODUCT_DTYPES)]
         m, n, k = [random.choice([1, 3, 17, 64]) for _ in range(3)]
@@ -188,7 +182,7 @@ def check_vectors_and_sums(shim):
                                    rtol=1e-2 if dtype.itemsize == 2 else 1e-5)
 
 
-def check_in_place(shim):
+def test_in_place(shim):
     """The addend is the result."""
     for size in (5, 96):
         a, b, out = [torch.randn(size, size) for _ in range(3)]
@@ -197,7 +191,7 @@ def check_in_place(shim):
         compare(out, wanted, 20)
 
 
-def check_large(shim):
+def test_large(shim):
     for dtype in (torch.float32, torch.bfloat16, torch.complex64):
         a, b, out = [torch.randn(n, m).to(dtype) for n, m in ((520, 1100), (1100, 2100), (520, 2100))]
         wanted = a @ b
@@ -252,7 +246,7 @@ def run_convolution(shim, x, w, bias, stride, padding, dilation, transposed, out
     return result
 
 
-def check_convolutions(shim):
+def test_convolutions(shim):
     for i in range(240):
         dtype = [torch.float32, torch.float64, torch.bfloat16, torch.float32][i % 4]
         input_sizes, weight_sizes, outputs, *rest = convolution_case()
@@ -266,7 +260,7 @@ def check_convolutions(shim):
                                                                w.stride(), rest, error))
 
 
-def check_convolutions_for_onednn(shim):
+def test_convolutions_for_onednn(shim):
     for _ in range(200):
         input_sizes, weight_sizes, outputs, *rest = convolution_case(large=True)
         x, w = memory_format(values(input_sizes, torch.float32)), memory_format(values(weight_sizes, torch.float32))
@@ -277,19 +271,18 @@ def check_convolutions_for_onednn(shim):
         except Exception as error:
             raise AssertionError("%s %s by %s %s, %s: %s" % (tuple(x.shape), x.stride(), tuple(w.shape), w.stride(), rest,
                                                             error))
-    with open("/proc/self/maps") as maps:
-        used = "libdnnl" in maps.read()
-    assert used == has_onednn(), "oneDNN was %sloaded, and it is %sthere" % (("not ", "")[used], ("not ", "")[has_onednn()])
+    used, there = "libdnnl.so" in shim_checks.loaded(), not shim.is_plain and has_onednn()
+    assert used == there, "oneDNN was %sloaded, and it is %sthere" % (("not ", "")[used], ("not ", "")[there])
 
 
 def has_onednn():
     """Asked in a process of its own, which loads it."""
     script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-    return any(subprocess.call([sys.executable, "-c", script, name], stderr=subprocess.DEVNULL) == 0
-               for name in ONEDNN)
+    return any(subprocess.call([sys.executable, "-S", "-E", "-c", script, name], stderr=subprocess.DEVNULL) == 0
+               for name in shim_checks.NAMES if "dnnl" in name)
 
 
-def check_large_convolution(shim):
+def test_large_convolution(shim):
     for dtype in (torch.float32, torch.bfloat16):
         x, w = torch.randn(2, 64, 40, 40).to(dtype), torch.randn(96, 64, 3, 3).to(dtype)
         for format_ in (torch.contiguous_format, torch.channels_last):
@@ -309,7 +302,7 @@ def pooled_input(axes, dtype):
     return x
 
 
-def check_pooling(shim):
+def test_pooling(shim):
     for i in range(200):
         axes = random.choice([2, 3])
         # PyTorch has no mean over volumes of 16-bit numbers.
@@ -336,7 +329,7 @@ def check_pooling(shim):
             compare(one, other)
 
 
-def check_wide_pooling(shim):
+def test_wide_pooling(shim):
     """Rows and channels of several vectors, windows that a kernel of Inductor's does not take; equal elements, NaN, -inf."""
     for i in range(60):
         axes, dtype = (3, torch.float32) if i % 6 == 0 else (2, [torch.float32, torch.float64, torch.bfloat16][i % 3])
@@ -361,7 +354,7 @@ def check_wide_pooling(shim):
         compare(seen[0], wanted)
 
 
-def check_adaptive_pooling(shim):
+def test_adaptive_pooling(shim):
     for i in range(120):
         axes = random.choice([2, 3])
         dtype = [torch.float32, torch.float64, torch.bfloat16, torch.float32][i % 4]
@@ -377,7 +370,7 @@ def check_adaptive_pooling(shim):
             compare(one, other)
 
 
-def check_fractional_pooling(shim):
+def test_fractional_pooling(shim):
     for i in range(60):
         axes = random.choice([2, 3])
         x = memory_format(values([2, 3, *[random.choice([6, 9, 12]) for _ in range(axes)]],
@@ -391,49 +384,3 @@ def check_fractional_pooling(shim):
         shim.call("aoti_torch_delete_tensor_object", handle)
         for one, other in zip(seen, wanted):
             compare(one, other)
-
-
-CHECKS = [check_products, check_bfloat16, check_vectors_and_sums, check_in_place, check_large, check_convolutions,
-          check_convolutions_for_onednn, check_large_convolution, check_pooling,
-          check_wide_pooling, check_adaptive_pooling, check_fractional_pooling]
-
-
-def run_checks(label):
-    torch.set_num_threads(2)
-    shim = Shim()
-    failed = 0
-    for check in CHECKS:
-        torch.manual_seed(1)
-        random.seed(1)
-        name = "shim %s (%s)" % (check.__name__[6:].replace("_", " "), label)
-        try:
-            check(shim)
-            print("ok - " + name, flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - %s: %s" % (name, " ".join(str(error).split())[:800]), flush=True)
-    return 1 if failed else 0
-
-
-def without_libraries(folder):
-    """An environment in which the libraries that make the shim faster cannot be loaded; the empty folder gets files."""
-    for name in ("libopenblas.so.0", "libsleef.so.3", *ONEDNN):
-        open(os.path.join(folder, name), "w").close()
-    path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-    return {**os.environ, "LD_LIBRARY_PATH": path}
-
-
-def main():
-    if not os.path.exists(SHIM):
-        print("not ok - %s is not built" % SHIM)
-        return 1
-    if len(sys.argv) > 1:
-        return run_checks(sys.argv[1])
-    status = subprocess.call([sys.executable, __file__, "as the machine is"])
-    with tempfile.TemporaryDirectory() as folder:
-        status |= subprocess.call([sys.executable, __file__, "without libraries"], env=without_libraries(folder))
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,18 +4,13 @@ The shim is called in this process, on memory of PyTorch's tensors; nothing of i
 BUILD, the build folder.
 """
 import ctypes
-import os
-import sys
 
-BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
+import pytest
+import torch
 
-try:
-    import torch
-except ImportError:
-    print("skip - shim conversions: this Python has no PyTorch")
-    sys.exit(77)
+import shim_checks
 
+pytestmark = pytest.mark.quick
 NUMBERS = {
     "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7, "complex32": 8,
     "complex64": 9, "complex128": 10, "bool": 11, "bfloat16": 15, "float8_e5m2": 23, "float8_e4m3fn": 24,
@@ -100,25 +95,19 @@ def check(shim, source_name, target_name):
             comparable(wanted)[at].item()))
 
 
-def main():
-    if not os.path.exists(SHIM):
-        print("not ok - %s is not built" % SHIM)
-        return 1
-    shim = ctypes.CDLL(SHIM)
-    shim.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
-    failed = 0
-    for source in NUMBERS:
-        problems = []
-        for target in NUMBERS:
-            try:
-                check(shim, source, target)
-            except Exception as error:
-                problems.append("to %s: %s" % (target, error))
-        failed += bool(problems)
-        print("%s - shim conversions: from %s%s" % ("not ok" if problems else "ok", source,
-                                                   ": " + "; ".join(problems)[:800] if problems else ""), flush=True)
-    return 1 if failed else 0
+@pytest.fixture(scope="module")
+def shim():
+    library = ctypes.CDLL(shim_checks.SHIM)
+    library.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
+    return library
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("source", NUMBERS)
+def test_from(shim, source):
+    problems = []
+    for target in NUMBERS:
+        try:
+            check(shim, source, target)
+        except AssertionError as error:
+            problems.append("to %s: %s" % (target, error))
+    assert not problems, "; ".join(problems)

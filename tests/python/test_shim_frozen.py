@@ -5,18 +5,16 @@ Runs twice, as test_shim_blas.py does: with the oneDNN and BLAS of the machine, 
 whole packages. Environment: BUILD, the build folder.
 """
 import ctypes
-import os
 import random
-import subprocess
-import sys
-import tempfile
 
-import test_shim_blas as products  # skips without PyTorch
-
+import pytest
 import torch
 
+import shim_checks
+import test_shim_blas as products
 from test_shim_blas import compare, i64, memory_format, numbers
 
+pytestmark = pytest.mark.quick
 mkldnn = torch.ops.mkldnn
 MKLDNN_LAYOUT = 3
 UNARY = [("none", [], ""), ("relu", [], ""), ("leaky_relu", [0.25], ""), ("hardtanh", [-0.5, 1.5], ""), ("hardswish", [], ""),
@@ -38,6 +36,9 @@ class Shim(products.Shim):
         for handle in handles:
             if handle is not None:
                 self.call("aoti_torch_delete_tensor_object", handle)
+
+
+shim, begin = shim_checks.each_way(Shim), shim_checks.seeded(2)
 
 
 def place(handle):
@@ -75,7 +76,7 @@ def wrapped_weight(shim, w, packed, input_sizes, *rest):
     return theirs, shim.pack(theirs)
 
 
-def check_packed_weights(shim):
+def test_packed_weights(shim):
     for i in range(120):
         input_sizes, weight_sizes, _, *rest = small_or_large(i)
         if rest[3]:
@@ -103,7 +104,7 @@ def refused(shim, word, *arguments, **named):
     raise AssertionError("not refused: %s" % word)
 
 
-def check_unknown_layouts(shim):
+def test_unknown_layouts(shim):
     packed = mkldnn._reorder_convolution_weight(torch.randn(32, 16, 3, 3), [1, 1], [1, 1], [1, 1], 1, [1, 16, 20, 20])
     metadata = bytes(mkldnn._get_mkldnn_serialized_md(packed).tolist())
     refused(shim, "772", packed, metadata[:-4])
@@ -115,7 +116,7 @@ def check_unknown_layouts(shim):
     refused(shim, "not understood", packed, metadata, dtype=15)
 
 
-def check_pointwise(shim):
+def test_pointwise(shim):
     for i in range(150):
         input_sizes, weight_sizes, outputs, *rest = small_or_large(i)
         stride, padding, dilation, transposed, output_padding, groups = rest
@@ -157,7 +158,7 @@ def reference(unary, x):
             "gelu": lambda: functional.gelu(x, approximate=algorithm)}[name]()
 
 
-def check_binary(shim):
+def test_binary(shim):
     for i in range(150):
         input_sizes, weight_sizes, outputs, *rest = small_or_large(i)
         stride, padding, dilation, transposed, _, groups = rest
@@ -198,7 +199,7 @@ def check_binary(shim):
         shim.drop(given, weight, handle, second)
 
 
-def check_many_channels(shim):
+def test_many_channels(shim):
     """Images whose channels lie side by side, so many that oneDNN's own blocks are faster: the addend, too, is put into them."""
     for channels, outputs, stride in ((64, 64, 1), (80, 72, 2), (128, 64, 1)):
         x, w = torch.randn(2, channels, 14, 14).to(memory_format=torch.channels_last), torch.randn(outputs, channels, 3, 3) / 24
@@ -217,7 +218,7 @@ def check_many_channels(shim):
         shim.drop(weight)
 
 
-def check_linear(shim):
+def test_linear(shim):
     for i in range(160):
         rows, inputs = random.choice([0, 1, 2, 5, 8, 40, 251]), random.choice([1, 33, 64, 200, 600])
         outputs = random.choice([1, 10, 64, 300])
@@ -247,7 +248,7 @@ def check_linear(shim):
         shim.drop(given, weight, handle)
 
 
-def check_lstm(shim):
+def test_lstm(shim):
     for steps, batch, inputs, units, reverse in ((11, 3, 24, 32, False), (5, 1, 32, 7, True), (3, 16, 40, 64, False)):
         layer = torch.nn.LSTM(inputs, units)
         x, state, cell = torch.randn(steps, batch, inputs), torch.randn(1, batch, units), torch.randn(1, batch, units)
@@ -281,7 +282,7 @@ def pack_half(shim, packed, dtype):
     return handle
 
 
-def check_half(shim):
+def test_half(shim):
     """bfloat16 and float16: computed in float32, rounded once. This processor's PyTorch may have no such operators."""
     for i in range(120):
         dtype = [torch.bfloat16, torch.float16][i % 2]
@@ -322,35 +323,3 @@ def check_half(shim):
         if name.endswith("_"):
             torch.testing.assert_close(other.float(), wanted.to(dtype).float(), rtol=1e-2, atol=1e-2)
         shim.drop(given, weight, handle, second)
-
-
-CHECKS = [check_packed_weights, check_unknown_layouts, check_pointwise, check_binary, check_many_channels, check_linear, check_half, check_lstm]
-
-
-def run_checks(label):
-    shim = Shim()
-    failed = 0
-    for check in CHECKS:
-        torch.manual_seed(2)
-        random.seed(2)
-        name = "shim frozen: %s (%s)" % (check.__name__[6:].replace("_", " "), label)
-        try:
-            check(shim)
-            print("ok - " + name, flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - %s: %s" % (name, " ".join(str(error).split())[:800]), flush=True)
-    return 1 if failed else 0
-
-
-def main():
-    if len(sys.argv) > 1:
-        return run_checks(sys.argv[1])
-    status = subprocess.call([sys.executable, __file__, "as the machine is"])
-    with tempfile.TemporaryDirectory() as folder:
-        status |= subprocess.call([sys.executable, __file__, "without libraries"], env=products.without_libraries(folder))
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

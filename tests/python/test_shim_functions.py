@@ -4,18 +4,11 @@ The shim is called in this process through ctypes, on memory of PyTorch's tensor
 Shapes are random with a fixed seed and include empty and non-contiguous ones. Environment: BUILD, the build folder.
 """
 import ctypes
-import os
-import sys
 import warnings
 
-BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
+import torch
 
-try:
-    import torch
-except ImportError:
-    print("skip - shim functions: this Python has no PyTorch")
-    sys.exit(77)
+import shim_checks
 
 warnings.simplefilter("ignore")
 NUMBERS = {
@@ -24,6 +17,12 @@ NUMBERS = {
 DTYPES = {number: dtype for dtype, number in NUMBERS.items()}
 aten = torch.ops.aten
 shim = None
+
+
+def load(path):
+    global shim
+    shim = ctypes.CDLL(path)
+    shim.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
 
 
 class Failed(Exception):
@@ -106,6 +105,9 @@ def wrap(name):
 
 
 # ---- inputs ----
+
+shim_loaded, begin = shim_checks.each_way(load, [shim_checks.WHOLE], autouse=True), shim_checks.seeded(0)
+
 
 def make(shape, dtype=torch.float32):
     if dtype.is_floating_point or dtype.is_complex:
@@ -1014,30 +1016,3 @@ def test_refusals():
     refused("from 5 to below 5", wrap("randint_low_out"), tensor.long(), int64(5), int64(5), *numbers([3, 4]),
             results=0)
     refused("-1 dimensions", wrap("rand"), None, int64(-1), None, None, None, 0, None)
-
-
-def main():
-    global shim
-    if not os.path.exists(SHIM):
-        print("not ok - %s is not built" % SHIM)
-        return 1
-    shim = ctypes.CDLL(SHIM)
-    shim.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
-    failed = 0
-    wanted = sys.argv[1:]
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or (wanted and name not in wanted):
-            continue
-        torch.manual_seed(0)
-        try:
-            test()
-            print("ok - shim functions: %s" % name[5:], flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - shim functions: %s: %s: %s" % (name[5:], type(error).__name__,
-                                                          " ".join(str(error).split())[:600]), flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

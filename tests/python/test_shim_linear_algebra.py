@@ -1,23 +1,21 @@
 """Linear algebra by LAPACK, and what else the shim has by name (runtime/named_operators.h), against PyTorch's operators of the
 same schemas: real and complex numbers, batches, sizes of 0, strides of results. Random matrices from a fixed seed.
 
-Vectors of a decomposition are unique but for their sign, so that products are compared. Runs a second time with a search path
-on which LAPACK cannot be loaded: then each operator says so. Environment: BUILD, the build folder.
+Vectors of a decomposition are unique but for their sign, so that products are compared. Where LAPACK cannot be loaded, each
+operator says so. Environment: BUILD, the build folder.
 """
 import ctypes
 import itertools
-import os
 import random
-import subprocess
-import sys
-import tempfile
 
-import test_shim_blas as products  # skips without PyTorch
-
+import pytest
 import torch
 
+import shim_checks
+import test_shim_blas as products
 from test_shim_blas import i64
 
+pytestmark = pytest.mark.quick
 aten = torch.ops.aten
 MORE = {torch.int32: 3, torch.complex32: 8, torch.bool: 11}
 products.NUMBERS.update(MORE)
@@ -43,8 +41,8 @@ class Named(ctypes.Structure):  # aoticache_named_operator
 
 
 class Shim(products.Shim):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, path):
+        super().__init__(path)
         list_of = self.library.torch_aoticache_named_operators
         list_of.restype = ctypes.POINTER(Named)
         self.named, self.tried = {}, set()
@@ -89,6 +87,26 @@ class Shim(products.Shim):
         return [self.unwrap(ctypes.c_void_p(result)) for result in made]
 
 
+@pytest.fixture(scope="module")
+def shim():
+    if not has_lapack():
+        pytest.skip("this machine has no LAPACK")
+    return Shim(shim_checks.SHIM)
+
+
+def has_lapack():
+    for name in ("libopenblas.so.0", "liblapack.so.3"):
+        try:
+            if hasattr(ctypes.CDLL(name), "sgetrf_"):
+                return True
+        except OSError:
+            pass
+    return False
+
+
+begin = shim_checks.seeded(2)
+
+
 def tolerance(dtype):
     return {"rtol": 1e-3, "atol": 1e-3} if dtype in (torch.float32, torch.complex64) else {"rtol": 1e-9, "atol": 1e-9}
 
@@ -131,7 +149,7 @@ def all_same(shim, name, *values, strides=True, **named):
     return seen
 
 
-def check_factors(shim):
+def test_factors(shim):
     for dtype, batch, n, other in cases(48):
         a = matrix(batch, n, n, dtype)
         all_same(shim, "aten::linalg_lu_factor_ex", a)
@@ -153,7 +171,7 @@ def check_factors(shim):
             all_same(shim, "aten::linalg_ldl_solve", factor, pivots, matrix(batch, n, other, dtype), hermitian=hermitian)
 
 
-def check_solutions(shim):
+def test_solutions(shim):
     for dtype, batch, n, columns in cases(48):
         a, left = matrix(batch, n, n, dtype), random.random() < 0.6
         right = random.choice([batch, []]) if batch != [0] and left else batch
@@ -181,7 +199,7 @@ def check_solutions(shim):
             same(one, other)
 
 
-def check_decompositions(shim):
+def test_decompositions(shim):
     for dtype, batch, n, other in cases(48):
         a = matrix(batch, n, other, dtype)
         same_scale = tolerance(dtype)
@@ -226,7 +244,7 @@ def check_decompositions(shim):
             same(shim.by_name("aten::_linalg_eigh", hermitian, "L", False)[0], theirs[0])
 
 
-def check_eigenvalues(shim):
+def test_eigenvalues(shim):
     for dtype, batch, n, _ in cases(32):
         a = matrix(batch, n, n, dtype)
         values, vectors = shim.by_name("aten::linalg_eig", a)
@@ -239,7 +257,7 @@ def check_eigenvalues(shim):
         same(shim.by_name("aten::_linalg_eigvals", a)[0], values)
 
 
-def check_failures(shim):
+def test_failures(shim):
     singular = torch.zeros(2, 3, 3)
     singular[0] = torch.eye(3)
     for name, values, word in (("aten::_linalg_solve_ex", [singular, torch.ones(3, 1), True, True], "matrix 1 is singular"),
@@ -258,7 +276,7 @@ def check_failures(shim):
     assert shim.by_name("aten::_linalg_check_errors", torch.zeros(2, dtype=torch.int32), "linalg.inv", is_matrix=True) == []
 
 
-def check_others(shim):
+def test_others(shim):
     for dtype in (torch.float32, torch.complex64, torch.int64, torch.bfloat16):
         x = torch.randn(3, 4, 5).to(dtype).transpose(0, 2)
         all_same(shim, "aten::clone", x)
@@ -303,12 +321,18 @@ def check_others(shim):
                     same(one, wanted)
 
 
-def check_every_operator_was_tried(shim):
+def test_every_operator_was_tried(shim, request):
+    shim_checks.skip_unless_all_run(request)
     untried = set(shim.named) - shim.tried
     assert untried == ELSEWHERE, sorted(untried ^ ELSEWHERE)
     for name, (schema, _) in shim.named.items():
         theirs = torch._C._jit_get_schemas_for_operator(schema.name)
         assert any(str(one) == str(schema) for one in theirs), "%s is not PyTorch's schema: %s" % (name, [str(one) for one in theirs])
+
+
+def test_without_lapack():
+    with shim_checks.path_of(shim_checks.PLAIN) as path:
+        check_without_lapack(Shim(path))
 
 
 def check_without_lapack(shim):
@@ -320,57 +344,3 @@ def check_without_lapack(shim):
             assert "needs LAPACK" in str(error) and "install" in str(error), error
         else:
             raise AssertionError("%s runs without LAPACK" % name)
-
-
-CHECKS = [check_factors, check_solutions, check_decompositions, check_eigenvalues, check_failures, check_others,
-          check_every_operator_was_tried]
-
-
-def has_lapack():
-    for name in ("libopenblas.so.0", "liblapack.so.3"):
-        try:
-            if hasattr(ctypes.CDLL(name), "sgetrf_"):
-                return True
-        except OSError:
-            pass
-    return False
-
-
-def play(shim, checks, title, seed=2):
-    """The exit status. title: of a check's line, with %s for its name."""
-    failed = 0
-    for check in checks:
-        torch.manual_seed(seed)
-        random.seed(seed)
-        name = title % check.__name__[6:].replace("_", " ")
-        try:
-            check(shim)
-            print("ok - " + name, flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - %s: %s: %s" % (name, type(error).__name__, " ".join(str(error).split())[:800]), flush=True)
-    return 1 if failed else 0
-
-
-def run_checks(label, checks):
-    return play(Shim(), checks, "shim linear algebra: %s (" + label + ")")
-
-
-def main():
-    if len(sys.argv) > 1:
-        return run_checks("without LAPACK", [check_without_lapack])
-    status = 0
-    if has_lapack():
-        status = run_checks("as the machine is", CHECKS)
-    else:
-        print("skip - shim linear algebra: this machine has no LAPACK")
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("libopenblas.so.0", "liblapack.so.3"):
-            open(os.path.join(folder, name), "w").close()
-        path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-        status |= subprocess.call([sys.executable, __file__, "without"], env={**os.environ, "LD_LIBRARY_PATH": path})
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,14 +3,18 @@
 Environment: BUILD, the build folder.
 """
 import itertools
-import sys
+
+import pytest
 
 import shim_checks
+import test_shim_functions as functions
 from test_shim_functions import call, int64, refused, same, torch
 
+pytestmark = pytest.mark.quick
 NAME = "aoti_torch_cpu_mkldnn_rnn_layer"
 # oneDNN rounds the state to 16 bits between steps, which the shim does not.
 TOLERANCES = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.bfloat16: {"rtol": 3e-2, "atol": 3e-2}}
+shim, begin = shim_checks.each_way(functions.load, autouse=True), shim_checks.seeded(0)
 
 
 def make(steps, batch, inputs, units, dtype=torch.float32, state_dims=2):
@@ -93,7 +97,3 @@ def test_refusals():
     refuse("the state's weight must be 16 x 4", good[:2] + [good[2][:, :3]] + good[3:])
     refuse("a bias must have 16 elements, and has 15", good[:3] + [good[3][:15]] + good[4:])
     refuse("the cell must be 2 x 4", good[:6] + [good[6][:1]])
-
-
-if __name__ == "__main__":
-    sys.exit(shim_checks.main("shim lstm", __file__, globals()))

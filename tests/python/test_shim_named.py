@@ -4,20 +4,27 @@ refused. Random values from a fixed seed. Environment: BUILD, the build folder.
 """
 import ctypes
 import itertools
-import sys
 import warnings
 
-import test_shim_linear_algebra as linear  # skips without PyTorch
-
+import pytest
 import torch
 
+import shim_checks
+import test_shim_linear_algebra as linear
 from test_shim_blas import i64, numbers
 
+pytestmark = pytest.mark.quick
 warnings.simplefilter("ignore")
 aten = torch.ops.aten
 REAL = [torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 EXACT = {"rtol": 0, "atol": 0}
+begin = shim_checks.seeded(3)
+
+
+@pytest.fixture(scope="module")
+def shim():
+    return linear.Shim(shim_checks.SHIM)
 
 
 def close(seen, wanted, **allowed):
@@ -53,7 +60,7 @@ RESIZES = [((8, 9), (4, 5)), ((8, 9), (8, 9)), ((5, 7), (13, 10)), ((64, 50), (7
            ((33, 6), (2, 40))]
 
 
-def check_images(shim):
+def test_images(shim):
     for dtype, name, (size, wanted), corners in itertools.product((*REAL, torch.uint8), FILTERS, RESIZES, (False, True)):
         if dtype == torch.uint8 and wanted == (1, 1):
             continue  # an assertion inside PyTorch fails
@@ -74,7 +81,7 @@ def check_images(shim):
     shim.by_name("aten::" + FILTERS[0], torch.randn(1, 1, 8, 9), [4, 5], False, 1e-300, 1e300)
 
 
-def check_image_failures(shim):
+def test_image_failures(shim):
     for name in FILTERS:
         refused(shim, "there is none for bfloat16", name, torch.ones(1, 1, 4, 4).bfloat16(), [2, 2], False)
         refused(shim, "four dimensions", name, torch.ones(1, 4, 4), [2, 2], False)
@@ -84,7 +91,7 @@ def check_image_failures(shim):
 
 # ---- along a dimension ----
 
-def check_medians(shim):
+def test_medians(shim):
     for dtype in (*REAL, torch.int64, torch.int32, torch.bfloat16):
         for shape, dim in (((5, 8), 1), ((5, 8), -2), ((4, 1, 7), 1), ((9,), 0), ((), 0), ((0, 3), 1), ((2, 0, 3), 2)):
             for holes in (False, True):
@@ -120,7 +127,7 @@ def counts(shim, points, bins, bounds, weights, density):
             shim.call("aoti_torch_delete_tensor_object", handle)
 
 
-def check_histograms(shim):
+def test_histograms(shim):
     for dtype in REAL:
         for shape, bins in (((40, 2), [3, 4]), ((6, 7, 3), [2, 5, 1]), ((50, 1), [9]), ((0, 2), [3, 2])):
             points, weights = torch.randn(shape, dtype=dtype), torch.rand(shape[:-1], dtype=dtype)
@@ -145,7 +152,7 @@ def check_histograms(shim):
 UNARY = ["exp", "log", "neg", "reciprocal", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "tan", "sinh", "cosh", "tanh"]
 
 
-def check_complex(shim):
+def test_complex(shim):
     for dtype, name in itertools.product(COMPLEX, UNARY):
         for x in (torch.randn(6, 7, dtype=dtype), torch.randn(6, 7, dtype=dtype).t(), torch.randn((), dtype=dtype),
                   torch.randn(0, 3, dtype=dtype), torch.randn(5, 8, dtype=dtype)[:, ::2]):
@@ -170,7 +177,7 @@ def check_complex(shim):
     refused(shim, "sizes 3 and 2", "sub.Tensor", torch.ones(3, dtype=torch.complex64), torch.ones(2))
 
 
-def check_complex_functions(shim):
+def test_complex_functions(shim):
     """Those that PyTorch's interface has."""
     number = ctypes.c_double
     for dtype in COMPLEX:
@@ -202,7 +209,7 @@ def check_complex_functions(shim):
 
 # ---- matrices ----
 
-def check_matrix_exponential(shim):
+def test_matrix_exponential(shim):
     for dtype, size, n in itertools.product((*REAL, *COMPLEX), (1e-6, 0.1, 1.0, 4.0, 25.0), (1, 2, 5, 16)):
         for batch in ([], [3], [2, 1], [0]):
             a = torch.randn(*batch, n, n, dtype=dtype)
@@ -226,7 +233,7 @@ def trilinear(shim, tensors, expands, summed, unrolled=1):
     return shim.run("aoti_torch_cpu__trilinear", tensors, *lists, i64(unrolled))[0]
 
 
-def check_trilinear(shim):
+def test_trilinear(shim):
     bilinear = [[1, 3], [0], [1, 2]], [2, 3]
     for dtype in (*REAL, torch.complex64, torch.bfloat16):
         for n, out, first, second in ((4, 5, 3, 2), (1, 1, 1, 1), (0, 3, 2, 2), (3, 0, 2, 2), (3, 2, 0, 4), (33, 7, 20, 17), (2, 3, 1, 5)):
@@ -249,7 +256,7 @@ def check_trilinear(shim):
             torch.testing.assert_close(trilinear(shim, tensors, expands, summed, unrolled), wanted)
 
 
-def check_trilinear_failures(shim):
+def test_trilinear_failures(shim):
     good = [torch.ones(2, 3), torch.ones(4, 3, 5), torch.ones(2, 5)]
     for tensors, expands, summed, unrolled, text in (
             (good, [[1], [0], [1, 2]], [2, 3], 1, "dimension 3"), (good, [[1, 3], [0], [1, 2]], [2, 3], 4, "number 4"),
@@ -264,18 +271,6 @@ def check_trilinear_failures(shim):
             raise AssertionError("not refused: " + text)
 
 
-def check_every_operator_was_tried(shim):
+def test_every_operator_was_tried(shim, request):
+    shim_checks.skip_unless_all_run(request)
     assert shim.tried == linear.ELSEWHERE, sorted(shim.tried ^ linear.ELSEWHERE)
-
-
-CHECKS = [check_images, check_image_failures, check_medians, check_histograms, check_complex, check_complex_functions,
-          check_matrix_exponential, check_trilinear, check_trilinear_failures, check_every_operator_was_tried]
-
-
-def main():
-    checks = [check for check in CHECKS if not sys.argv[1:] or check.__name__[6:] in sys.argv[1:]]
-    return linear.play(linear.Shim(), checks, "shim named: %s", seed=3)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Products, linear layers and convolutions with elements of 8 and 4 bits, against PyTorch's operators of the same names.
+"""Products and linear layers with elements of 8 and 4 bits, against PyTorch's operators of the same names.
 Random shapes from a fixed seed.
 
 Weights of quantised layers lie between -63 and 63: PyTorch's oneDNN saturates larger products on processors without VNNI,
@@ -9,20 +9,17 @@ Runs twice, as test_shim_blas.py does. Environment: BUILD, the build folder.
 import ctypes
 import os
 import random
-import subprocess
-import sys
 import tempfile
-import warnings
-
-import test_shim_blas as products  # skips without PyTorch
 
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401: registers quantized_decomposed
 
 import operator_table
+import own_build
+import shim_checks
+import test_shim_blas as products
 import test_shim_frozen as frozen
-import test_shim_linear_algebra as linear
-from test_shim_blas import i64, memory_format, numbers
+from test_shim_blas import i64, numbers
 from test_shim_frozen import place, scalar_list
 
 onednn, decomposed = torch.ops.onednn, torch.ops.quantized_decomposed
@@ -31,12 +28,15 @@ MORE = {torch.uint8: 0, torch.int8: 1, torch.int32: 3, torch.float8_e5m2: 23, to
 products.NUMBERS.update(MORE)
 products.DTYPES.update({number: dtype for dtype, number in MORE.items()})
 
+operator_table.load_torch()
+shim, begin = shim_checks.each_way(frozen.Shim), shim_checks.seeded(2)
+
 
 def int8(*shape, most=127):
     return torch.randint(-most - (most == 127), most + 1, shape, dtype=torch.int8)
 
 
-def check_int_mm(shim):
+def test_int_mm(shim):
     for i in range(60):
         rows, depth, columns = random.choice([1, 2, 5, 70]), random.choice([0, 1, 15, 16, 33, 300]), random.choice([1, 4, 7, 65])
         a = int8(rows, depth) if i % 3 else torch.randint(0, 256, (rows, depth), dtype=torch.uint8)
@@ -55,7 +55,7 @@ def close(seen, wanted):
     torch.testing.assert_close(seen, wanted, rtol=1.6e-2 if half else 1e-4, atol=2e-2 if half else 1e-3)
 
 
-def check_weights_of_8_bits(shim):
+def test_weights_of_8_bits(shim):
     for i in range(40):
         dtype = [torch.bfloat16, torch.float32, torch.float16][i % 3]
         rows, depth, results = random.choice([1, 2, 5, 70]), random.choice([16, 64, 112]), random.choice([16, 48, 80])
@@ -64,7 +64,7 @@ def check_weights_of_8_bits(shim):
         close(seen, torch._weight_int8pack_mm(x, w, scales))
 
 
-def check_weights_of_4_bits(shim):
+def test_weights_of_4_bits(shim):
     for i in range(90):
         dtype = [torch.bfloat16, torch.float32, torch.float16][i % 3]
         group = random.choice([32, 64])
@@ -76,7 +76,7 @@ def check_weights_of_4_bits(shim):
         close(seen, torch.ops.aten._weight_int4pack_mm_for_cpu(x, w, group, scales))
 
 
-def check_scaled_mm(shim):
+def test_scaled_mm(shim):
     for i in range(30):
         rows, depth, columns = random.choice([1, 5, 33]), random.choice([16, 48]), random.choice([1, 7, 64])
         dtype = random.choice([torch.float8_e4m3fn, torch.float8_e5m2])
@@ -127,7 +127,7 @@ def call(shim, function, x, x_scale, zero_point, weight, scales, middle, last):
     return shim.unwrap(result)
 
 
-def check_linear(shim):
+def test_linear(shim):
     for i in range(90):
         rows, inputs, outputs = random.choice([0, 1, 2, 40]), random.choice([1, 33, 64, 200]), random.choice([1, 10, 64, 130])
         x, zero_point = quantised_input(random.choice([[rows, inputs], [2, rows, inputs]]) if rows > 0 else [0, inputs])
@@ -170,66 +170,7 @@ def check_linear(shim):
         shim.drop(handle)
 
 
-def convolution_case():
-    axes = random.choice([1, 2, 2, 2, 3])
-    groups = random.choice([1, 1, 2, 0])
-    inputs, outputs = (8, 8) if groups == 0 else (groups * random.choice([1, 5, 16]), groups * random.choice([1, 7, 16]))
-    groups = groups or 8
-    kernel = [random.choice([1, 3]) for _ in range(axes)]
-    size = [random.choice([5, 9]) for _ in range(axes)]
-    lists = [[random.choice([1, 2]) for _ in range(axes)], [random.choice([0, 1]) for _ in range(axes)],
-             [random.choice([1, 2]) for _ in range(axes)]]
-    return [random.choice([1, 3]), inputs, *size], [outputs, inputs // groups, *kernel], lists, groups
-
-
-def check_convolution(shim):
-    for i in range(90):
-        input_sizes, weight_sizes, (stride, padding, dilation), groups = convolution_case()
-        x, zero_point = memory_format(torch.randint(0, 256, input_sizes, dtype=torch.uint8)), random.choice([0, 128, 255])
-        outputs = weight_sizes[0]
-        w, scales = int8(*weight_sizes, most=63), torch.rand(outputs) / 64 + 0.001
-        bias = torch.randn(outputs) if random.random() < 0.6 else None
-        packed = onednn.qconv_prepack(w, scales, 0.03, zero_point, stride, padding, dilation, groups, input_sizes)
-        unary = random.choice(UNARY[:4] if len(input_sizes) == 4 else UNARY[:{3: 2, 5: 1}[len(input_sizes)]])
-        dtype, scale, point = random.choice(OUTPUTS)
-        binary = random.choice(["none", "sum"]) if len(input_sizes) == 4 else "none"
-        number, handle = ctypes.c_int32(products.NUMBERS[dtype]), shim.wrap(bias) if bias is not None else None
-        weight = shim.pack(packed, dtype=1)
-        lists = [*numbers(stride), *numbers(padding), *numbers(dilation), i64(groups), double(scale), i64(point),
-                 ctypes.byref(number)]
-        tensors = [x, torch.tensor(0.03), torch.tensor(zero_point, dtype=torch.int32), packed, scales,
-                   torch.zeros(outputs, dtype=torch.int64)]
-        try:
-            if binary == "none":
-                wanted = onednn.qconv_pointwise.tensor(*tensors, bias, stride, padding, dilation, groups, scale, point, dtype, *unary)
-                seen = call(shim, "qconv_pointwise_tensor", x, 0.03, zero_point, weight, scales, [place(handle)],
-                            [*lists, unary[0].encode(), *scalar_list(unary[1]), ctypes.byref(ctypes.c_char_p(unary[2].encode()))])
-            else:
-                unary = random.choice(UNARY[:2])
-                plain = onednn.qconv_pointwise.tensor(*tensors, bias, stride, padding, dilation, groups, scale, point, dtype, *UNARY[0])
-                other = torch.empty_like(plain).copy_(torch.randn(plain.shape) if dtype.is_floating_point else
-                                                      torch.randint(0, 100, plain.shape))
-                other_scale, other_point = (1.0, 0) if dtype.is_floating_point else (0.05, 11)
-                theirs, ours = other.clone(), other.clone()
-                wanted = onednn.qconv2d_pointwise.binary_tensor(*tensors, theirs, bias, stride, padding, dilation, groups, scale, point,
-                                                                dtype, other_scale, other_point, "sum", 1.0, *unary)
-                second = shim.wrap(ours)
-                seen = call(shim, "qconv2d_pointwise_binary_tensor", x, 0.03, zero_point, weight, scales, [second, place(handle)],
-                            [*lists, double(other_scale), i64(other_point), b"sum", ctypes.byref(double(1)),
-                             ctypes.byref(ctypes.c_char_p(unary[0].encode())), *scalar_list(unary[1]),
-                             ctypes.byref(ctypes.c_char_p(b""))])
-                near(ours, theirs)
-                shim.drop(second)
-            near(seen, wanted)
-            sizes = [(a, b) for a, b, size in zip(seen.stride(), wanted.stride(), wanted.shape) if size > 1]
-            assert all(a == b for a, b in sizes), "strides %s, PyTorch %s" % (seen.stride(), wanted.stride())
-        except Exception as error:
-            raise AssertionError("%s %s zero point %d by %s, %s, groups %d, %s %s, %s: %s" % (
-                tuple(x.shape), x.dtype, zero_point, tuple(w.shape), [stride, padding, dilation], groups, binary, unary, dtype, error))
-        shim.drop(handle)
-
-
-def check_refusals(shim):
+def test_refusals(shim):
     x, w, scales = torch.randint(0, 256, (3, 8), dtype=torch.uint8), int8(8, 5), torch.rand(5)
     number = ctypes.c_int32(6)
     rest = [double(1), i64(0), ctypes.byref(number), b"none", *scalar_list([]), b""]
@@ -287,9 +228,10 @@ class Both(torch.nn.Module):
         return self.static(x), self.dynamic(y)
 
 
-def check_packages(shim):
+def test_packages():
+    """Built our way, which takes less: the code that calls the shim is the same."""
     module, inputs = Both().eval(), [torch.randn(2, 3, 8, 8), torch.randn(4, 128)]
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder, own_build.make_builder(torch).active():
         wanted, path = module(*inputs), os.path.join(folder, "model.pt2")
         torch._inductor.aoti_compile_and_package(torch.export.export(module, tuple(inputs)), package_path=path,
                                                  inductor_configs={"freezing": True})
@@ -300,31 +242,3 @@ def check_packages(shim):
     for ours, one, eager in zip(seen, theirs, wanted):
         torch.testing.assert_close(ours, one, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(ours, eager, rtol=1e-2, atol=0.1)
-
-
-CHECKS = [check_int_mm, check_weights_of_8_bits, check_weights_of_4_bits, check_scaled_mm, check_linear, check_refusals]
-#: With AMX, PyTorch's oneDNN computes dilated convolutions of bytes wrong. Without it there is no 8-bit float.
-WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}
-
-
-def run_checks(label, checks):
-    return linear.play(frozen.Shim(), checks, "shim quantised: %s (" + label + ")")
-
-
-def main():
-    warnings.simplefilter("ignore")
-    if len(sys.argv) > 1:
-        operator_table.load_torch()
-        without_amx = sys.argv[2] == "convolution"
-        others = [*CHECKS, check_packages] if sys.argv[1] == "as the machine is" else CHECKS
-        return run_checks(sys.argv[1], [check_convolution] if without_amx else others)
-    status = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for label, variables in (("as the machine is", os.environ), ("without libraries", products.without_libraries(folder))):
-            status |= subprocess.call([sys.executable, __file__, label, "others"], env=variables)
-            status |= subprocess.call([sys.executable, __file__, label, "convolution"], env={**variables, **WITHOUT_AMX})
-    return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())
