@@ -358,8 +358,8 @@ def one_call(rng, players, operator, tensors, passed, modes):
 
 
 def compare_calls(seed, calls, fallbacks, of_each=40):
-    """Prints; returns how many calls differ."""
-    begun, counts, passed = time.monotonic(), {"same": 0, "modes": 0, "skipped": 0, "different": 0}, []
+    """The calls that differ; how many there were of each kind."""
+    counts, passed, different = {"same": 0, "modes": 0, "skipped": 0}, [], []
     C._set_autograd_fallback_mode("nothing")
     players = [dispatch_players.TorchPlayer(), dispatch_players.OwnPlayer()]
     players[1].copy_fallbacks(fallbacks, fallback_of(passed))
@@ -369,17 +369,11 @@ def compare_calls(seed, calls, fallbacks, of_each=40):
         operator = Operator(rng, players, number)
         for _ in range(of_each):
             outcome = one_call(rng, players, operator, tensors, passed, modes)
-            counts[outcome if outcome in counts else "different"] += 1
-            if outcome not in counts and counts["different"] <= 5:
-                print(f"not ok - call of operator {number} of seed {seed}: {outcome}", flush=True)
+            if outcome in counts:
+                counts[outcome] += 1
+            else:
+                different.append(f"operator {number} of seed {seed}: {outcome}")
         operator.free(players)
     for player in players:
         player.close()
-    if counts["same"] + counts["modes"] < 2 * counts["skipped"] or counts["modes"] < counts["same"] // 8:
-        print(f"not ok - too few calls can be compared: {counts}")
-        return 1
-    if not counts["different"]:
-        print(f"ok - {counts['same'] + counts['modes']} calls reach the same kernels with the same key sets, "
-              f"{counts['modes']} of them modes on their way, "
-              f"{counts['skipped']} not made ({time.monotonic() - begun:.0f} s)")
-    return counts["different"]
+    return different, counts

@@ -20,8 +20,10 @@ import ctypes
 import os
 import random
 import re
-import sys
 import threading
+
+import pytest
+import torch
 
 import host_models
 
@@ -301,25 +303,13 @@ class Sequence:
         return ", ".join(f"{count} {kind}" for kind, count in sorted(self.made.items()) if not kind.startswith("Get"))
 
 
-def main():
-    try:
-        import torch
-    except ImportError:
-        print("skip - sequences: this Python has no PyTorch")
-        return 77
-    paths, failed = host_models.torch_libraries(torch), 0
-    for model in OUTPUTS:
-        for seed, single in ((1, False), (2, False), (3, True)):
-            name = f"{model}, seed {seed}{', single-threaded' if single else ''}"
-            try:
-                libraries = (paths[model], host_models.c_library(model))
-                made = Sequence(model, libraries, Tensors(torch), seed, single).play(STEPS)
-                print(f"ok - {name}: {made}", flush=True)
-            except AssertionError as error:
-                failed += 1
-                print("not ok -", name, "\n ", str(error)[:1500], flush=True)
-    return 1 if failed else 0
+@pytest.fixture(scope="module")
+def paths():
+    return host_models.torch_libraries(torch)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("model", OUTPUTS)
+@pytest.mark.parametrize("seed, single", [(1, False), (2, False), (3, True)], ids=["seed 1", "seed 2", "seed 3, single-threaded"])
+def test_sequence(paths, model, seed, single):
+    libraries = paths[model], host_models.c_library(model)
+    print(Sequence(model, libraries, Tensors(torch), seed, single).play(STEPS))

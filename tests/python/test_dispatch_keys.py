@@ -7,8 +7,10 @@ import ctypes
 import os
 import random
 import re
-import sys
 import warnings
+
+import pytest
+import torch
 
 from c_types import Error
 
@@ -22,6 +24,9 @@ UNKNOWN = ("nope cpu cuda autograd CPUTensorId DefaultBackend CatchAll Autocast 
            "EndOfFunctionalityKeys EndOfDenseBackends InvalidBit CPUBit PrivateUse1_PreAutograd UnknownUnknown "
            "QuantizedUndefined DenseCPU 49 UNKNOWN_TENSOR_TYPE_ID AutogradHIP AutogradCPU2").split()
 UNKNOWN += ["", " CPU", "CPU ", "CPU,CUDA", "CPU\nCUDA", "CP\u00dc", "C" * 5000]
+
+
+pytestmark = pytest.mark.quick
 
 
 class Guard(ctypes.Structure):
@@ -422,23 +427,15 @@ def check_guards(ours, theirs):
     return wrong + local_differences(ours, theirs, ["in the end"]), f"300 nests of five, PyTorch's lost {lost} backends"
 
 
-def main():
-    try:
-        import torch
-    except ImportError:
-        print("skip - dispatch keys: this Python has no PyTorch")
-        return 77
+@pytest.fixture(scope="module")
+def both():
+    return Ours(), Theirs(torch)
+
+
+@pytest.mark.parametrize("check", [check_names, check_parsing, check_kinds, check_runtime_keys, check_devices, check_tensors, check_sets,
+                                   check_thread_local, check_guards], ids=lambda check: check.__name__.removeprefix("check_"))
+def test_keys(both, check):
     warnings.simplefilter("ignore")  # layouts that PyTorch calls a prototype
-    ours, theirs, failed = Ours(), Theirs(torch), 0
-    for check in (check_names, check_parsing, check_kinds, check_runtime_keys, check_devices, check_tensors, check_sets,
-                  check_thread_local, check_guards):
-        wrong, what = check(ours, theirs)
-        print("ok" if not wrong else "not ok", f"- {check.__name__[len('check_'):].replace('_', ' ')}: {what}")
-        for each in wrong[:20]:
-            print("  " + each)
-        failed += bool(wrong)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    wrong, what = check(*both)
+    print(what)
+    assert not wrong, wrong[:20]

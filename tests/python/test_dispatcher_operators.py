@@ -4,17 +4,17 @@ the dump has to read the same again, and the computed table has to have the same
 Typed kernels are registered with the signature that PyTorch prints, so all of them are checked against their schemas.
 Environment: BUILD.
 """
-import collections
 import re
-import sys
-import time
 
+import pytest
 import torch
 
 import dispatch_host
 import dispatch_players
 
+pytestmark = pytest.mark.quick
 C = torch._C
+LEFT_OUT = {"_dtensor::mesh_get_process_group"}  # its schema has a type that PyTorch's parser does not know either
 KERNEL = re.compile(r"(\w+?)(\[alias\])?( \(inactive\))?: (.*?) :: (.*) \[ (.*) \]")
 DEFINED = re.compile(r"registered at (.*):(\d+)")
 # What PyTorch's older interface writes in place of file and line; ours always has those.
@@ -49,7 +49,7 @@ class Builder:
     """Libraries, one for each place that registered something."""
 
     def __init__(self, player):
-        self.player, self.libraries, self.kernels, self.keys = player, {}, 0, collections.Counter()
+        self.player, self.libraries, self.kernels = player, {}, 0
 
     def library(self, operator):
         place = operator.namespace, operator.file, operator.line
@@ -67,76 +67,70 @@ class Builder:
             self.player.keep(library.impl, operator.name, function=self.player.note(text), signature=signature,
                              debug=text, fallthrough=falls_through, key=dispatch_host.NUMBERS[key])
             self.kernels += 1
-            self.keys[key] += 1
 
 
-class Failures:
-    def __init__(self):
-        self.shown, self.counts = collections.Counter(), collections.Counter()
-
-    def add(self, what, text):
-        self.counts[what] += 1
-        if self.counts[what] <= 5:
-            print(f"not ok - {what}: {text}", flush=True)
-
-    def same(self, what, name, theirs, ours):
-        if theirs == ours:
-            return
-        lines = [f"\n    PyTorch: {mine}\n    ours:    {other}"
-                 for mine, other in zip(theirs.splitlines(), ours.splitlines()) if mine != other]
-        self.add(what, name + "".join(lines[:4]) if lines else f"{name}: {len(theirs)} characters against {len(ours)}")
+def difference(what, theirs, ours):
+    """Nothing, or the lines that differ."""
+    if theirs == ours:
+        return []
+    lines = [f"{what}: PyTorch has {mine!r}, ours {other!r}"
+             for mine, other in zip(theirs.splitlines(), ours.splitlines()) if mine != other]
+    return lines[:4] or [f"{what}: {len(theirs)} characters against {len(ours)}"]
 
 
-def compare_operators(operators, player, failures):
+@pytest.fixture(scope="module")
+def built():
+    """PyTorch's operators and a player that has all of them; at the end each kernel was released once."""
+    if dispatch_players.skip_reason():
+        pytest.skip(dispatch_players.skip_reason())
+    player = dispatch_players.OwnPlayer()
+    fallbacks = dispatch_players.built_in_fallbacks()
+    operators = [Operator(C._dispatch_dump(name)) for name in C._dispatch_get_all_op_names()
+                 if name not in LEFT_OUT]
+    builder = Builder(player)
     for operator in operators:
-        failures.same("dump", operator.name, operator.dump, player.dump(operator.name).rstrip("\n"))
-        failures.same("table", operator.name, C._dispatch_dump_table(operator.name), player.dump_table(operator.name))
+        builder.build(operator)  # none is refused
+    player.copy_fallbacks(fallbacks)
+    print(f"{len(operators)} operators with {builder.kernels} kernels and {len(fallbacks)} fallbacks")
+    yield operators, player
+    player.close()
 
 
-def compare_lists(operators, player, failures):
+def test_dumps(built):
+    operators, player = built
+    wrong = [line for operator in operators
+             for line in difference(operator.name, operator.dump, player.dump(operator.name).rstrip("\n"))]
+    assert not wrong, wrong[:20]
+
+
+def test_tables(built):
+    operators, player = built
+    wrong = [line for operator in operators
+             for line in difference(operator.name, C._dispatch_dump_table(operator.name), player.dump_table(operator.name))]
+    assert not wrong, wrong[:20]
+
+
+def test_lists(built):
+    operators, player = built
     names = sorted(operator.name for operator in operators)
-    failures.same("list of names", "all", "\n".join(names), "\n".join(sorted(player.dispatcher.names())))
+    wrong = difference("all names", "\n".join(names), "\n".join(sorted(player.dispatcher.names())))
     for key in sorted({key for operator in operators for key, *_ in operator.kernels}):
         try:
             theirs = C._dispatch_get_registrations_for_dispatch_key(key)
         except RuntimeError:
             continue  # a key that PyTorch's Python has no name for
-        failures.same("registrations", key, "\n".join(sorted(theirs)),
-                      "\n".join(sorted(player.dispatcher.registrations(key))))
+        wrong += difference(f"registrations of {key}", "\n".join(sorted(set(theirs) - LEFT_OUT)),
+                            "\n".join(sorted(player.dispatcher.registrations(key))))
+    assert not wrong, wrong[:20]
+
+
+def test_fallbacks(built):
     for number in range(156):
         name = dispatch_host.key_name(number)
         if name in C.DispatchKey.__members__ and dispatch_host.NUMBERS[name] == number:
             theirs = C._dispatch_has_backend_fallback(C.DispatchKey.__members__[name])
-            if theirs != player.dispatcher.has_fallback(number):
-                failures.add("has_fallback", f"{name}: {theirs} in PyTorch")
+            assert theirs == built[1].dispatcher.has_fallback(number), f"{name}: {theirs} in PyTorch"
 
 
-def main():
-    if dispatch_players.skip_reason():
-        print(f"skip - dispatcher operators: {dispatch_players.skip_reason()}")
-        return 77
-    begun, failures, player = time.monotonic(), Failures(), dispatch_players.OwnPlayer()
-    fallbacks = dispatch_players.built_in_fallbacks()
-    operators = [Operator(C._dispatch_dump(name)) for name in C._dispatch_get_all_op_names()]
-    builder = Builder(player)
-    for operator in operators:
-        try:
-            builder.build(operator)
-        except dispatch_host.Refused as refused:
-            failures.add("refused", f"{operator.name}: {refused}")
-    player.copy_fallbacks(fallbacks)
-    compare_operators(operators, player, failures)
-    compare_lists(operators, player, failures)
-    if player.check_all() != "done":
-        failures.add("check", player.message)
-    player.close()
-    if failures.counts:
-        print(f"not ok - {dict(failures.counts)} differences")
-        return 1
-    print(f"ok - {len(operators)} operators with {builder.kernels} kernels and {len(fallbacks)} fallbacks have the "
-          f"same dumps and tables ({time.monotonic() - begun:.0f} s)")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def test_own_check(built):
+    assert built[1].check_all() == "done", built[1].message

@@ -5,11 +5,12 @@ A difference is printed as the shortest list of steps found that still shows it.
 seed (by default one that never changes); STEPS, how many steps in total; CALLS, how many calls; TRACE=1 prints each
 first.
 """
+import math
 import os
 import random
 import sys
-import time
 
+import pytest
 import torch
 
 import dispatch_calls
@@ -18,7 +19,8 @@ import dispatch_players
 
 SEED, STEPS = int(os.environ.get("SEED", "1")), int(os.environ.get("STEPS", "8000"))
 CALLS, TRACE = int(os.environ.get("CALLS", "6000")), os.environ.get("TRACE")
-LENGTH = 40  # of a sequence
+LENGTH, AT_ONCE = 40, 20  # of a sequence; sequences of one case
+pytestmark = pytest.mark.skipif(dispatch_players.skip_reason() is not None, reason=str(dispatch_players.skip_reason()))
 ALIAS_KEYS = ["Autograd", "CompositeImplicitAutograd", "CompositeExplicitAutograd",
               "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutogradNestedTensor",
               "FuncTorchBatchedDecomposition"]
@@ -49,9 +51,6 @@ UNNAMED_KEYS = ["AutogradMTIA", "AutogradMAIA", "QuantizedMeta", "QuantizedHIP",
 # How names may be written ("@" is the namespace, here and below), and what is none.
 SPELLINGS = [" f", "f ", "@0 :: f", " @0::f. out ", "h_ .a", "f\n", "f # x", "@0::\nf", "f.", "f.out.x", "@0::f::g",
              "x::y::z", "", "::f", "f.default", "f.__a", "f g", "1f", "@0:f", "in", "@0::f.1", "f;"]
-# After some steps PyTorch's own check fails: it has not brought all of a table up to date (its dump computes it anew).
-# Ours has to pass its check always.
-STALE = {"operators": 0}
 counter = 0
 
 
@@ -167,8 +166,9 @@ def compare_operator(players, name, keys, key_set):
     compare_lines(f"dump of {name}", [player.dump(name) for player in players])
     compare_lines(f"table of {name}", [player.dump_table(name) for player in players])
     compare(f"own check of {name}", ["done", players[1].check(name)])
+    # After some steps PyTorch's own check fails: it has not brought all of a table up to date (its dump computes it anew).
+    # Ours has to pass its check always.
     stale = players[0].check(name) != "done"
-    STALE["operators"] += stale
     for key in keys:
         answers = [player.about_key(name, key) for player in players]
         if stale and answers[0] is not None:  # its has_computed_kernel reads that table
@@ -268,68 +268,52 @@ def shrink(steps, seed):
     return steps
 
 
-def report(seed, steps, what):
-    print(f"not ok - {what} of seed {seed}")
-    steps = shrink(steps, seed)
-    for step in steps:
-        print(f"    {step}")
-    print(f"    {difference_of(steps, seed)}", flush=True)
-
-
-def sequences(limit_seconds):
-    begun, played, bad, seed = time.monotonic(), 0, 0, SEED
-    while played < STEPS and bad < 3 and time.monotonic() - begun < limit_seconds:
+@pytest.mark.parametrize("first", [pytest.param(seed, marks=pytest.mark.quick if seed == SEED else ())
+                                   for seed in range(SEED, SEED + math.ceil(STEPS / LENGTH), AT_ONCE)])
+def test_sequences(first):
+    """The same steps have the same effects. On a difference, says the shortest list of steps found that still shows it."""
+    for seed in range(first, min(first + AT_ONCE, SEED + math.ceil(STEPS / LENGTH))):
         sequence = Sequence(seed)
         steps = [sequence.step() for _ in range(LENGTH)]
         if difference_of(steps, seed):
-            report(seed, steps, "sequence")
-            bad += 1
-        played, seed = played + LENGTH, seed + 1
-    if not bad:
-        print(f"ok - {played} steps of {seed - SEED} sequences have the same effects; "
-              f"PyTorch's own check failed {STALE['operators']} times ({time.monotonic() - begun:.0f} s)")
-    return bad
+            steps = shrink(steps, seed)
+            shown = "".join(f"\n    {step}" for step in steps)
+            pytest.fail(f"sequence of seed {seed}:{shown}\n    {difference_of(steps, seed)}", pytrace=False)
 
 
-def half_done():
+@pytest.mark.quick
+def test_calls():
+    different, counts = dispatch_calls.compare_calls(SEED, CALLS, FALLBACKS)
+    assert not different, different[:5]
+    assert counts["same"] + counts["modes"] >= 2 * counts["skipped"] and counts["modes"] >= counts["same"] // 8, \
+        f"too few calls can be compared: {counts}"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("step", [
+    ("fallback_fallthrough", 1, "CompositeExplicitAutograd"), ("fallback", 1, "Autograd", "fallback"),
+    ("def_schema_t_t", 2, "f(Tensor x, Tensor y) -> Tensor", "CPU", "", "kernel")], ids=lambda step: step[0])
+def test_what_is_refused_is_refused_as_a_whole(step):
     """What PyTorch does by halves and ours not at all: a fallback for many keys of which one has a fallback, and a
-    definition whose kernel does not fit. Returns how many checks failed."""
+    definition whose kernel does not fit."""
     player = dispatch_players.OwnPlayer()
     player.copy_fallbacks(FALLBACKS)
-    for step in [("library", 1, "IMPL", "_", "", "file.py", 1), ("library", 2, "DEF", "half", "", "file.py", 2)]:
-        assert player.play(step) == "done", player.message
-    bad = 0
-    for step in [("fallback_fallthrough", 1, "CompositeExplicitAutograd"), ("fallback", 1, "Autograd", "fallback"),
-                 ("def_schema_t_t", 2, "f(Tensor x, Tensor y) -> Tensor", "CPU", "", "kernel")]:
-        before = everything(player, ["half"])
-        outcome = player.play(step)
-        same = everything(player, ["half"]) == before
-        if outcome != "refused" or not same:
-            print(f"not ok - {step}: {outcome}, {player.message}; nothing changed: {same}")
-            bad += 1
+    for other in [("library", 1, "IMPL", "_", "", "file.py", 1), ("library", 2, "DEF", "half", "", "file.py", 2)]:
+        assert player.play(other) == "done", player.message
+    before = everything(player, ["half"])
+    assert player.play(step) == "refused" and everything(player, ["half"]) == before, player.message
     player.close()
-    if not bad:
-        print("ok - what is refused is refused as a whole")
-    return bad
 
 
-def main():
-    if dispatch_players.skip_reason():
-        print(f"skip - dispatcher sequences: {dispatch_players.skip_reason()}")
-        return 77
-    lacking = dispatch_host.missing()
-    bad = any(lacking)
-    print(f"not ok - not bound: {lacking[0]}, not declared: {lacking[1]}, not exported: {lacking[2]}" if bad else
-          "ok - every function of the headers is bound")
-    sizes = dispatch_host.wrong_sizes()
-    print(f"not ok - structures of another size: {sizes}" if sizes else "ok - every structure has the library's size")
-    bad += bool(sizes)
-    bad += half_done()
-    bad += sequences(40 if "STEPS" not in os.environ else 1e9)
-    bad += dispatch_calls.compare_calls(SEED, CALLS, FALLBACKS)
-    return 1 if bad else 0
+@pytest.mark.quick
+def test_every_function_is_bound():
+    not_bound, not_declared, not_exported = dispatch_host.missing()
+    assert not not_bound and not not_declared and not not_exported
+
+
+@pytest.mark.quick
+def test_structures_have_the_size_of_the_library_s():
+    assert not dispatch_host.wrong_sizes()
 
 
 FALLBACKS = dispatch_players.built_in_fallbacks()
-if __name__ == "__main__":
-    sys.exit(main())

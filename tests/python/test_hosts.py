@@ -6,25 +6,17 @@ of message and result; both hosts, and both makers, must write the same. PyTorch
 what it offers is played here, on both makers' libraries, and compared.
 """
 import ctypes
+import functools
 import os
 import subprocess
-import sys
-import tempfile
+
+import pytest
+import torch
 
 import host_models
 
+MODELS = list(host_models.make_models(torch))
 PROGRAM = os.path.join(host_models.BUILD, "tests", "helpers", "host_battery")
-failures = 0
-
-
-def report(name, wrong):
-    global failures
-    print("not ok" if wrong else "ok", "-", name)
-    failures += bool(wrong)
-    for line in wrong[:12]:
-        print(f"  {line}")
-
-
 def play_alone(library, sizes, output):
     result = subprocess.run([PROGRAM, library, output, *map(str, sizes)], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True, timeout=600)
@@ -45,34 +37,45 @@ def read_lines(path):
 def differences(codes, one, other):
     wrong = [f"exit {code}" for code in codes if code != 0]
     wrong += [f"line {i + 1}: {a!r} and {b!r}" for i, (a, b) in enumerate(zip(one, other)) if a != b]
+    wrong = wrong[:12]
     return wrong + ([f"{len(one)} and {len(other)} lines"] if len(one) != len(other) else [])
 
 
-def play_batteries(paths, folder):
-    """Every library in both hosts; what the lines are, by (maker, name)."""
+@pytest.fixture(scope="module")
+def paths():
+    return host_models.torch_libraries(torch)
+
+
+@pytest.fixture(scope="module")
+def played(paths, tmp_path_factory):
+    """Plays a maker's library of this name in both hosts, once; gives the two exit statuses and what each host wrote."""
     battery = ctypes.CDLL(os.path.join(host_models.BUILD, "tests", "helpers", "libhost_battery.so"))
-    lines = {}
-    cases = [("pytorch", name, path) for name, path in paths.items()]
-    cases += [("c", name, host_models.c_library(name)) for name in host_models.INPUT_SIZES]
-    for maker, name, path in cases:
-        sizes = host_models.INPUT_SIZES[name]
+
+    @functools.cache
+    def play(maker, name):
+        folder = str(tmp_path_factory.mktemp("battery"))
+        path, sizes = paths[name] if maker == "pytorch" else host_models.c_library(name), host_models.INPUT_SIZES[name]
         alone, one = play_alone(path, sizes, os.path.join(folder, "alone"))
         beside, other = play_with_torch(battery, path, sizes, os.path.join(folder, "beside"))
-        report(f"{maker}'s {name}: alone and beside libtorch", differences((alone, beside), one, other))
-        lines[maker, name] = one
-    return lines
+        return (alone, beside), one, other
+
+    return play
 
 
-def compare_makers(lines, names):
+@pytest.mark.parametrize("maker, name", [*(("pytorch", name) for name in MODELS), *(("c", name) for name in host_models.INPUT_SIZES)])
+def test_alone_and_beside_libtorch(played, maker, name):
+    assert not differences(*played(maker, name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_makers(played, name):
     """All alike but for one thing that is so on purpose: an update with a name that no constant has is ignored by
     PyTorch's library and refused, with nothing changed, by the one in C."""
-    for name in names:
-        one, other = lines["pytorch", name], lines["c", name]
-        refused = [line for line in other if line.startswith("update an unknown one")]
-        report(f"{name}: constants that no kernel has are refused by the one in C",
-               [line for line in refused if "status 1, message some" not in line] if refused else ["never tried"])
-        one, other = ([line for line in both if "unknown one" not in line] for both in (one, other))
-        report(f"{name}: PyTorch's library and the one in C", differences((), one, other))
+    one, other = played("pytorch", name)[1], played("c", name)[1]
+    refused = [line for line in other if line.startswith("update an unknown one")]
+    assert refused and all("status 1, message some" in line for line in refused), refused
+    one, other = ([line for line in both if "unknown one" not in line] for both in (one, other))
+    assert not differences((), one, other)
 
 
 # ---- PyTorch's own runner ----
@@ -159,49 +162,23 @@ class Play:
         return self.steps
 
 
-def compare_runners(torch, paths):
-    for name, sizes in host_models.INPUT_SIZES.items():
-        steps = Play(torch, host_models.c_library(name), sizes).all()
-        if name in paths:
-            wanted = Play(torch, paths[name], sizes).all()
-            report(f"{name}: PyTorch's runner with both libraries",
-                   differences((), [repr(step) for step in wanted], [repr(step) for step in steps]))
-        elif name == "failing":
-            report("failing: PyTorch's runner raises", ["it ran"] if steps[5][1][0] else [])
-        else:
-            report(f"{name}: PyTorch's runner runs it", [] if steps[5][1][0] else [repr(steps[5])])
+@pytest.mark.parametrize("name", host_models.INPUT_SIZES)
+def test_pytorchs_runner(paths, name):
+    steps = Play(torch, host_models.c_library(name), host_models.INPUT_SIZES[name]).all()
+    if name in paths:
+        wanted = Play(torch, paths[name], host_models.INPUT_SIZES[name]).all()
+        assert not differences((), [repr(step) for step in wanted], [repr(step) for step in steps])
+    else:
+        ran = steps[5][1][0]
+        assert ran == (name != "failing"), steps[5]
 
 
-def compare_with_battery(torch, lines, paths):
+@pytest.mark.parametrize("name", MODELS)
+def test_pytorchs_runner_and_the_battery(paths, played, name):
     """The runner's first results are the battery's."""
-    for name, path in paths.items():
-        steps = Play(torch, path, host_models.INPUT_SIZES[name])
-        steps.run()
-        outputs = steps.steps[0][1][1]
-        first = lines["pytorch", name].index("run: status 0, message none")
-        wrong = []
-        for i, (_, _, values) in enumerate(outputs):
-            shown = [float(word) for word in lines["pytorch", name][first + 1 + i].split() if "/" not in word and
-                     word != "output"][1:]
-            if shown != torch.tensor(values).flatten().tolist():
-                wrong.append(f"output {i}: {shown} and {values}")
-        report(f"{name}: PyTorch's runner and the battery", wrong)
-
-
-def main():
-    try:
-        import torch
-    except ImportError:
-        print("skip - hosts: this Python has no PyTorch")
-        return 77
-    paths = host_models.torch_libraries(torch)
-    with tempfile.TemporaryDirectory() as folder:
-        lines = play_batteries(paths, folder)
-    compare_makers(lines, paths)
-    compare_runners(torch, paths)
-    compare_with_battery(torch, lines, paths)
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    steps, lines = Play(torch, paths[name], host_models.INPUT_SIZES[name]), played("pytorch", name)[1]
+    steps.run()
+    first = lines.index("run: status 0, message none")
+    for i, (_, _, values) in enumerate(steps.steps[0][1][1]):
+        shown = [float(word) for word in lines[first + 1 + i].split() if "/" not in word and word != "output"][1:]
+        assert shown == torch.tensor(values).flatten().tolist(), f"output {i}"

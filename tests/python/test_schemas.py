@@ -8,13 +8,15 @@ import ctypes
 import os
 import random
 import re
-import sys
+
+import pytest
+import torch
 
 from c_types import Error
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 MUTANTS = 6000
-TORCH = None
+pytestmark = pytest.mark.quick
 
 
 class Type(ctypes.Structure):
@@ -205,8 +207,10 @@ def plain_sets(text):
     return re.sub(r"\(([\w*$|]+!?(?: -> [\w*$|]*)?)\)", order, text)
 
 
-def check_registered(torch):
-    schemas, wrong, exact = torch._C._jit_get_all_schemas(), [], 0
+def check_registered():
+    # "PyObject" comes from a signature in C++ (of DTensor's); PyTorch's parser does not know it.
+    schemas = [schema for schema in torch._C._jit_get_all_schemas() if "PyObject" not in str(schema)]
+    wrong, exact = [], 0
     for schema in schemas:
         found = differences(schema)
         wrong += [f"{schema}: {each}" for each in found]
@@ -274,7 +278,7 @@ REFUSED_WHOLE = ["", "(", "a", "a::", "a::b", "a::b.c", "a:b() -> ()", "a:::b() 
 def parse_theirs(text):
     """PyTorch's schema, or None. Some of its messages are no UTF-8, which makes their raising fail in yet another way."""
     try:
-        return TORCH._C.parse_schema(text)
+        return torch._C.parse_schema(text)
     except (RuntimeError, UnicodeDecodeError, ValueError, IndexError):
         return None
 
@@ -290,7 +294,7 @@ def refusal_problem(text):
         return f"{text!r}: {error}"
 
 
-def check_forms(torch):
+def check_forms():
     wrong, texts = [], [f"a::b({each}\n) -> ()" for each in ARGUMENTS] + WHOLE
     for text in texts:
         schema = parse_theirs(text)
@@ -301,7 +305,7 @@ def check_forms(torch):
     return wrong, f"{len(texts)} forms"
 
 
-def check_refusals(torch):
+def check_refusals():
     texts = [f"a::b({each}\n) -> ()" for each in REFUSED_ARGUMENTS] + REFUSED_WHOLE
     wrong = [f"{text!r}: PyTorch accepts it: a mistake in this test" for text in texts if parse_theirs(text)]
     return wrong + [each for each in map(refusal_problem, texts) if each], f"{len(texts)} refusals"
@@ -311,7 +315,7 @@ def check_refusals(torch):
 
 def defines(text):
     """Whether PyTorch defines an operator by it; its namespace has to be a."""
-    library = TORCH._C._dispatch_library("FRAGMENT", "a", "", "file.py", 1)
+    library = torch._C._dispatch_library("FRAGMENT", "a", "", "file.py", 1)
     try:
         library.def_(text, "")
         return True
@@ -332,7 +336,7 @@ VARIABLES = ["tensor x, floot y", "t x", "t[] x", "t? x", "Future(t) x", "RRef(t
              "(int, t) x", "Union(int, t) x", "Future(Tensor) x", "Any x", "int x, tensor[2] y"]
 
 
-def check_definitions(torch):
+def check_definitions():
     texts = [f"a::b({each}\n) -> ()" for each in ARGUMENTS + REFUSED_ARGUMENTS + VARIABLES]
     texts += ["a::b() -> t", "a::b() -> (Tensor, tensor)", "a::b() -> tensor[]"] + [f"a::{each}" for each in (
         "b(tensor x) -> tensor", "b.c(Tensor x, *, t y) -> ()")]
@@ -384,10 +388,11 @@ def is_meant_to_differ(text, theirs):
             or re.search(r"Device[^,]*=\s*['\"]\w+:\d{3,}", text)   # indices beyond 127
             or re.search(r"\\000", text)                            # strings with a zero byte
             or re.search(r"Scalar\s*\?\s*\?|Union", text)           # unions of related types
+            or re.search(r"\b[a-z]\w*\s*\.\s*[A-Za-z_]", re.sub(r"\b__torch__[\w.]*", "", text.partition("(")[2]))  # dotted variables
             or not text.isascii())                                  # other bytes in strings are printed as octal numbers
 
 
-def check_mutants(torch):
+def check_mutants():
     choose, wrong, counts = random.Random(8), [], {"accepted": 0, "refused": 0, "meant to differ": 0}
     sources = [str(schema) for schema in torch._C._jit_get_all_schemas()]
     sources += [f"a::b({each}\n) -> ()" for each in ARGUMENTS] * 4 + WHOLE * 4
@@ -408,25 +413,10 @@ def check_mutants(torch):
     return wrong, "mutants: " + ", ".join(f"{count} {what}" for what, count in counts.items())
 
 
-def main():
-    global TORCH
-    try:
-        import torch
-    except ImportError:
-        print("skip - schemas: this Python has no PyTorch")
-        return 77
-    TORCH = torch
+@pytest.mark.parametrize("check", [check_registered, check_forms, check_refusals, check_definitions, check_mutants],
+                         ids=lambda check: check.__name__.removeprefix("check_"))
+def test_schemas(check):
     load_library()
-    failed = 0
-    for name, check in (("registered", check_registered), ("forms", check_forms), ("refusals", check_refusals),
-                        ("definitions", check_definitions), ("mutants", check_mutants)):
-        wrong, what = check(torch)
-        print("ok" if not wrong else "not ok", f"- {name}: {what}")
-        for each in wrong[:20]:
-            print("  " + each)
-        failed += bool(wrong)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    wrong, what = check()
+    print(what)
+    assert not wrong, wrong[:20]

@@ -3,25 +3,19 @@
 The cases are compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on
 libaoticache_torchshim.so, and compared with what the same library gives in this process, on libtorch: bit by bit, but
 for products of matrices and functions like exp(), within PyTorch's own tolerances there. Environment: BUILD, the build
-folder; SHIM_CASES, names of cases to run instead of all, separated by spaces.
+folder.
 """
 import os
 import subprocess
-import sys
-import tempfile
 import warnings
 
+import pytest
+import torch
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
 os.environ.setdefault("AOTICACHE_HOME", os.path.abspath(BUILD))
 HELPER = os.path.join(BUILD, "tests", "helpers", "run_library")
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
-
-try:
-    import torch
-except ImportError:
-    print("skip - shim operators: this Python has no PyTorch")
-    sys.exit(77)
 
 from tensor_file import read_tensors, write_tensors
 
@@ -148,16 +142,9 @@ class Several(torch.nn.Module):
         return tuple(results)
 
 
-def compare(name, ours_of_all, theirs_of_all):
-    for position, (ours, theirs) in enumerate(zip(ours_of_all, theirs_of_all)):
-        assert ours.dtype == theirs.dtype, "output %d: %s, %s wanted" % (position, ours.dtype, theirs.dtype)
-        assert ours.stride() == theirs.stride(), "output %d: strides %s, %s wanted" % (position, ours.stride(),
-                                                                                       theirs.stride())
-        torch.testing.assert_close(ours, theirs, equal_nan=True, **TOLERANCES.get(name, {"rtol": 0, "atol": 0}))
-
-
-def check_cases(cases, directory):
-    """One library for all `cases`, since compiling one takes PyTorch nearly as long as compiling ten. name: error or None."""
+def play(cases, directory):
+    """What each case gives here and on libtorch, by its name. One library for all, since compiling one takes PyTorch nearly as
+    long as compiling ten."""
     library = os.path.join(directory, "of_%d_%s.so" % (len(cases), next(iter(cases))))
     model = Several(cases.values())
     inputs = [tensor for _, tensors in cases.values() for tensor in tensors]
@@ -166,71 +153,48 @@ def check_cases(cases, directory):
     wanted = run_on_libtorch(library, inputs)
     assert len(seen) == len(wanted), "%d outputs, %d wanted" % (len(seen), len(wanted))
     found, begun = {}, 0
-    for (name, (_, given)), result in zip(cases.items(), model(*[tensor.clone() for tensor in inputs])):
-        try:
-            compare(name, seen[begun:begun + len(result)], wanted[begun:begun + len(result)])
-            found[name] = None
-        except AssertionError as error:
-            found[name] = error
+    for name, result in zip(cases, model(*[tensor.clone() for tensor in inputs])):
+        found[name] = seen[begun:begun + len(result)], wanted[begun:begun + len(result)]
         begun += len(result)
     assert begun == len(seen), "%d outputs, %d wanted" % (len(seen), begun)
     return found
 
 
-def check_group(cases, directory):
-    """As check_cases, but what hinders all of them to be compiled or run is looked for in one after the other."""
-    try:
-        return check_cases(cases, directory)
-    except Exception as error:
-        if len(cases) == 1:
-            return {name: error for name in cases}
-        found = {name: check_group({name: case}, directory)[name] for name, case in cases.items()}
-        if not any(found.values()):
-            found["together"] = error
-        return found
+CASES = make_cases()
 
 
-def check_bad_index(directory):
+@pytest.fixture(scope="module")
+def played(request, tmp_path_factory):
+    """Gives the results of a case. The chosen cases of its group are compiled together; what hinders that fails all of them:
+    -k CASE compiles one alone."""
+    chosen = {item.callspec.params["name"] for item in request.session.items if item.function is test_case}
+    results = {}
+
+    def results_of(name):
+        group = {one: CASES[one] for one in CASES if one in chosen and (one in PRODUCTS) == (name in PRODUCTS)}
+        if name not in results:
+            results.update(dict.fromkeys(group))  # not tried again
+            results.update(play(group, str(tmp_path_factory.mktemp("library"))))
+        assert results[name], "its library could not be compiled or run"
+        return results[name]
+
+    return results_of
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name, played):
+    for position, (ours, theirs) in enumerate(zip(*played(name))):
+        assert ours.dtype == theirs.dtype, "output %d: %s, %s wanted" % (position, ours.dtype, theirs.dtype)
+        assert ours.stride() == theirs.stride(), "output %d: strides %s, %s wanted" % (position, ours.stride(),
+                                                                                       theirs.stride())
+        torch.testing.assert_close(ours, theirs, equal_nan=True, **TOLERANCES.get(name, {"rtol": 0, "atol": 0}))
+
+
+def test_bad_index(tmp_path):
     """The check that generated code makes of an index must come back as a failure of the run, with its text."""
-    library = os.path.join(directory, "index.so")
+    library, directory = str(tmp_path / "index.so"), str(tmp_path)
     data, index = randn(4, 3), torch.tensor([0, 3])
     compile_case(lambda a, i: a[i] * 2, [data, index], library)
     run_alone(library, [data, index], directory)
-    try:
+    with pytest.raises(RuntimeError, match="index out of bounds"):
         run_alone(library, [data, torch.tensor([0, 4])], directory)
-    except RuntimeError as error:
-        assert "index out of bounds" in str(error), "the message is: %s" % error
-    else:
-        raise AssertionError("an index of 4 into 4 rows was taken")
-
-
-def main():
-    for needed in (SHIM, HELPER):
-        if not os.path.exists(needed):
-            print("not ok - %s is not built" % needed)
-            return 1
-    chosen = os.environ.get("SHIM_CASES", "").split()
-    cases = {name: case for name, case in make_cases().items() if not chosen or name in chosen}
-    found = {}
-    with tempfile.TemporaryDirectory() as directory:
-        for is_product in (False, True):
-            group = {name: case for name, case in cases.items() if (name in PRODUCTS) == is_product}
-            if group:
-                found.update(check_group(group, directory))
-        if not chosen or "bad_index" in chosen:
-            try:
-                found["bad_index"] = check_bad_index(directory)
-            except Exception as error:  # a case that fails says so
-                found["bad_index"] = error
-    failed = 0
-    for name, error in found.items():
-        if error is None:
-            print("ok - shim operators: %s" % name, flush=True)
-        else:
-            failed += 1
-            print("not ok - shim operators: %s: %s" % (name, " | ".join(str(error).split("\n"))[:600]), flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
