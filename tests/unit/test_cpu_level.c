@@ -16,12 +16,12 @@ static void begin(void)
     setenv(AOTICACHE_CONFIG_FILE_VARIABLE, "", 1);
     unsetenv("AOTICACHE_CPU");
     if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
-        fixture_skip("levels are of x86-64");
+        cr_skip_test("levels are of x86-64");
     if (system("cc --version >/dev/null 2>&1") != 0)
-        fixture_skip("there is no C compiler");
+        cr_skip_test("there is no C compiler");
     cr_assert_eq(aoticache_cpu_features_parse(LEVEL, &level, NULL), AOTICACHE_OK);
     if (!aoticache_cpu_features_include(aoticache_cpu_features_get(), &level))
-        fixture_skip("this machine has less than " LEVEL);
+        cr_skip_test("this machine has less than " LEVEL);
 }
 
 TestSuite(cpu_level, .init = begin, .fini = fixture_end);
@@ -97,7 +97,7 @@ static void need_more_than_level(void)
 {
     if (aoticache_cpu_features_include(&level, aoticache_cpu_features_get()) ||
         system("echo | cc -march=native -dM -E - | grep -q AVX512F") != 0)
-        fixture_skip("this machine has no more than " LEVEL);
+        cr_skip_test("this machine has no more than " LEVEL);
 }
 
 Test(cpu_level, without_the_setting_code_is_for_this_machine)
