@@ -2,7 +2,7 @@
 #
 #   make                 everything under build/, which is laid out like an installation prefix
 #   make demo            installs what it needs, builds, shows the main job
-#   make test            installs what is missing, builds, runs all tests
+#   make test            installs what the tests need, builds, runs the tests; test-all runs all of them
 #   make bench           benchmarks: a table, build/bench.json, and plots of it
 #   make install         prefix=/usr/local, DESTDIR=; `make uninstall` takes back exactly what it put there
 #   make help            all targets
@@ -86,7 +86,7 @@ Q        := $(if $(V),,@)
 
 # The compiler is asked, so that what cannot work is said before anything is compiled. A compiler that does not answer says
 # what is wrong itself.
-NEEDS_COMPILER := $(filter-out clean help uninstall deps demo dist,$(if $(MAKECMDGOALS),$(MAKECMDGOALS),all))
+NEEDS_COMPILER := $(filter-out clean help uninstall deps demo test test-all dist,$(if $(MAKECMDGOALS),$(MAKECMDGOALS),all))
 TARGET := $(if $(NEEDS_COMPILER),$(shell echo '$(hash)include <features.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -dM -x c - 2>/dev/null | \
             sed -n 's/^.define \(__x86_64__\|__aarch64__\|__GLIBC__\|__STDC__\|__clang__\|__AVX512F__\) .*/\1/p'))
 ifeq ($(filter __STDC__,$(TARGET))$(filter __GLIBC__,$(TARGET)),__STDC__)
@@ -433,7 +433,9 @@ deps:
 
 # Installs what is missing, then builds and runs the tests; `make check` is the same without the installing. test-all and
 # check-all run everything.
-test test-all: deps
+test test-all:
+	$(Q)VENV=$(VENV) scripts/install-deps --for $(if $(findstring -all,$@),all,test)
+	$(Q)MAKE='$(MAKE_COMMAND)' scripts/build all tests
 	$(Q)$(MAKE) --no-print-directory $(@:test%=check%)
 
 check check-all: all tests
@@ -596,10 +598,10 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image image-rootfs check-quickstart clean help'
+	@echo 'targets: all test test-all check check-all format check-docs check-arm64 check-compilers long torture bench bench-compile bench-judge bench-models bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet demo-svg install uninstall deps tests unit-tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image image-rootfs check-quickstart clean help'
 	@echo '  all        build everything under build/'
-	@echo '  test       install what is missing, build, run all tests'
-	@echo '  check      the same without installing anything'
+	@echo '  test       install what the tests need, build, run the tests (ten minutes);  test-all  all tests (CI does)'
+	@echo '  check      the same as test without installing anything;  check-all  as test-all'
 	@echo '  check-docs what documents name exists, and something runs each example'
 	@echo '  check-arm64  cross-compile for arm64, unit tests under qemu-user, TESTS= (docs/portability.md; a quarter of an hour)'
 	@echo '  check-compilers  library, tools and unit tests with each GCC and Clang that is here, COMPILERS= (minutes each)'

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "base/syscalls.h"
 
 /* So many refusals are logged one by one. */
-#define MOST_LOGGED 1000
 /* Entries of one key that are looked at first. */
 #define USUAL_HITS 8
 /* Left free on the file system, for the index and others. */
@@ -84,23 +82,6 @@ void aoticache_intake_end(aoticache_intake *intake)
     cleanup_fd_release(&intake->folder_fd);
     aoticache_scratch_remove(&intake->scratch);
     intake->cache = NULL;
-}
-
-void aoticache_intake_refuse(aoticache_intake *intake, const char *format, ...)
-{
-    const aoticache_logger *logger = &intake->cache->directory->logger;
-    char line[AOTICACHE_ERROR_MESSAGE_BYTES];
-    intake->report->refused++;
-    if (intake->logged > MOST_LOGGED)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (intake->logged++ < MOST_LOGGED)
-        aoticache_log(logger, AOTICACHE_LOG_WARNING, "refused: %s", line);
-    else
-        aoticache_log(logger, AOTICACHE_LOG_WARNING, "more was refused; it is counted and no longer told one by one");
 }
 
 /* ---- progress ---- */

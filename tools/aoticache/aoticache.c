@@ -143,7 +143,7 @@ static int help(const aoticache_cli *cli, int argc, char **argv)
         return unknown_command(cli, argv[2], true);
     if (command == NULL)
         return print_top(is_all);
-    aoticache_cli_print_help(&command->program, is_all);
+    aoticache_cli_print_help(&command->program, aoticache_cli_common_options, is_all);
     return AOTICACHE_CLI_EXIT_OK;
 }
 

@@ -4,23 +4,28 @@
 #include "cache/config/config.h"
 #include "tools/cli/cli.h"
 
+#include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-static aoticache_config *config;    /* kept until the program ends: others borrow from it */
+static aoticache_config *current;   /* kept until the program ends: others borrow from it */
 static aoticache_config *forgotten; /* likewise: the one before */
 
-void aoticache_cli_forget_config(void)
+static void forget_config(void)
 {
     aoticache_config_free(forgotten);
-    forgotten = config;
-    config = NULL;
+    forgotten = current;
+    current = NULL;
 }
 
 const aoticache_config *aoticache_cli_config(const aoticache_cli *cli)
 {
-    if (config == NULL && aoticache_config_read(aoticache_cli_logger(cli), &config, NULL) != AOTICACHE_OK)
+    if (current == NULL && aoticache_config_read(aoticache_cli_logger(cli), &current, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
-    return config;
+    return current;
 }
 
 aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli)
@@ -67,6 +72,42 @@ int aoticache_cli_report_absent(const aoticache_cli *cli, const char *directory,
                         " there first",
                         directory, origin);
     return AOTICACHE_CLI_EXIT_ABSENT;
+}
+
+/* The configuration and the keys are those of the owner from here on, and the directory stays the one that root means. */
+static int take_environment_of_owner(const aoticache_cli *cli, const char *directory, const struct stat *found)
+{
+    const struct passwd *account = getpwuid(found->st_uid);
+    const int result = account != NULL ? setenv("HOME", account->pw_dir, 1) : unsetenv("HOME");
+    if (result != 0 || setenv("AOTICACHE_DIR", directory, 1) != 0 || unsetenv("XDG_CONFIG_HOME") != 0)
+        return aoticache_cli_error(cli, "cannot change the environment: %s", strerror(errno));
+    forget_config();
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+int aoticache_cli_look_as_owner(const aoticache_cli *cli)
+{
+    struct stat found;
+    char directory[PATH_MAX];
+    aoticache_config *config = NULL;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    if (geteuid() != 0)
+        return AOTICACHE_CLI_EXIT_OK;
+    /* Without a logger: what is wrong in it is said when it is read for use. */
+    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
+        aoticache_cli_out_of_memory();
+    aoticache_config_apply(config, &options);
+    const char *named = cli->directory != NULL ? cli->directory : options.directory;
+    const bool is_known = named != NULL
+                              ? snprintf(directory, sizeof directory, "%s", named) < (int)sizeof directory
+                              : aoticache_cache_default_directory(directory, sizeof directory, NULL) == AOTICACHE_OK;
+    const bool stays = cli->allow_shared || options.allow_shared || !is_known || stat(directory, &found) != 0 ||
+                       !S_ISDIR(found.st_mode) || found.st_uid == 0;
+    aoticache_config_free(config);
+    if (stays)
+        return AOTICACHE_CLI_EXIT_OK;
+    int result = aoticache_cli_become_owner(cli, directory, &found);
+    return result == AOTICACHE_CLI_EXIT_OK ? take_environment_of_owner(cli, directory, &found) : result;
 }
 
 /* What an open that makes nothing has found: OK; NOT_FOUND, of which the caller speaks; or an error, which has been told. */

@@ -196,7 +196,7 @@ void aoticache_cli_print_item(const char *name, int column, const char *text);
 /* The text as lines of at most 80 columns. */
 void aoticache_cli_print_paragraph(const char *text);
 /* What --help prints, or with is_all what --help all does: everything. */
-void aoticache_cli_print_help(const aoticache_cli_program *program, bool is_all);
+void aoticache_cli_print_help(const aoticache_cli_program *program, const aoticache_cli_option *common, bool is_all);
 void aoticache_cli_print_exit_codes(void);
 
 /* The word of `words` (ends with NULL) nearest to `word`, for "did you mean"; NULL where none is near. */
@@ -381,8 +381,6 @@ char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by 
 struct aoticache_config;
 /* The configuration of this machine and user (cache/config/config.h), read on first use; what is wrong in it is said then. */
 const struct aoticache_config *aoticache_cli_config(const aoticache_cli *cli);
-/* The next call of aoticache_cli_config() reads it again, as somebody else may be the user now. */
-void aoticache_cli_forget_config(void);
 /* The options of a cache as the command line says, then the environment and the files; strings are borrowed. */
 aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli);
 

@@ -113,13 +113,13 @@ void aoticache_cli_print_paragraph(const char *text)
     print_paragraph(text, strlen(text), 0, 0);
 }
 
-static void print_all(const aoticache_cli_program *program)
+static void print_all(const aoticache_cli_program *program, const aoticache_cli_option *common)
 {
     if (program->options->kind != AOTICACHE_CLI_KIND_NONE)
         printf("\nOptions:\n");
     print_options(program->options);
     printf("\nCommon options:\n");
-    print_options(aoticache_cli_common_options);
+    print_options(common);
     if (program->details != NULL) {
         putchar('\n');
         print_details(program->details);
@@ -216,7 +216,7 @@ static void print_actions(const char *details)
     }
 }
 
-static void print_short(const aoticache_cli_program *program)
+static void print_short(const aoticache_cli_program *program, const aoticache_cli_option *common)
 {
     if (program->details != NULL && program->details[0] == ' ') {
         putchar('\n');
@@ -227,16 +227,16 @@ static void print_short(const aoticache_cli_program *program)
     print_short_options(program->options);
     print_names("More options", program->options, true);
     putchar('\n');
-    print_names("Common options", aoticache_cli_common_options, false);
+    print_names("Common options", common, false);
     printf("'%s --help all' describes all of them, and the exit codes.\n", program->name);
 }
 
-void aoticache_cli_print_help(const aoticache_cli_program *program, bool is_all)
+void aoticache_cli_print_help(const aoticache_cli_program *program, const aoticache_cli_option *common, bool is_all)
 {
     printf("Usage: %s %s\n\n", program->name, program->usage);
     print_details(program->summary);
     if (is_all)
-        print_all(program);
+        print_all(program, common);
     else
-        print_short(program);
+        print_short(program, common);
 }

@@ -3,14 +3,12 @@
  * the files say is the word of the owner (or of the owner's group), which root must not act upon.
  */
 #include "base/cleanup.h"
-#include "cache/config/config.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,40 +48,4 @@ int aoticache_cli_become_owner(const aoticache_cli *cli, const char *directory, 
                                    (long)found->st_uid, directory, strerror(errno));
     aoticache_cli_note(cli, "%s belongs to user %ld: going on as that user", directory, (long)found->st_uid);
     return AOTICACHE_CLI_EXIT_OK;
-}
-
-/* The configuration and the keys are those of the owner from here on, and the directory stays the one that root means. */
-static int take_environment_of_owner(const aoticache_cli *cli, const char *directory, const struct stat *found)
-{
-    const struct passwd *account = getpwuid(found->st_uid);
-    const int result = account != NULL ? setenv("HOME", account->pw_dir, 1) : unsetenv("HOME");
-    if (result != 0 || setenv("AOTICACHE_DIR", directory, 1) != 0 || unsetenv("XDG_CONFIG_HOME") != 0)
-        return aoticache_cli_error(cli, "cannot change the environment: %s", strerror(errno));
-    aoticache_cli_forget_config();
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-int aoticache_cli_look_as_owner(const aoticache_cli *cli)
-{
-    struct stat found;
-    char directory[PATH_MAX];
-    aoticache_config *config = NULL;
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    if (geteuid() != 0)
-        return AOTICACHE_CLI_EXIT_OK;
-    /* Without a logger: what is wrong in it is said when it is read for use. */
-    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
-        aoticache_cli_out_of_memory();
-    aoticache_config_apply(config, &options);
-    const char *named = cli->directory != NULL ? cli->directory : options.directory;
-    const bool is_known = named != NULL
-                              ? snprintf(directory, sizeof directory, "%s", named) < (int)sizeof directory
-                              : aoticache_cache_default_directory(directory, sizeof directory, NULL) == AOTICACHE_OK;
-    const bool stays = cli->allow_shared || options.allow_shared || !is_known || stat(directory, &found) != 0 ||
-                       !S_ISDIR(found.st_mode) || found.st_uid == 0;
-    aoticache_config_free(config);
-    if (stays)
-        return AOTICACHE_CLI_EXIT_OK;
-    int result = aoticache_cli_become_owner(cli, directory, &found);
-    return result == AOTICACHE_CLI_EXIT_OK ? take_environment_of_owner(cli, directory, &found) : result;
 }
