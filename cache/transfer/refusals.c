@@ -63,7 +63,7 @@ void aoticache_intake_refuse_untrusted(aoticache_intake *intake, const aoticache
     aoticache_log(&intake->cache->directory->logger, AOTICACHE_LOG_DEBUG, "refused: %s", verdict->message);
 }
 
-/* Marks a signer as told of; false: it was before, or there is no slot left for it. */
+/* Notes that a signer is logged. Returns false if it was before. A signer for whom no slot is left is logged each time. */
 static bool is_news(_Atomic uint64_t *told, const char *name)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
@@ -77,7 +77,7 @@ static bool is_news(_Atomic uint64_t *told, const char *name)
         if (found == hash)
             return false;
     }
-    return false;
+    return true;
 }
 
 /* A key as one word of a shell, since whoever made it chose its name; false: it is longer than people should have to type. */

@@ -169,7 +169,7 @@ static void mutant_plug(aoticache_cache *cache)
     cache->remotes->items[0].module = module;
 }
 
-/* As if minutes had passed: the remote is asked for everything again. */
+/* As if minutes had passed in another process: the remote is asked for everything again, and what it does wrong is logged. */
 static void mutant_forget_failures(aoticache_cache *cache)
 {
     aoticache_remote *remote = &cache->remotes->items[0];
@@ -177,6 +177,8 @@ static void mutant_forget_failures(aoticache_cache *cache)
     atomic_store(&remote->failures, 0);
     for (size_t i = 0; i < AOTICACHE_REMOTE_MISSES; i++)
         atomic_store(&remote->misses[i].until_ns, 0);
+    for (size_t i = 0; i < AOTICACHE_UNTRUSTED_SIGNERS; i++)
+        atomic_store(&remote->told[i], 0); /* each case says why something is refused */
 }
 
 #endif
