@@ -610,7 +610,7 @@ help:
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
 	@echo '  bench-models  starts of whole models, beside dlopen and aoti_load_package (minutes)'
 	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
-	@echo '  bench      benchmarks: a table, build/bench.json, plots (half an hour); QUICK=1: in five minutes, with less; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
+	@echo '  bench      benchmarks: a table, build/bench.json, plots (twenty minutes); QUICK=1: in five minutes, with less; BENCHES="index kernel": those; BENCH_PLOTS=docs/images: for the documents'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (an hour)'
 	@echo '  models     time thirty models without PyTorch beside PyTorch and ONNX Runtime, docs/models.md (half an hour)'

@@ -433,7 +433,7 @@ def main():
         print("bench_torch: the compiled aten::abs does not answer", file=sys.stderr)
         return
     missing = [name for name in make_cases(torch) if name not in served]
-    if missing:
+    if missing and not IS_QUICK:
         left_out(f"PyTorch on the cache: {'; '.join(missing)}", "BENCH_LONG=1 compiles what can be (some ten minutes, once)")
     report_small()
     report_first()
