@@ -48,4 +48,55 @@ try 'what is stored is sound' 0 aoticache verify
 try 'show' 0 aoticache show "$key"
 prints 'the producer' '^producer +pytorch '
 prints 'it needs no PyTorch to run' '^PyTorch +not needed'
+
+# What a holder's refusal of aten::add_ recommends: with in_place the worker's kernel writes, and the stack is empty.
+install_for_examples 'an operator in place'
+cat >"$work/add.c" <<'C'
+#include <aoticache.h>
+#include <stdio.h>
+
+int main(void)
+{
+    float a[] = {1, 2, 3}, b[] = {10, 20, 30};
+    const int64_t size = 3;
+    aoticache_error error;
+    aoticache_context *context;
+    aoticache_holder *holder;
+    AtenTensorHandle tensors[2];
+    aoticache_tensor_view views[2];
+    aoticache_value values[3];
+    aoticache_stack stack = {values, 2, 3};
+    aoticache_context_options shared = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
+    options.schema = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)";
+    options.device = AOTICACHE_DEVICE_CPU;
+    if (aoticache_cache_open(NULL, &shared.cache, &error) || aoticache_hook_create_worker(NULL, &shared.hook, &error) ||
+        aoticache_context_create(&shared, &context, &error))
+        return puts(error.message), 1;
+    if (aoticache_holder_create(context, &options, &holder, &error) != AOTICACHE_UNSUPPORTED)
+        return puts("not refused"), 1;
+    puts(error.message);
+    options.in_place = true;
+    if (aoticache_holder_create(context, &options, &holder, &error) ||
+        aoticache_tensor_from_blob(a, AOTICACHE_DTYPE_FLOAT32, 1, &size, NULL, &tensors[0], &error) ||
+        aoticache_tensor_from_blob(b, AOTICACHE_DTYPE_FLOAT32, 1, &size, NULL, &tensors[1], &error) ||
+        aoticache_tensor_get_view(tensors[0], &views[0], &error) || aoticache_tensor_get_view(tensors[1], &views[1], &error))
+        return puts(error.message), 1;
+    for (int i = 0; i < 2; i++) {
+        values[i].kind = AOTICACHE_VALUE_TENSOR;
+        values[i].as.tensor = &views[i];
+    }
+    if (aoticache_holder_push_defaults(holder, 2, &stack, &error) || aoticache_holder_call(holder, 0, &stack, &error))
+        return puts(error.message), 1;
+    printf("%g %g %g, %zu on the stack\n", a[0], a[1], a[2], stack.count);
+    aoticache_holder_unref(holder);
+    aoticache_context_free(context);
+    aoticache_hook_free(shared.hook);
+    aoticache_cache_close(shared.cache);
+}
+C
+compile_example "$work/add.c" "$work/add"
+try 'in place, as the refusal says' 0 env AOTICACHE_HOME="$stage" AOTICACHE_PYTHON="$python" "$work/add"
+prints 'the refusal' 'set options\.in_place'
+prints 'the sum is in the argument' '^11 22 33, 0 on the stack$'
 finish
