@@ -20,7 +20,7 @@ PYTHON
 }
 pack "$work/p.pt2" || exit 1
 
-try 'the overview has the commands' 0 aoticache help
+try 'the whole overview has the commands' 0 aoticache help all
 holds 'both' grep -q '^  run-package ' "$out"
 try 'add explains itself' 0 aoticache help add
 try 'run-package explains itself' 0 aoticache run-package --help

@@ -55,7 +55,7 @@ prints 'count together' '^3 there, 1 compiled, '
 printf 'aten::abs(float32[4])\n# fine\naten::abs(float32[4)\naten::abs(floa32[4])\n' >"$work/wrong"
 try 'a wrong list' 2 aoticache warm "$work/wrong" --hook c
 says 'the first mistake has its place' "^aoticache warm: $work/wrong:3:20: expected ',' or '\]', found '\)'$"
-says 'the second too' "^aoticache warm: $work/wrong:4:11: expected an argument"
+says 'the second too' "^aoticache warm: $work/wrong:4:11: unknown name 'floa32'; did you mean float32?"
 try 'nothing was compiled' 3 aoticache warm --hook c -n <(echo 'aten::abs(float32[4])')
 printf '{"operator":"aten::abs","arguments":[]}\n{"operator":"aten::abs" "arguments":[]}\n{"operator":"aten::abs"}\n' >"$work/wrong.json"
 try 'a wrong list of JSON' 2 aoticache warm "$work/wrong.json" --hook c
