@@ -27,6 +27,7 @@ import torch
 
 import host_models
 
+pytestmark = pytest.mark.quick
 STEPS = int(os.environ.get("SEQUENCE_STEPS", "1500"))
 OUTPUTS = {"affine": 2, "folded": 1}
 FLOAT32, CPU = 6, 0

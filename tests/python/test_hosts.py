@@ -15,6 +15,7 @@ import torch
 
 import host_models
 
+pytestmark = pytest.mark.quick
 MODELS = list(host_models.make_models(torch))
 PROGRAM = os.path.join(host_models.BUILD, "tests", "helpers", "host_battery")
 def play_alone(library, sizes, output):

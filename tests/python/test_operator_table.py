@@ -17,11 +17,13 @@ def results():
         return json.load(file)
 
 
+@pytest.mark.quick
 def test_document(results):
     with open(table.TABLE) as file:
         assert file.read() == table.render(results), "docs/operators.md is not what operator_results.json makes of it"
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("way", table.WAYS)
 def test_counts(results, way):
     counts = table.counts_of(results[way])
@@ -30,6 +32,7 @@ def test_counts(results, way):
     assert counts["differs"] == 0 and counts["failed"] == 0, "some differ or fail: %s" % dict(counts)
 
 
+@pytest.mark.quick
 def test_refusals(results):
     """The loader names what is missing, every time."""
     functions = table.missing_functions(results["own"])
