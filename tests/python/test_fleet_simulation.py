@@ -22,6 +22,8 @@ import time
 import urllib.request
 import xml.dom.minidom
 
+import pytest
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 sys.path.insert(0, os.path.join(HERE, "..", "fleet"))
@@ -34,22 +36,11 @@ import simulate  # noqa: E402
 COMPILE_SECONDS = 1.2  # what the slow compiler of small fleets takes
 TIMEOUT = 60
 PATIENT = "unsigned=allow timeout=10s connect-timeout=5s"  # the machine may be busy
-failures = skips = 0
 
 
 def report(name, wrong):
     """wrong: what is not as it should be; nothing where all is well."""
-    global failures
-    print("not ok" if wrong else "ok", "-", name, flush=True)
-    failures += bool(wrong)
-    for line in wrong:
-        print(f"  {line}")
-
-
-def skip(name, reason):
-    global skips
-    skips += 1
-    print(f"ok - {name} # SKIP {reason}", flush=True)
+    assert not wrong, f"{name}: {wrong}"
 
 
 def equal(pairs):
@@ -164,6 +155,14 @@ def test_plot():
 
 # ---- real servers ----
 
+needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server")
+
+
+def has_module(name):
+    return os.path.exists(os.path.join(BUILD, "lib", f"libaoticache_remote_{name}.so"))
+
+
+@needs_redis
 def test_backlog():
     """While a Redis server does something else, the kernel makes so many connections for it, and no more."""
     with open("/proc/sys/net/core/somaxconn") as file:
@@ -263,6 +262,9 @@ class Monitor(threading.Thread):
             pass
 
 
+@needs_redis
+@pytest.mark.skipif(not has_module("redis"), reason="the module for Redis is not built")
+@pytest.mark.parametrize("machines, keys", [(4, 3), (8, 2)])
 def test_redis(machines, keys):
     name = f"{machines} machines, {keys} keys, Redis"
     with tempfile.TemporaryDirectory(prefix="aoticache-fleet-") as folder, measure.Server() as server:
@@ -328,13 +330,14 @@ def read_log(path):
     return asked
 
 
+@pytest.mark.skipif(not has_module("http"), reason="the module for HTTP is not built: no libcurl4-openssl-dev")
+@pytest.mark.parametrize("machines, keys", [(4, 2)])
 def test_s3(machines, keys):
     name = f"{machines} machines, {keys} keys, S3"
     with tempfile.TemporaryDirectory(prefix="aoticache-fleet-") as folder:
         server = start_moto(folder)
         if server is None:
-            skip(name, "there is no moto (pip install \"moto[s3,server]\")")
-            return
+            pytest.skip("there is no moto (pip install \"moto[s3,server]\")")
         process, url, log = server
         try:
             latency = answer_seconds(url)
@@ -350,31 +353,3 @@ def test_s3(machines, keys):
            [f"{what}: {real} and {simulated}" for what, real, simulated in
             (("records", asked["get", "ac"], read), ("lease", asked["any", "lease"], lease))
             if not simulated / 3 <= real <= simulated * 3])
-
-
-def main():
-    test_queue()
-    test_link()
-    test_limits()
-    test_conservation()
-    test_determinism()
-    test_constants()
-    test_plot()
-    if shutil.which("redis-server") is not None:
-        test_backlog()
-    modules = [name for name in ("redis", "http")
-               if os.path.exists(os.path.join(BUILD, "lib", f"libaoticache_remote_{name}.so"))]
-    for machines, keys in ((4, 3), (8, 2)):
-        if shutil.which("redis-server") is None or "redis" not in modules:
-            skip(f"{machines} machines, Redis", "there is no redis-server, or the module for it is not built")
-        else:
-            test_redis(machines, keys)
-    if "http" in modules:
-        test_s3(4, 2)
-    else:
-        skip("4 machines, S3", "the module for HTTP is not built: no libcurl4-openssl-dev")
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
