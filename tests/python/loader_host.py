@@ -1,0 +1,92 @@
+"""The C interface of loader/loader.h by ctypes, and the libraries for its tests: compiled by PyTorch, once for each build folder,
+version of PyTorch and text of this file. Environment: BUILD, the build folder.
+"""
+import ctypes
+import hashlib
+import os
+import subprocess
+import sys
+
+import once
+from c_types import Error, View
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+os.environ.setdefault("AOTICACHE_HOME", BUILD)
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
+LIBTORCH, SHIM = 0, 1
+FLOAT32 = 6
+
+
+class Loader:
+    """The C interface of loader/loader.h; a failure becomes an exception with its message."""
+
+    def __init__(self):
+        self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
+        self.c.aoticache_runner_num_inputs.restype = ctypes.c_size_t
+        self.c.aoticache_runner_unref.argtypes = self.c.aoticache_library_unref.argtypes = [ctypes.c_void_p]
+        self.c.aoticache_tensor_free.argtypes = [ctypes.c_void_p]
+
+    def call(self, name, *arguments):
+        error = Error()
+        if getattr(self.c, name)(*arguments, ctypes.byref(error)) != 0:
+            raise RuntimeError(f"{name}: {error.message.decode()}")
+
+    def load(self, path):
+        fd = os.open(path, os.O_RDONLY)
+        library = ctypes.c_void_p()
+        self.call("aoticache_library_load_fd", fd, os.fsencode(path), ctypes.byref(library))
+        os.close(fd)
+        runner = ctypes.c_void_p()
+        self.call("aoticache_runner_create", library, None, ctypes.byref(runner))
+        kind = self.c.aoticache_library_torch_kind(library)
+        self.c.aoticache_library_unref(library)
+        return runner, kind
+
+    def run(self, runner, address, sizes):
+        """The one output for one contiguous float32 input at this address, as a list."""
+        tensor, output, view = ctypes.c_void_p(), ctypes.c_void_p(), View()
+        self.call("aoticache_tensor_from_blob", ctypes.c_void_p(address), FLOAT32, ctypes.c_int64(len(sizes)),
+                  (ctypes.c_int64 * len(sizes))(*sizes), None, ctypes.byref(tensor))
+        self.call("aoticache_runner_run", runner, ctypes.byref(tensor), ctypes.c_size_t(1), ctypes.byref(output),
+                  ctypes.c_size_t(1))
+        self.call("aoticache_tensor_get_view", output, ctypes.byref(view))
+        values = list(ctypes.cast(view.data, ctypes.POINTER(ctypes.c_float))[:view.numel])
+        self.c.aoticache_tensor_free(output)
+        self.c.aoticache_tensor_free(tensor)
+        return values
+
+
+def libraries(torch):
+    """The folder with abs.so, which names libtorch_cpu.so; unlinked.so, the same without; linear.so, also without, whose module
+    is model.pt; mapped.so, which maps its weights from its own file. Inputs have 2 by 4 elements, mapped.so's 1 by 64."""
+    class Abs(torch.nn.Module):
+        def forward(self, x):
+            return torch.abs(x)
+
+    with open(__file__, "rb") as text:
+        version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
+    folder = os.path.join(BUILD, "test-loader", version)
+    with once.lock(folder):
+        done = os.path.join(folder, "done")
+        if os.path.exists(done):
+            return folder
+        torch.manual_seed(0)
+        small, wide, linear = (torch.randn(2, 4),), (torch.randn(1, 64),), torch.nn.Linear(4, 3)
+        torch.save(linear, os.path.join(folder, "model.pt"))
+        for name, module, inputs, options in (
+                ("abs.so", Abs(), small, {}), ("unlinked.so", Abs(), small, {"aot_inductor.link_libtorch": False}),
+                ("linear.so", linear, small, {"aot_inductor.link_libtorch": False}),
+                ("mapped.so", torch.nn.Linear(64, 4096), wide, {"aot_inductor.force_mmap_weights": True})):
+            torch._inductor.aot_compile(torch.export.export(module, inputs).module(), inputs, options={
+                "aot_inductor.output_path": os.path.join(folder, name), "aot_inductor.enable_line_tables": False, **options})
+        open(done, "w").close()
+    return folder
+
+
+def play(case, folder):
+    """Plays a case of loader_cases.py. Most must not have imported PyTorch, so that none is a fork of a process that has."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loader_cases.py")
+    done = subprocess.run([sys.executable, program, case, folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=900)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-3000:]}"
+    print(done.stdout)
