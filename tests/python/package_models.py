@@ -5,7 +5,6 @@ KiB that every run changes. "pickled": weights in the library and, pickled, besi
 """
 import hashlib
 import os
-import shutil
 
 import once
 
@@ -58,35 +57,41 @@ def define_modules(torch):
     return Linear(), Counting(), Times(2.0), Times(3.0)
 
 
-def compile_all(torch, folder):
-    linear, counting, twice, thrice = define_modules(torch)
+def compile_package(torch, name, path):
+    linear, counting, *scaling = define_modules(torch)
     pack = torch._inductor.aoti_compile_and_package
-    dynamic = export(torch, linear, (torch.zeros(4, 64),), ({0: torch.export.Dim("n", min=2, max=128)},))
-    pack(dynamic, package_path=f"{folder}/embedded.pt2")
-    pack(dynamic, package_path=f"{folder}/pickled.pt2",
-         inductor_configs={"aot_inductor.package_constants_on_disk_format": "pickle_weights"})
-    pack(export(torch, counting, (torch.zeros(1000),)), package_path=f"{folder}/blob.pt2",
-         inductor_configs={"aot_inductor.package_constants_on_disk_format": "binary_blob"})
-    files = {name: torch._inductor.aot_compile(export(torch, module, (torch.zeros(8),)).module(), (torch.zeros(8),),
-                                               options={"aot_inductor.package": True})
-             for name, module in (("twice", twice), ("thrice", thrice))}
-    torch._inductor.package.package_aoti(f"{folder}/several.pt2", files)
+    configs = {"pickled": {"aot_inductor.package_constants_on_disk_format": "pickle_weights"},
+               "blob": {"aot_inductor.package_constants_on_disk_format": "binary_blob"}}.get(name)
+    if name in ("embedded", "pickled"):
+        program = export(torch, linear, (torch.zeros(4, 64),), ({0: torch.export.Dim("n", min=2, max=128)},))
+        pack(program, package_path=path, inductor_configs=configs)
+    elif name == "blob":
+        pack(export(torch, counting, (torch.zeros(1000),)), package_path=path, inductor_configs=configs)
+    else:
+        files = {one: torch._inductor.aot_compile(export(torch, module, (torch.zeros(8),)).module(), (torch.zeros(8),),
+                                                  options={"aot_inductor.package": True})
+                 for one, module in zip(("twice", "thrice"), scaling)}
+        torch._inductor.package.package_aoti(path, files)
 
 
-def packages():
-    """The folder with all of them."""
+def package(name):
+    """The path of one of them."""
     import torch
     import torch._inductor.package
     with open(__file__, "rb") as text:
         digest = hashlib.sha256(text.read() + torch.__version__.encode()).hexdigest()[:16]
     folder = os.path.join(BUILD, "test-packages", digest)
-    with once.lock(os.path.join(BUILD, "test-packages")):
-        if not os.path.isdir(folder):
-            shutil.rmtree(folder + ".new", ignore_errors=True)
-            os.makedirs(folder + ".new")
-            compile_all(torch, folder + ".new")
-            os.rename(folder + ".new", folder)
-    return folder
+    path = os.path.join(folder, f"{name}.pt2")
+    with once.lock(folder):
+        if not os.path.exists(path):
+            compile_package(torch, name, f"{path}.new.pt2")
+            os.rename(f"{path}.new.pt2", path)
+    return path
+
+
+def packages():
+    """The folder with all of them."""
+    return [os.path.dirname(package(name)) for name in ("embedded", "pickled", "blob", "several")][0]
 
 
 if __name__ == "__main__":

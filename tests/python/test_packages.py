@@ -7,24 +7,20 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
-import tempfile
-import warnings
 import zipfile
+
+import pytest
+import torch
+import torch._inductor.package
 
 import package_host
 import package_models
 
 TOOL = os.path.join(package_models.BUILD, "bin", "aoticache")
-failures = 0
 
 
 def check(name, holds, detail=""):
-    global failures
-    failures += not holds
-    print(f"{'ok' if holds else 'not ok'} - {name}", flush=True)
-    if not holds and detail:
-        print(f"# {detail}", file=sys.stderr)
+    assert holds, f"{name}: {detail}"
 
 
 def trace(folder):
@@ -38,7 +34,7 @@ def trace(folder):
     return found
 
 
-def theirs(torch, path, model, tensors):
+def theirs(path, model, tensors):
     runner = torch._inductor.package.load_package(path, model)  # aoti_load_package, for any name of a model
     results = []
     for tensor in tensors:
@@ -71,9 +67,28 @@ def near(a, b):
     return all(len(x) == len(y) and all(abs(p - q) <= 1e-4 * (1 + abs(q)) for p, q in zip(x, y)) for x, y in zip(a, b))
 
 
-def test_package(torch, name, path, model, tensors, directory, work):
-    label = f"{name} {model}"
-    expected = theirs(torch, path, model, tensors)
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """The cache of these tests."""
+    return str(tmp_path_factory.mktemp("packages") / "cache")
+
+
+@pytest.fixture
+def work(tmp_path):
+    return str(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return package_models.package("embedded")
+
+
+@pytest.mark.parametrize("name, model, sizes", [
+    pytest.param("embedded", "model", [(3, 64), (77, 64)], marks=pytest.mark.quick), ("pickled", "model", [(5, 64)]), ("blob", "model", [(1000,)] * 3),
+    ("several", "twice", [(8,)]), ("several", "thrice", [(8,)])])
+def test_package(name, model, sizes, directory, work):
+    label, path, tensors = f"{name} {model}", package_models.package(name), [numbers(*size) for size in sizes]
+    expected = theirs(path, model, tensors)
     host = package_host.Host(directory)
     first, report = host.load(path, model)
     check(f"{label}: the first load adds it", report.added and report.stored and report.add_ns > 0)
@@ -89,12 +104,13 @@ def test_package(torch, name, path, model, tensors, directory, work):
     host.unload(first)
     host.unload(second)
     host.close()
-    fresh = [theirs(torch, path, model, [t])[0] for t in tensors]
+    fresh = [theirs(path, model, [t])[0] for t in tensors]
     got = alone(directory, path, model, tensors, work)
     check(f"{label}: results without PyTorch are near", all(map(near, got, fresh)), f"{got} {fresh}"[:800])
 
 
-def test_two_processes(path, directory):
+def test_two_processes(embedded, work):
+    path, directory = embedded, os.path.join(work, "cache")
     both = [subprocess.Popen([TOOL, "add", path, "--json", "--cache-dir", directory], stdout=subprocess.PIPE)
             for _ in range(2)]
     added = [json.loads(process.communicate()[0])[0]["added"] for process in both]
@@ -111,8 +127,9 @@ def private_kb():
         return next(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty"))
 
 
-def test_sharing(path, tensor, directory):
+def test_sharing(directory):
     """The weights of two runners are mapped from the object in the store, and are in no other memory of the process."""
+    path, tensor = package_models.package("blob"), numbers(1000)
     host = package_host.Host(directory)
     runners = [host.load(path)[0]]
     expected = host.run(runners[0], tensor.data_ptr(), list(tensor.shape))
@@ -147,8 +164,9 @@ def write_safetensors(path, tensors):
             file.write(struct.pack(f"<{len(values)}f", *values))
 
 
-def test_weights_of_a_file(torch, source, tensor, directory, work):
+def test_weights_of_a_file(embedded, directory, work):
     """A .safetensors file's tensors take the place of the package's of the same names; the others stay."""
+    source, tensor = embedded, numbers(3, 64)
     model = package_models.define_modules(torch)[0]
     raw, path = os.path.join(work, "input"), os.path.join(work, "tuned.safetensors")
     with open(raw, "wb") as file:
@@ -192,11 +210,10 @@ def test_weights_of_a_file(torch, source, tensor, directory, work):
     check("a truncated file of weights", "truncated" in said, said)
 
 
-def test_rootfs(torch, source, tensor, work):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may enter a chroot")
+def test_rootfs(embedded, work):
     """scripts/packaging/image-rootfs: in a chroot with nothing else, not even /proc, the package runs, and can be added."""
-    if os.geteuid() != 0:
-        print("skip - a chroot: only root may enter one")
-        return
+    source, tensor = embedded, numbers(3, 64)
     root = os.path.join(work, "rootfs")
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "packaging", "image-rootfs")
     done = subprocess.run([script, root, source], env={**os.environ, "BUILD": package_models.BUILD}, capture_output=True, text=True)
@@ -237,8 +254,9 @@ def rewrite(source, target, change, compression=zipfile.ZIP_STORED, zip64=False)
     return target
 
 
-def test_other_archives(source, directory, work):
+def test_other_archives(embedded, directory, work):
     """The same package packed in other ways runs; hostile and damaged ones are refused and leave nothing."""
+    source = embedded
     same = lambda name, data: (name, data)
     good = {"deflated": dict(change=same, compression=zipfile.ZIP_DEFLATED), "zip64": dict(change=same, zip64=True),
             "without a top folder": dict(change=lambda name, data: (name.split("/", 1)[1], data))}
@@ -274,29 +292,15 @@ def test_other_archives(source, directory, work):
     check("what was refused left nothing", trace(directory).keys() == before.keys())
 
 
-def main():
-    import torch
-    import torch._inductor.package
-    warnings.simplefilter("ignore")
-    folder = package_models.packages()
-    numbers = lambda *sizes: (torch.arange(1.0, 1 + torch.Size(sizes).numel()) * 5 % 17 / 8 - 1).reshape(sizes)
-    cases = [("embedded", "model", [numbers(3, 64), numbers(77, 64)]), ("pickled", "model", [numbers(5, 64)]),
-             ("blob", "model", [numbers(1000)] * 3), ("several", "twice", [numbers(8)]),
-             ("several", "thrice", [numbers(8)])]
-    with tempfile.TemporaryDirectory() as work:
-        directory = os.path.join(work, "cache")
-        for name, model, tensors in cases:
-            test_package(torch, name, f"{folder}/{name}.pt2", model, tensors, directory, work)
-        stored = digests(directory)
-        check("no object was changed by a run", all(digest.endswith(name) for name, digest in stored.items()))
-        test_sharing(f"{folder}/blob.pt2", numbers(1000), directory)
-        test_weights_of_a_file(torch, f"{folder}/embedded.pt2", numbers(3, 64), directory, work)
-        test_rootfs(torch, f"{folder}/embedded.pt2", numbers(3, 64), work)
-        test_two_processes(f"{folder}/embedded.pt2", os.path.join(work, "second"))
-        test_other_archives(f"{folder}/embedded.pt2", directory, work)
-        check("what is stored is sound", tool(directory, "verify")[0] == 0)
-    return failures != 0
+def numbers(*sizes):
+    return (torch.arange(1.0, 1 + torch.Size(sizes).numel()) * 5 % 17 / 8 - 1).reshape(sizes)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.fixture(scope="module", autouse=True)
+def ends_sound(directory):
+    """At the end, what is stored is as it was stored."""
+    yield
+    if not os.path.isdir(directory):
+        return  # no test used it
+    assert all(digest.endswith(name) for name, digest in digests(directory).items()), "an object was changed by a run"
+    assert tool(directory, "verify")[0] == 0
