@@ -6,10 +6,11 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
-import tempfile
-import warnings
 import zipfile
+
+import pytest
+import torch
+import torch._inductor.package
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -19,24 +20,15 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 TOOL = os.path.join(BUILD, "bin", "aoticache")
 EXAMPLE = os.path.join(TOP, "docs", "examples", "package_operator.c")
 INPUTS = ([1.0, -2.5, 3.25], [0.0] * 7, [i / 8 for i in range(40)])
-failures = 0
 
 
-def check(name, holds, detail=""):
-    global failures
-    failures += not holds
-    print(f"{'ok' if holds else 'not ok'} - {name}", flush=True)
-    if not holds and detail:
-        print(f"# {detail}", file=sys.stderr)
-
-
-def define(torch, name, schema, function):
+def define(name, schema, function):
     torch.library.define(name, schema)
     torch.library.impl(name, "CPU", function)
     torch.library.register_fake(name, lambda x, *rest, **named: torch.empty_like(x))
 
 
-def define_all_kinds(torch):
+def define_all_kinds():
     """The operators of tests/helpers/package_operators.c. All numbers are sums of eighths: results are exact in any order."""
     def many(x, y, d, f, b, s, ts, k, ots, oi=None, *, t=None, sizes=(), z=7):
         first = x + f + (0 if y is None else y) + len(s) + d[0] + 10 * d[1] + b
@@ -70,11 +62,11 @@ def define_all_kinds(torch):
     return AllKinds()
 
 
-def compile_packages(torch, folder):
+def compile_packages(folder):
     """The models and their packages, by the operators that they call."""
     mine = torch.ops.mine
-    define(torch, "mine::twice_plus", "(Tensor x, int n=1) -> Tensor", lambda x, n=1: x * 2 + n)
-    define(torch, "mine::shifted", "(Tensor x, ScalarType t) -> Tensor", lambda x, t: x + 1)
+    define("mine::twice_plus", "(Tensor x, int n=1) -> Tensor", lambda x, n=1: x * 2 + n)
+    define("mine::shifted", "(Tensor x, ScalarType t) -> Tensor", lambda x, t: x + 1)
 
     class Known(torch.nn.Module):
         def forward(self, x):
@@ -86,7 +78,7 @@ def compile_packages(torch, folder):
             return mine.shifted(mine.twice_plus(x), torch.float64)
 
     models = {}
-    for name, module in (("known", Known()), ("unknown", Unknown()), ("all_kinds", define_all_kinds(torch))):
+    for name, module in (("known", Known()), ("unknown", Unknown()), ("all_kinds", define_all_kinds())):
         dynamic = ({0: torch.export.Dim("n", min=3, max=64)},)
         program = torch.export.export(module, (torch.zeros(4),), dynamic_shapes=dynamic)
         path = os.path.join(folder, name + ".pt2")
@@ -109,25 +101,44 @@ def run(program, package, numbers, directory):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_results(torch, model, path, program, directory):
-    for numbers in INPUTS:
-        expected = model(torch.tensor(numbers))[0].tolist()
-        code, out, err = run(program, path, numbers, directory)
-        got = [struct.unpack("f", struct.pack("f", float(line)))[0] for line in out.split()]
-        check(f"{len(numbers)} numbers: the operator in C gives PyTorch's result", code == 0 and got == expected,
-              f"{got} {expected} {err}")
-    beside = torch._inductor.aoti_load_package(path)(torch.tensor(INPUTS[0]))[0].tolist()
-    check("which is that of PyTorch's own loader", beside == model(torch.tensor(INPUTS[0]))[0].tolist())
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return compile_packages(str(tmp_path_factory.mktemp("packages")))
 
 
-def test_all_kinds(torch, model, path, directory):
-    program = os.path.join(BUILD, "tests", "helpers", "package_operators")
-    for numbers in INPUTS:
-        expected = [output.tolist() for output in model(torch.tensor(numbers))]
-        code, out, err = run(program, path, numbers, directory)
-        got = [[float(word) for word in line.split()] for line in out.splitlines()]
-        check(f"{len(numbers)} numbers: arguments and results of all kinds give PyTorch's results, twice",
-              code == 0 and got == expected * 2, f"{got} {expected} {err}")
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    return compile_program(str(tmp_path_factory.mktemp("program")))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("packages") / "cache")
+
+
+OF_ANY_LENGTH = pytest.mark.parametrize("numbers", INPUTS, ids=lambda numbers: f"{len(numbers)} numbers")
+
+
+@OF_ANY_LENGTH
+def test_the_operator_in_C_gives_pytorchs_result(models, program, directory, numbers):
+    model, path = models["known"]
+    code, out, err = run(program, path, numbers, directory)
+    got = [struct.unpack("f", struct.pack("f", float(line)))[0] for line in out.split()]
+    assert (code, got) == (0, model(torch.tensor(numbers))[0].tolist()), err
+
+
+def test_pytorchs_own_loader_gives_it_too(models):
+    model, path = models["known"]
+    assert torch._inductor.aoti_load_package(path)(torch.tensor(INPUTS[0]))[0].tolist() == model(torch.tensor(INPUTS[0]))[0].tolist()
+
+
+@OF_ANY_LENGTH
+def test_arguments_and_results_of_all_kinds(models, directory, numbers):
+    """Twice in one process."""
+    model, path = models["all_kinds"]
+    code, out, err = run(os.path.join(BUILD, "tests", "helpers", "package_operators"), path, numbers, directory)
+    got = [[float(word) for word in line.split()] for line in out.splitlines()]
+    assert (code, got) == (0, [output.tolist() for output in model(torch.tensor(numbers))] * 2), err
 
 
 def rewrite(source, target, change):
@@ -139,44 +150,24 @@ def rewrite(source, target, change):
     return target
 
 
-def test_refusals(models, program, directory, work):
-    known, unknown = models["known"][1], models["unknown"][1]
-    done = subprocess.run([TOOL, "run-package", known, "--input", "float32:3=ones", "--cache-dir", directory],
+def test_a_process_without_the_operator(models, directory):
+    done = subprocess.run([TOOL, "run-package", models["known"][1], "--input", "float32:3=ones", "--cache-dir", directory],
                           capture_output=True, text=True)
-    check("a process without the operator: refused, and named",
-          done.returncode != 0 and "the model calls mine::twice_plus, which has no kernel for the CPU" in done.stderr,
-          done.stderr)
-    code, out, err = run(program, unknown, INPUTS[0], directory)
-    check("of two operators the one that is missing is named",
-          code == 1 and out == "" and "the model calls mine::shifted, which has" in err, err)
-    for name, old, new, message in (
-            ("an argument of another kind", b'{"as_int": 5}', b'{"as_device": {"type": "cpu", "index": null}}',
-             "mine::twice_plus: argument n (int) as as_device is not supported"),
-            ("an argument that the operator does not have", b'"name": "n"', b'"name": "m"', "has no input m"),
-            ("another number of integers", b'{"name": "n", "arg": {"as_int": 5}, "kind": 1}', b"", "passes 1 integers"),
-            ("no JSON", b"{", b"", "not JSON")):
-        changed = rewrite(known, os.path.join(work, "changed.pt2"),
-                          lambda data, old=old, new=new: data.replace(b", " + old if not new and len(old) > 9 else old, new))
-        code, out, err = run(program, changed, INPUTS[0], directory)
-        check(f"{name}: refused, and the message says so", code == 1 and out == "" and message in err, err)
+    assert done.returncode != 0 and "the model calls mine::twice_plus, which has no kernel for the CPU" in done.stderr, done.stderr
 
 
-def main():
-    if shutil.which("cc") is None:
-        print("skip - package operators: there is no C compiler")
-        return 77
-    import torch
-    import torch._inductor.package
-    warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as work:
-        directory = os.path.join(work, "cache")
-        models = compile_packages(torch, work)
-        program = compile_program(work)
-        test_results(torch, *models["known"], program, directory)
-        test_all_kinds(torch, *models["all_kinds"], directory)
-        test_refusals(models, program, directory, work)
-    return failures != 0
+def test_of_two_operators_the_one_that_is_missing_is_named(models, program, directory):
+    code, out, err = run(program, models["unknown"][1], INPUTS[0], directory)
+    assert (code, out) == (1, "") and "the model calls mine::shifted, which has" in err, err
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("old, new, message", [
+    pytest.param(b'{"as_int": 5}', b'{"as_device": {"type": "cpu", "index": null}}',
+                 "mine::twice_plus: argument n (int) as as_device is not supported", id="an argument of another kind"),
+    pytest.param(b'"name": "n"', b'"name": "m"', "has no input m", id="an argument that the operator does not have"),
+    pytest.param(b', {"name": "n", "arg": {"as_int": 5}, "kind": 1}', b"", "passes 1 integers", id="another number of integers"),
+    pytest.param(b"{", b"", "not JSON", id="no JSON")])
+def test_a_list_of_operators_that_does_not_fit(models, program, directory, tmp_path, old, new, message):
+    changed = rewrite(models["known"][1], str(tmp_path / "changed.pt2"), lambda data: data.replace(old, new))
+    code, out, err = run(program, changed, INPUTS[0], directory)
+    assert (code, out) == (1, "") and message in err, err
