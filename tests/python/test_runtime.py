@@ -1,0 +1,70 @@
+"""aoticache.runtime: packages, stored models and operators in a Python that has not imported PyTorch (runtime_plays.py). The
+extension's declarations of Python's functions are compared with Python's own headers.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+import torch
+
+import runtime_plays
+from runtime_plays import TOOL, TOP
+
+FEW = ("linear", "several")
+PLAYS = ["numpy", "memory", "threads", "after_torch", "before_torch", "fork"]
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """A folder with two packages."""
+    folder = str(tmp_path_factory.mktemp("runtime"))
+    runtime_plays.make_models(torch, folder, FEW)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(few):
+    """The same with everything."""
+    runtime_plays.make_models(torch, few, ("nested", "kinds", "aliases", "writes", "slow"))
+    runtime_plays.make_others(torch, few)
+    subprocess.run([TOOL, "run", "aten::mul.Tensor", "--hook", "c", "--input", "float32:3x4", "--input", "float32:3x4",
+                    "--cache-dir", os.path.join(few, "cache"), "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    return few
+
+
+def play(name, folder):
+    """In a fresh process, which imports what the play imports."""
+    done = subprocess.run([sys.executable, runtime_plays.__file__, name, folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=900)
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-3000:]}"
+
+
+@pytest.mark.quick
+def test_import(tmp_path):
+    play("import", str(tmp_path))
+
+
+@pytest.mark.quick
+def test_plain(few):
+    play("plain", few)
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_play(folder, name):
+    play(name, folder)
+
+
+@pytest.mark.quick
+def test_declarations():
+    """eager/python/stable_abi.h against Python's headers, where they are."""
+    include = sysconfig.get_path("include")
+    if shutil.which("cc") is None or not os.path.exists(os.path.join(include, "Python.h")):
+        pytest.skip("there is no Python.h, or no compiler")
+    sources = [os.path.join(TOP, "eager", "python", name) for name in ("module.c", "tensor.c", "memory.c", "exchange.c")]
+    done = subprocess.run(["cc", "-std=gnu11", "-D_GNU_SOURCE", "-DPy_LIMITED_API=0x030b0000", "-Wall", "-Wextra", "-Werror",
+                           "-fsyntax-only", "-I", include, "-I", TOP, "-include", "Python.h", *sources],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
