@@ -1,18 +1,15 @@
 """The binding on PyTorch's stable C ABI, with the real PyTorch, through ctypes.
 
 Operators are enabled and called from Python; kernels come from the hook for C sources, which is quick, and for what it
-has no source for (softmax, sums over dimensions) from the compile worker, which is PyTorch's AOTInductor. Each case has a
-cache of its own; those of ALONE a process, too.
-Environment: BUILD, the build folder.
+has no source for (softmax, sums over dimensions) from the compile worker, which is PyTorch's AOTInductor.
+
+usage: binding_cases.py CASE FOLDER      a case of test_torch_binding_stable.py. Environment: BUILD, the build folder.
 """
 import contextlib
 import ctypes
 import os
-import subprocess
 import sys
-import tempfile
 import threading
-import traceback
 
 from memory_in_use import bytes_per_call
 
@@ -395,46 +392,11 @@ def case_binding_without_torch(folder):
         Binding(folder)
 
 
-# ---- running them ----
-
-
-ALONE = ("fork", "threads", "memory", "binding_without_torch")
-
-
-def play_all(names):
-    """In this process; on an error the rest goes on."""
-    failed = 0
-    for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                globals()["case_" + name](folder)
-                print(f"ok - {name}", flush=True)
-            except Exception:
-                failed = 1
-                print(f"not ok - {name}: {' '.join(traceback.format_exc().split())[-600:]}", flush=True)
-    return failed
-
-
-def run_all():
-    """Also what takes its process with it is told."""
-    cases = [name[5:] for name in globals() if name.startswith("case_")]
-    together = [name for name in cases if name not in ALONE]
-    failed = 0
-    for names in [together, *([name] for name in ALONE)]:
-        result = subprocess.run([sys.executable, __file__, *names], timeout=1500)
-        if result.returncode not in (0, 1):
-            print(f"not ok - {' or '.join(names)}: its process ended with {result.returncode}", flush=True)
-        failed |= result.returncode != 0
-    return failed
-
-
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(run_all())
-    if "binding_without_torch" not in sys.argv:
+    if sys.argv[1] != "binding_without_torch":
         import torch
         capsule_new = ctypes.pythonapi.PyCapsule_New
         capsule_new.restype, capsule_new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
         capsule_pointer.restype, capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    sys.exit(play_all(sys.argv[1:]))
+    globals()["case_" + sys.argv[1]](sys.argv[2])
