@@ -5,28 +5,32 @@ Environment: BUILD, the build folder (the compiled bridge is kept there).
 import ctypes
 import itertools
 import os
-import sys
 import threading
 import time
 import warnings
 
-BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-
-try:
-    import torch
-except ImportError:
-    print("skipped: no PyTorch")
-    sys.exit(77)
+import pytest
+import torch
 
 import bridge_host
 from bridge_host import FAILED, FALLBACK, FALLBACK_FIRST, SERVED, status_number
 from memory_in_use import bytes_per_call
 
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 A = torch.ops.aten
 #: In PyTorch's dumps, where lines name files, too: those of a folder aoticache must not count.
 OURS = ": aoticache :: "
 host = None
 tokens = itertools.count(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened():
+    global host
+    path = bridge_host.compile_bridge(BUILD)
+    if path is None:
+        pytest.skip("no C++ compiler")
+    host = bridge_host.Host(path)
 
 
 def check(condition, *what):
@@ -540,27 +544,3 @@ def test_other_threads_may_call_meanwhile():
     for thread in threads:
         thread.join()
     check(not wrong, wrong)
-
-
-def main():
-    global host
-    path = bridge_host.compile_bridge(BUILD)
-    if path is None:
-        print("skipped: no C++ compiler")
-        return 77
-    host = bridge_host.Host(path)
-    failed = 0
-    for name, test in [entry for entry in globals().items() if entry[0].startswith("test_")]:
-        if len(sys.argv) > 1 and sys.argv[1] not in name:
-            continue
-        try:
-            test()
-            print(f"ok {name}")
-        except Exception as failure:
-            failed += 1
-            print(f"FAILED {name}: {type(failure).__name__}: {failure}")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
