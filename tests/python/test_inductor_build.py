@@ -4,28 +4,23 @@ bits, same refusals. What cannot be built our way is built PyTorch's way, and sa
 Environment: BUILD; CASES=all builds each operator alone. The whole operator database: make inductor-builds.
 """
 import ctypes
+import functools
 import os
 import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 
+import pytest
+import torch
+
 import memory_in_use
 import own_build
+from torch_scenarios import python
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-failures = 0
-
-
-def report(name, wrong):
-    global failures
-    print("not ok" if wrong else "ok", "-", name, flush=True)
-    failures += bool(wrong)
-    for line in wrong[:8]:
-        print(f"  {line}"[:1000], flush=True)
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 
 def make_calls(torch):
@@ -59,7 +54,7 @@ def several_kernels(index, x):
     A kernel that may refuse its input, a product that no kernel does, and then kernels with sums of sums and of squares,
     which own memory in Inductor's way.
     """
-    functional = __import__("torch").nn.functional
+    functional = torch.nn.functional
     y = functional.embedding(index, x) @ x.t()
     return functional.layer_norm(y, (8,)), y.repeat(64, 64).exp().sum(), functional.group_norm(y.repeat(9, 64)[None], 9)
 
@@ -130,25 +125,42 @@ def answer(runner, inputs):
         words = re.findall(r"out of bounds|ZeroDivisionError|unmatched \w+", str(error))
         return words[0] if words else "refused"
     return [(str(one.dtype), list(one.shape), list(one.stride()),
-             bytes(one.resolve_conj().contiguous().reshape(-1).view(__import__("torch").uint8).tolist()))
+             bytes(one.resolve_conj().contiguous().reshape(-1).view(torch.uint8).tolist()))
             for one in results]
 
 
-def check_calls(torch, builder):
-    for name, (call, inputs, others) in choose_calls(torch).items():
-        with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
-            module = make_module(torch, call)
-            own = build(torch, module, inputs, ours, builder)
-            wrong = [] if builder.report() == {"by": "aoticache"} else [str(builder.report())]
-            other = build(torch, module, inputs, theirs)
-            if not wrong and os.path.getsize(own) > os.path.getsize(other) / 10:
-                wrong.append(f"{os.path.getsize(own)} bytes, PyTorch's has {os.path.getsize(other)}")
-            runners = open_runner(torch, own), open_runner(torch, other)
-            for given in [inputs, *others, inputs]:
-                got, want = (answer(runner, given) for runner in runners)
-                if got != want:
-                    wrong.append(f"{got!s:.200} is not {want!s:.200}")
-        report(f"{name}: PyTorch's results and refusals, {len(others) + 2} runs", wrong)
+torch.manual_seed(5)
+CALLS = choose_calls(torch)
+
+
+@pytest.fixture(scope="module")
+def builder():
+    return own_build.make_builder(torch)
+
+
+@pytest.fixture(scope="module")
+def own(builder, tmp_path_factory):
+    """Gives our library of a call, built once, and what the builder reported."""
+    @functools.cache
+    def build_own(name):
+        call, inputs, _ = CALLS[name]
+        path = build(torch, make_module(torch, call), inputs, str(tmp_path_factory.mktemp("own")), builder)
+        return path, builder.report()
+
+    return build_own
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_and_refusals_are_pytorchs(own, tmp_path, name):
+    call, inputs, others = CALLS[name]
+    path, said = own(name)
+    assert said == {"by": "aoticache"}
+    other = build(torch, make_module(torch, call), inputs, str(tmp_path))
+    assert os.path.getsize(path) <= os.path.getsize(other) / 10
+    runners = open_runner(torch, path), open_runner(torch, other)
+    for given in [inputs, *others, inputs]:
+        got, want = (answer(runner, given) for runner in runners)
+        assert got == want, f"{got!s:.200} is not {want!s:.200}"
 
 
 def libraries_needed(path):
@@ -156,138 +168,123 @@ def libraries_needed(path):
     return re.findall(r"Shared library: \[([^]]+)\]", dynamic)
 
 
-def check_several_kernels(torch, builder):
+def test_several_kernels(own):
     """The C++ runtime is not loaded for them: that would take a process longer than to load and run a small model."""
-    _, inputs, _ = make_calls(torch)["several kernels"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = build(torch, make_module(torch, several_kernels), inputs, folder, builder)
-        wrong = [name for name in libraries_needed(path) if "stdc++" in name or "gcc_s" in name]
-        report("several kernels need no C++ runtime", wrong)
-        # What they keep from run to run is made by whichever thread comes first.
-        runner, start, made = open_runner(torch, path), threading.Barrier(2), []
+    inputs, path = CALLS["several kernels"][1], own("several kernels")[0]
+    assert not [name for name in libraries_needed(path) if "stdc++" in name or "gcc_s" in name]
+    # What they keep from run to run is made by whichever thread comes first.
+    runner, start, made = open_runner(torch, path), threading.Barrier(2), []
 
-        def play():
-            start.wait()
-            made.append(runner.run([tensor.clone() for tensor in inputs]))
+    def play():
+        start.wait()
+        made.append(runner.run([tensor.clone() for tensor in inputs]))
 
-        threads = [threading.Thread(target=play) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        want = several_kernels(*inputs)
-        right = [torch.allclose(got, one, rtol=1e-4, atol=1e-5) for results in made for got, one in zip(results, want)]
-        report("two threads run them for the first time", [] if right == [True] * 6 else [str(right)])
+    threads = [threading.Thread(target=play) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    want = several_kernels(*inputs)
+    right = [torch.allclose(got, one, rtol=1e-4, atol=1e-5) for results in made for got, one in zip(results, want)]
+    assert right == [True] * 6
 
 
-def check_library(torch, builder):
+def test_a_library_without_cxx(own):
     """A kernel without C++: no C++ runtime, nothing exported but the interface, nothing that keeps it mapped."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = build(torch, make_module(torch, torch.abs), (torch.randn(8, 33),), folder, builder)
-        symbols = subprocess.run(["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True).stdout
-        segments = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
-        needed = libraries_needed(path)
-        wrong = [name for name in needed if "stdc++" in name or "gcc_s" in name]
-        if os.path.getsize(path) > 40 * 1024:
-            wrong.append(f"{os.path.getsize(path)} bytes are more than 40 KB: a page more is begun by few bytes")
-        if "libtorch_cpu.so" not in needed:
-            wrong.append(f"does not name libtorch_cpu.so: {needed}")
-        for line in symbols.splitlines():
-            words = line.split()
-            if len(words) > 7 and words[6] != "UND" and words[3] in ("FUNC", "OBJECT"):
-                ours = words[7] == "aoticache_plain_kernel_v3"
-                if not (ours or words[7].startswith("AOTInductor")) or words[4] == "UNIQUE":
-                    wrong.append(line)
-        told = subprocess.run([os.path.join(own_build.BUILD, "bin", "aoticache"), "inspect", path], capture_output=True,
-                              text=True, check=True).stdout
-        if "made by      PyTorch's Inductor, built for our container" not in told:
-            wrong.append(told)
-        wrong += [line for line in segments.splitlines() if "GNU_STACK" in line and "RWE" in line]
-        report(f"a library needs {len(needed)} others, {os.path.getsize(path)} bytes", wrong)
+    path = own("abs")[0]
+    symbols = subprocess.run(["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True).stdout
+    segments = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
+    needed = libraries_needed(path)
+    wrong = [name for name in needed if "stdc++" in name or "gcc_s" in name]
+    if os.path.getsize(path) > 40 * 1024:
+        wrong.append(f"{os.path.getsize(path)} bytes are more than 40 KB: a page more is begun by few bytes")
+    if "libtorch_cpu.so" not in needed:
+        wrong.append(f"does not name libtorch_cpu.so: {needed}")
+    for line in symbols.splitlines():
+        words = line.split()
+        if len(words) > 7 and words[6] != "UND" and words[3] in ("FUNC", "OBJECT"):
+            ours = words[7] == "aoticache_plain_kernel_v3"
+            if not (ours or words[7].startswith("AOTInductor")) or words[4] == "UNIQUE":
+                wrong.append(line)
+    told = subprocess.run([os.path.join(own_build.BUILD, "bin", "aoticache"), "inspect", path], capture_output=True,
+                          text=True, check=True).stdout
+    if "made by      PyTorch's Inductor, built for our container" not in told:
+        wrong.append(told)
+    wrong += [line for line in segments.splitlines() if "GNU_STACK" in line and "RWE" in line]
+    assert not wrong
 
 
-def check_dynamic(torch, builder):
+def test_dynamic_shapes(builder, tmp_path):
     auto = torch.export.Dim.AUTO
-    with tempfile.TemporaryDirectory() as folder:
-        module = make_module(torch, lambda a, b: torch.softmax(a + b, -1))
-        shapes = (({0: auto, 1: auto}, {0: auto, 1: auto}),)
-        example = torch.randn(6, 20), torch.randn(6, 20)
-        runner = open_runner(torch, build(torch, module, example, folder, builder, shapes))
-        wrong = [] if builder.used else [builder.reason]
-        for rows, columns in ((6, 20), (2, 3), (31, 65)):
-            a, b = torch.randn(rows, columns), torch.randn(rows, columns)
-            if not torch.allclose(runner.run([a, b])[0], module(a, b)):
-                wrong.append(f"{rows} x {columns}")
-        report("dynamic shapes", wrong)
+    module = make_module(torch, lambda a, b: torch.softmax(a + b, -1))
+    shapes = (({0: auto, 1: auto}, {0: auto, 1: auto}),)
+    example = torch.randn(6, 20), torch.randn(6, 20)
+    runner = open_runner(torch, build(torch, module, example, str(tmp_path), builder, shapes))
+    assert builder.used, builder.reason
+    for rows, columns in ((6, 20), (2, 3), (31, 65)):
+        a, b = torch.randn(rows, columns), torch.randn(rows, columns)
+        assert torch.allclose(runner.run([a, b])[0], module(a, b)), f"{rows} x {columns}"
 
 
-def check_input_checks(torch, builder):
+def test_input_checks(builder, tmp_path):
     """AOTI_RUNTIME_CHECK_INPUTS is read when a library runs for the first time, so in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = build(torch, make_module(torch, torch.abs), (torch.randn(4, 5),), folder, builder)
-        program = ("import sys, torch\n"
-                   "runner = torch._C._aoti.AOTIModelContainerRunnerCpu(sys.argv[1], 1)\n"
-                   "for given in (torch.randn(4, 6), torch.randn(5, 4).t(), torch.zeros(4, 5, dtype=torch.int32)):\n"
-                   "    try:\n"
-                   "        runner.run([given])\n"
-                   "        print('ran')\n"
-                   "    except RuntimeError as error:\n"
-                   "        print('refused')\n"
-                   "        print(error, file=sys.stderr)\n"
-                   "print(runner.run([torch.full((4, 5), -2.0)])[0].sum().item())\n")
-        said = {}
-        for value in ("1", "0"):
-            done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True,
-                                  env={**os.environ, "AOTI_RUNTIME_CHECK_INPUTS": value})
-            said[value] = done.stdout.split(), done.stderr
-    wrong = [] if said["1"][0] == ["refused"] * 3 + ["40.0"] else [str(said["1"])]
+    path = build(torch, make_module(torch, torch.abs), (torch.randn(4, 5),), str(tmp_path), builder)
+    program = ("import sys, torch\n"
+               "runner = torch._C._aoti.AOTIModelContainerRunnerCpu(sys.argv[1], 1)\n"
+               "for given in (torch.randn(4, 6), torch.randn(5, 4).t(), torch.zeros(4, 5, dtype=torch.int32)):\n"
+               "    try:\n"
+               "        runner.run([given])\n"
+               "        print('ran')\n"
+               "    except RuntimeError as error:\n"
+               "        print('refused')\n"
+               "        print(error, file=sys.stderr)\n"
+               "print(runner.run([torch.full((4, 5), -2.0)])[0].sum().item())\n")
+    said = {}
+    for value in ("1", "0"):
+        done = subprocess.run(python("-c", program, path), capture_output=True, text=True,
+                              env={**os.environ, "AOTI_RUNTIME_CHECK_INPUTS": value})
+        said[value] = done.stdout.split(), done.stderr
+    assert said["1"][0] == ["refused"] * 3 + ["40.0"], said["1"]
     for words in ("unmatched dim value at 1, expected: 5, but got: 6", "unmatched stride value", "unmatched dtype"):
-        if words not in said["1"][1]:
-            wrong.append(f"{words} is not in {said['1'][1]}")
-    if said["0"][0][-1:] != ["40.0"] or "refused" in said["0"][0]:
-        wrong.append(str(said["0"]))
-    report("AOTI_RUNTIME_CHECK_INPUTS", wrong)
+        assert words in said["1"][1]
+    assert said["0"][0][-1:] == ["40.0"] and "refused" not in said["0"][0], said["0"]
 
 
-def check_threads(torch, builder):
+def test_four_threads_of_which_every_second_run_fails(own):
     """Runs and failing runs of many threads at once; each frees what it made."""
-    x, good, bad = torch.randn(8, 33), torch.tensor([3, 0, 7]), torch.tensor([3, 8, 7])
-    call = make_calls(torch)["embedding and softmax"][0]
-    with tempfile.TemporaryDirectory() as folder:
-        runner = open_runner(torch, build(torch, make_module(torch, call), (good, x), folder, builder))
-        want, wrong = call(good, x), []
+    call, (good, x), ((bad, _),) = CALLS["embedding and softmax"]
+    runner, wrong = open_runner(torch, own("embedding and softmax")[0]), []
+    first = runner.run([good.clone(), x.clone()])[0]
+    assert torch.allclose(first, call(good, x))
 
-        def play():
-            for _ in range(200):
-                if not torch.equal(runner.run([good.clone(), x.clone()])[0], first):
-                    wrong.append("another result")
-                try:
-                    runner.run([bad.clone(), x.clone()])
-                    wrong.append("a wrong index is accepted")
-                except RuntimeError:
-                    pass
-
-        first = runner.run([good.clone(), x.clone()])[0]
-        if not torch.allclose(first, want):
-            wrong.append("the result")
-        threads = [threading.Thread(target=play) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        report("four threads, every second run fails", wrong)
-
-        def fail():
+    def play():
+        for _ in range(200):
+            if not torch.equal(runner.run([good.clone(), x.clone()])[0], first):
+                wrong.append("another result")
             try:
-                runner.run([bad, x])
+                runner.run([bad.clone(), x.clone()])
+                wrong.append("a wrong index is accepted")
             except RuntimeError:
                 pass
 
-        leaked = memory_in_use.bytes_per_call(fail, 2000)
-        report(f"a run that fails leaks nothing ({leaked:.1f} bytes)", [] if leaked < 8 else [f"{leaked} bytes a run"])
+    threads = [threading.Thread(target=play) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[:5]
+
+    def fail():
+        try:
+            runner.run([bad, x])
+        except RuntimeError:
+            pass
+
+    leaked = memory_in_use.bytes_per_call(fail, 2000)
+    assert leaked < 8, f"{leaked} bytes a run that fails"
 
 
-def check_parallel(torch, builder):
+def test_a_parallel_loop(builder):
     """
     A parallel loop gives the same with one thread, with two, and in threads of a parallel region, where each runs all of it:
     there, too, with one thread of their own.
@@ -299,10 +296,8 @@ def check_parallel(torch, builder):
     with tempfile.TemporaryDirectory() as folder, torch._inductor.config.patch({"cpp.dynamic_threads": True}):
         path = build(torch, make_module(torch, call), (x,), folder, builder)
         symbols = subprocess.run(["readelf", "-W", "--dyn-syms", path], capture_output=True, text=True, check=True).stdout
-        wrong = [] if "omp_in_parallel" in symbols else ["a parallel loop begins without asking for the threads"]
-        report("a parallel loop asks first for the number of threads", wrong)
-        if wrong:
-            return  # threads of a region would wait for each other
+        # Otherwise threads of a region would wait for each other.
+        assert "omp_in_parallel" in symbols, "a parallel loop begins without asking for the threads"
         runner, before, wrong = open_runner(torch, path), torch.get_num_threads(), []
         want = runner.run([x])[0]
         runtime = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line))
@@ -330,104 +325,73 @@ def check_parallel(torch, builder):
                     wrong.append(f"threads {places} ran it, not 0 and both of a region")
         finally:
             torch.set_num_threads(before)
-        if not torch.allclose(want, call(x), rtol=1e-5):
-            wrong.append("not PyTorch's values")
-    report("a parallel loop, with one thread, two, and within a region", wrong)
+    assert torch.allclose(want, call(x), rtol=1e-5), "not PyTorch's values"
+    assert not wrong
 
 
-def check_unload(torch, builder):
-    """Loaded and closed again, the library is not mapped any more."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = build(torch, make_module(torch, torch.abs), (torch.randn(8, 33),), folder, builder)
-        libc = ctypes.CDLL(None)
-        libc.dlopen.restype, libc.dlclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        handle = libc.dlopen(os.fsencode(path), os.RTLD_NOW)
-        loaded = path in open("/proc/self/maps").read()
-        libc.dlclose(handle)
-        left = path in open("/proc/self/maps").read()
-        report("dlclose() unmaps it", [] if loaded and not left else [f"loaded {loaded}, left {left}"])
+def test_dlclose_unmaps_it(own, tmp_path):
+    path = shutil.copy(own("abs")[0], tmp_path)  # the other one is loaded by a runner
+    libc = ctypes.CDLL(None)
+    libc.dlopen.restype, libc.dlclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    handle = libc.dlopen(os.fsencode(path), os.RTLD_NOW)
+    assert path in open("/proc/self/maps").read()
+    libc.dlclose(handle)
+    assert path not in open("/proc/self/maps").read()
 
 
-def check_fallbacks(torch):
+def replaced_text(*given):
+    return SLIM_TEXT(*given) + "new_class one;\n"
+
+
+MODULE = own_build.load_module()
+SLIM_TEXT = MODULE.slim_text
+CHANGES = {
+    "no runtime library": (dict(runtime=os.path.join(own_build.BUILD, "no", "libaoticache_runtime.a")), {}, "is not installed"),
+    "another interface": ({}, {"INTERFACE": os.path.join("_inductor", "config.py")}, "does not contain"),
+    "a compiler that fails": ({}, {"COMPILE": ("-fno-such-option",)}, "no-such-option"),
+    "a name that the header lacks": ({}, {"slim_text": replaced_text}, "new_class"),
+    "a symbol that nobody has": ({}, {"FROM_TORCH": re.compile("^aoti_torch_delete")}, "is in none of"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_falls_back_to_pytorchs_way(monkeypatch, tmp_path, name):
     """Whatever is in the way, there is a library, PyTorch's, with the reason."""
-    module = own_build.load_module()
-    missing = os.path.join(own_build.BUILD, "no", "libaoticache_runtime.a")
-    changes = {
-        "no runtime library": (dict(runtime=missing), {}, "is not installed"),
-        "another interface": ({}, {"INTERFACE": os.path.join("_inductor", "config.py")}, "does not contain"),
-        "a compiler that fails": ({}, {"COMPILE": ("-fno-such-option",)}, "no-such-option"),
-        "a name that the header lacks": ({}, {"slim_text": lambda *given: module_text(*given) + "new_class one;\n"},
-                                         "new_class"),
-        "a symbol that nobody has": ({}, {"FROM_TORCH": re.compile("^aoti_torch_delete")}, "is in none of"),
-    }
-    x, module_text = torch.randn(7), module.slim_text
-    for name, (places, globals_, words) in changes.items():
-        before = {key: getattr(module, key) for key in globals_}
-        for key, value in globals_.items():
-            setattr(module, key, value)
-        builder = module.Builder(torch, places)
-        with tempfile.TemporaryDirectory() as folder:
-            path = build(torch, make_module(torch, torch.abs), (x,), folder, builder)
-            said = builder.report()
-            wrong = [] if said["by"] == "pytorch" and words in said["reason"] else [str(said)]
-            if not torch.equal(open_runner(torch, path).run([x])[0], x.abs()):
-                wrong.append("the result")
-        for key, value in before.items():
-            setattr(module, key, value)
-        report(f"{name}: built PyTorch's way", wrong)
+    places, attributes, words = CHANGES[name]
+    for key, value in attributes.items():
+        monkeypatch.setattr(MODULE, key, value)
+    builder, x = MODULE.Builder(torch, places), torch.randn(7)
+    with torch._inductor.config.patch({"aot_inductor.compile_wrapper_opt_level": "O0"}):  # its speed is not looked at
+        path = build(torch, make_module(torch, torch.abs), (x,), str(tmp_path), builder)
+    said = builder.report()
+    assert said["by"] == "pytorch" and words in said["reason"], said
+    assert torch.equal(open_runner(torch, path).run([x])[0], x.abs())
 
 
 VALGRIND_ERROR = 9
 VALGRINDS_CPU = "x86-64-v3" if platform.machine() == "x86_64" else None
 
 
-def check_failing_run(torch, builder):
-    """A run that an operator ends drops the tensors that it has made while they are on its stack. Only valgrind sees that."""
+@pytest.fixture(scope="module")
+def failing_package(builder, tmp_path_factory):
     def call(x):
         y, z = x.sin() + 1, x.cos() @ x
         return torch.linalg.cholesky(x) * y + z
 
-    tool = os.path.join(own_build.BUILD, "bin", "aoticache")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.pt2")
-        program = torch.export.export(make_module(torch, call), (torch.eye(4),))
-        options = {}
-        # valgrind has no AVX-512
-        with torch.no_grad(), builder.active(), own_build.load_worker().compile_for(VALGRINDS_CPU, options):
-            torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=options)
-        command = [tool, "run-package", path, "--cache-dir", os.path.join(folder, "cache"), "--input", "float32:4x4=zeros"]
-        valgrind = shutil.which("valgrind")
-        for name, before in (("", []), (" under valgrind", [valgrind, f"--error-exitcode={VALGRIND_ERROR}", "--quiet"])):
-            if before and valgrind is None:
-                print("skip - a run that fails, under valgrind: it is not installed")
-                continue
-            done = subprocess.run([*before, *command], capture_output=True, text=True)
-            is_told = "linalg.cholesky" in done.stderr or "proxy_executor" in done.stderr
-            report("a run that an operator ends" + name, [] if done.returncode == 1 and is_told else
-                   [f"status {done.returncode}", *done.stderr.splitlines()])
+    path, options = str(tmp_path_factory.mktemp("failing") / "model.pt2"), {}
+    program = torch.export.export(make_module(torch, call), (torch.eye(4),))
+    # valgrind has no AVX-512
+    with torch.no_grad(), builder.active(), own_build.load_worker().compile_for(VALGRINDS_CPU, options):
+        torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=options)
+    return path
 
 
-def main():
-    try:
-        import torch
-    except ImportError:
-        print("skip - Inductor's code in our container: this Python has no PyTorch")
-        return 77
-    torch.manual_seed(5)
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    builder = own_build.make_builder(torch)
-    check_calls(torch, builder)
-    check_library(torch, builder)
-    check_several_kernels(torch, builder)
-    check_dynamic(torch, builder)
-    check_input_checks(torch, builder)
-    check_threads(torch, builder)
-    check_parallel(torch, builder)
-    check_unload(torch, builder)
-    check_failing_run(torch, builder)
-    check_fallbacks(torch)
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("before", [
+    pytest.param([], id="alone"), pytest.param(["valgrind", f"--error-exitcode={VALGRIND_ERROR}", "--quiet"], id="under valgrind", marks=pytest.mark.skipif(
+        shutil.which("valgrind") is None, reason="valgrind is not installed"))])
+def test_a_run_that_an_operator_ends(failing_package, tmp_path, before):
+    """It drops the tensors that it has made while they are on its stack. Only valgrind sees that."""
+    command = [os.path.join(own_build.BUILD, "bin", "aoticache"), "run-package", failing_package, "--cache-dir", str(tmp_path / "cache"),
+               "--input", "float32:4x4=zeros"]
+    done = subprocess.run([*before, *command], capture_output=True, text=True)
+    assert done.returncode == 1 and ("linalg.cholesky" in done.stderr or "proxy_executor" in done.stderr), done.stderr
