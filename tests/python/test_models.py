@@ -4,20 +4,17 @@ Four of them come from transformers; where it is not installed they are left out
 since compiling one takes PyTorch nearly as long as compiling four: compiled as they are, and frozen; with the libraries
 that make the shim faster, and without. Environment: BUILD, the build folder.
 """
-import sys
-import tempfile
-import warnings
+import importlib.util
+import os
 
-try:
-    import torch
-except ImportError:
-    print("skip - models: this Python has no PyTorch")
-    sys.exit(77)
+import pytest
+import torch
+import torch._inductor.package
 
 import models
-from test_shim_blas import without_libraries
+import shim_checks
 
-
+needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
 OF_PYTORCH = (*models.PLAIN, "LSTM language model", "GRU", "recommendation")
 OF_TRANSFORMERS = "BERT", "GPT-2", "Llama", "T5 encoder"
 
@@ -25,8 +22,8 @@ OF_TRANSFORMERS = "BERT", "GPT-2", "Llama", "T5 encoder"
 class Together(torch.nn.Module):
     def __init__(self, built):
         super().__init__()
-        self.parts = torch.nn.ModuleList(part for part, _ in built)
-        self.counts = [len(given) for _, given in built]
+        self.parts = torch.nn.ModuleList(part for part, _, _ in built)
+        self.counts = [len(given) for _, given, _ in built]
 
     def forward(self, *inputs):
         results, begun = [], 0
@@ -36,52 +33,39 @@ class Together(torch.nn.Module):
         return tuple(results)
 
 
-def build_all():
-    """Name to module and inputs."""
-    built = {name: models.build(torch, name) for name in OF_PYTORCH}
-    try:
-        built.update({name: models.build(torch, name) for name in OF_TRANSFORMERS})
-    except ImportError as error:
-        print("skip - models: %s: %s" % (", ".join(OF_TRANSFORMERS), error), flush=True)
-    return built
+@pytest.fixture(scope="module")
+def built():
+    """Name to module, inputs and what eager PyTorch computes."""
+    names = [*OF_PYTORCH, *(OF_TRANSFORMERS if importlib.util.find_spec("transformers") else ())]
+    with torch.no_grad():
+        made = {name: models.build(torch, name) for name in names}
+        return {name: (part, given, models.flat(part(*given))) for name, (part, given) in made.items()}
 
 
-def check(built, ours, theirs, label):
-    """Prints a line for each model; returns how many are wrong."""
-    failed = begun = 0
-    for name, (part, given) in built.items():
-        eager = models.flat(part(*given))
-        end = begun + len(eager)
-        try:
-            models.compare(torch, ours[begun:end], theirs[begun:end], eager)
-            print("ok - models: %s%s" % (name, label), flush=True)
-        except AssertionError as error:
-            failed += 1
-            print("not ok - models: %s%s: %s" % (name, label, " ".join(str(error).split())[:600]), flush=True)
-        begun = end
+@pytest.fixture(scope="module", params=["as it is", "frozen"])
+def package(request, built, tmp_path_factory):
+    """The package with all of them, and what PyTorch's loader computes."""
+    inputs = tuple(tensor for _, given, _ in built.values() for tensor in given)
+    path = str(tmp_path_factory.mktemp("package") / "models.pt2")
+    with torch.no_grad():
+        models.compile_package(torch, Together(built.values()).eval(), inputs, path, request.param == "frozen")
+        return path, inputs, torch._inductor.aoti_load_package(path)(*inputs)
+
+
+@pytest.fixture(scope="module", params=["with libraries", "without BLAS and oneDNN"])
+def ours(request, package, tmp_path_factory):
+    """What a process without PyTorch computes."""
+    bare = shim_checks.without_libraries(str(tmp_path_factory.mktemp("empty")))
+    path, inputs, _ = package
+    return models.run_alone(torch, path, inputs, str(tmp_path_factory.mktemp("run")),
+                            environment=bare if request.param.startswith("without") else os.environ)[0]
+
+
+@pytest.mark.parametrize("name", [*OF_PYTORCH, *(pytest.param(name, marks=needs_transformers) for name in OF_TRANSFORMERS)])
+def test_model(built, package, ours, name):
+    begun = 0
+    for one, (_, _, eager) in built.items():
+        if one == name:
+            models.compare(torch, ours[begun:begun + len(eager)], package[2][begun:begun + len(eager)], eager)
+        begun += len(eager)
     assert begun == len(ours), "%d outputs, %d wanted" % (len(ours), begun)
-    return failed
-
-
-def main():
-    warnings.simplefilter("ignore")
-    import torch._inductor.package
-    built = build_all()
-    inputs = tuple(tensor for _, given in built.values() for tensor in given)
-    module = Together(built.values()).eval()
-    failed = 0
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty, torch.no_grad():
-        bare = without_libraries(empty)
-        for label, freezing in (("", False), (", frozen", True)):
-            path = folder + "/models%d.pt2" % freezing
-            models.compile_package(torch, module, inputs, path, freezing)
-            theirs = torch._inductor.aoti_load_package(path)(*inputs)
-            ours, _ = models.run_alone(torch, path, inputs, folder)
-            failed += check(built, ours, theirs, label)
-            ours, _ = models.run_alone(torch, path, inputs, folder, environment=bare)
-            failed += check(built, ours, theirs, label + ", without BLAS and oneDNN")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
