@@ -10,10 +10,14 @@ import os
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 
-from torch_scenarios import BUILD, CACHE, TOP
+import pytest
+
+from torch_scenarios import BUILD, CACHE, TOP, python
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("hatchling") is None,
+                                reason="hatchling is not installed: scripts/install-deps installs it")
 
 CHECK = """
 import os, sys, torch, aoticache
@@ -162,95 +166,107 @@ def check_contents(wheel):
     assert all("extra ==" in line for line in required), required
 
 
-def check_wheel(wheel, folder):
-    check_contents(wheel)
-    print("ok - wheel_has_everything", flush=True)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("install"))
+
+
+@pytest.fixture(scope="module")
+def wheel(folder):
+    return build_wheel(build_sdist(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def bare(wheel, folder):
+    """A virtual environment with the wheel, and nothing else."""
+    venv = os.path.join(folder, "bare-venv")
+    pip("--python", make_venv(venv), "install", "--no-deps", "--no-index", wheel)
+    return venv
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, folder):
+    """A virtual environment with the wheel and PyTorch."""
     venv = os.path.join(folder, "venv")
-    python, variables = make_venv(venv), environment()
-    pip("--python", python, "install", "--no-deps", "--no-index", wheel)
-    done = subprocess.run([python, "-m", "aoticache", "doctor"], env=variables, capture_output=True, text=True,
-                          cwd=folder)
-    assert done.returncode == 1 and "pip install 'aoticache[torch]'" in done.stdout, done.stdout + done.stderr
-    print("ok - doctor_without_pytorch", flush=True)
-    check_runtime(venv, python, variables, folder)
+    pip("--python", make_venv(venv), "install", "--no-deps", "--no-index", wheel)
     lend(venv, "torch")
-    assert "done" in run(python, "-c", CHECK, env=variables, cwd=folder)
-    print("ok - operators_are_served", flush=True)
-    assert "aten::abs" in run(os.path.join(venv, "bin", "aoticache"), "ls", env=variables, cwd=folder)
-    assert "FAIL" not in run(python, "-m", "aoticache", "doctor", env=variables, cwd=folder)
-    print("ok - tools_are_commands", flush=True)
-    for more in ({}, {"AOTICACHE_COMPILE_CACHE": "1"}):
-        assert "done" in run(python, "-c", COMPILE_CHECK, env={**variables, **more}, cwd=folder)
-    print("ok - the_variable_installs_the_compile_cache", flush=True)
-    for wish in (None, "0", "abs, aten::neg", "safe", "abss, neg"):
-        more = {"AOTICACHE_ENABLE": wish} if wish is not None else {}
-        assert "done" in run(python, "-c", ENABLE_CHECK, env={**variables, **more}, cwd=folder)
-    print("ok - the_variable_enables_operators", flush=True)
-    check_tools(venv, python, variables, folder)
+    return venv
 
 
-def check_runtime(venv, python, variables, folder):
+def program(venv, name="python"):
+    return os.path.join(venv, "bin", name)
+
+
+def test_sdist_and_wheel_have_everything(wheel):
+    check_contents(wheel)
+
+
+def test_doctor_without_pytorch(bare, folder):
+    done = subprocess.run([program(bare), "-m", "aoticache", "doctor"], env=environment(), capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 1 and "pip install 'aoticache[torch]'" in done.stdout, done.stdout + done.stderr
+
+
+def test_models_run_with_neither_pytorch_nor_numpy_and_with_numpy_alone(bare, folder):
     """In a folder with a package of PyTorch's, made by this Python, which the environment's has no PyTorch to make."""
+    variables = environment()
     make = "import sys, torch, torch._inductor.package as p; m = type('M', (torch.nn.Module,), {'forward': lambda s, x: " \
            "torch.relu(x * 2 + 1)})(); torch._inductor.aoti_compile_and_package(torch.export.export(m, (torch.ones(3),)), " \
            "package_path='package.pt2')"
     inductor = os.path.join(BUILD, "inductor-cache")
-    run(sys.executable, "-W", "ignore", "-c", make, env={**variables, "TORCHINDUCTOR_CACHE_DIR": inductor}, cwd=folder)
+    run(*python("-W", "ignore", "-c", make), env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": inductor}, cwd=folder)
     words = ("aten::mul.Tensor", "--hook", "c", "--input", "float32:3", "--input", "float32:3", "--quiet")
-    run(os.path.join(venv, "bin", "aoticache"), "run", *words, env=variables, cwd=folder)
-    assert "done" in run(python, "-c", RUNTIME_CHECK, env=variables, cwd=folder)
-    print("ok - models_run_with_neither_pytorch_nor_numpy", flush=True)
+    run(program(bare, "aoticache"), "run", *words, env=variables, cwd=folder)
+    assert "done" in run(program(bare), "-c", RUNTIME_CHECK, env=variables, cwd=folder)
     numpy = os.path.join(folder, "numpy-alone")
     os.makedirs(numpy)
     place = os.path.dirname(os.path.dirname(importlib.util.find_spec("numpy").origin))
     for name in ("numpy", "numpy.libs"):
         if os.path.exists(os.path.join(place, name)):
             os.symlink(os.path.join(place, name), os.path.join(numpy, name))
-    assert "done" in run(python, "-c", RUNTIME_CHECK, "numpy", env={**variables, "PYTHONPATH": numpy}, cwd=folder)
-    print("ok - models_run_with_numpy_alone", flush=True)
+    assert "done" in run(program(bare), "-c", RUNTIME_CHECK, "numpy", env={**variables, "PYTHONPATH": numpy}, cwd=folder)
 
 
-def check_tools(venv, python, variables, folder):
+def test_operators_are_served_and_the_tools_are_commands(installed, folder):
+    assert "done" in run(program(installed), "-c", CHECK, env=environment(), cwd=folder)
+    assert "aten::abs" in run(program(installed, "aoticache"), "ls", env=environment(), cwd=folder)
+    assert "FAIL" not in run(program(installed), "-m", "aoticache", "doctor", env=environment(), cwd=folder)
+
+
+@pytest.mark.parametrize("more", [{}, {"AOTICACHE_COMPILE_CACHE": "1"}], ids=["not set", "set"])
+def test_the_variable_installs_the_compile_cache(installed, folder, more):
+    assert "done" in run(program(installed), "-c", COMPILE_CHECK, env={**environment(), **more}, cwd=folder)
+
+
+@pytest.mark.parametrize("wish", [None, "0", "abs, aten::neg", "safe", "abss, neg"])
+def test_the_variable_enables_operators(installed, folder, wish):
+    more = {"AOTICACHE_ENABLE": wish} if wish is not None else {}
+    assert "done" in run(program(installed), "-c", ENABLE_CHECK, env={**environment(), **more}, cwd=folder)
+
+
+def test_tools_compile_with_this_python(installed, folder):
     """The worker of a tool runs on the environment's Python: no other one that is found here may have PyTorch."""
-    bare = os.path.join(folder, "bare")
-    os.makedirs(bare, exist_ok=True)
-    with open(os.path.join(bare, "python3"), "w") as file:
+    without = os.path.join(folder, "without")
+    os.makedirs(without)
+    with open(os.path.join(without, "python3"), "w") as file:
         file.write("#!/bin/sh\nexit 3\n")
     os.chmod(file.name, 0o755)
-    variables = {**variables, "PATH": f"{bare}:/usr/bin:/bin", "AOTICACHE_DIR": os.path.join(folder, "tool-cache")}
+    variables = {**environment(), "PATH": f"{without}:/usr/bin:/bin", "AOTICACHE_DIR": os.path.join(folder, "tool-cache")}
     words = ("compile", "aten::sinh", "--input", "float32:2x3")  # there is no kernel in C of it
-    (tool,) = glob.glob(os.path.join(venv, "lib", "*", "site-packages", "aoticache", "bin", "aoticache"))
+    (tool,) = glob.glob(os.path.join(installed, "lib", "*", "site-packages", "aoticache", "bin", "aoticache"))
     done = subprocess.run([tool, *words], env=variables, capture_output=True, text=True)
     assert done.returncode != 0, "the tool by itself has found a PyTorch: the test says nothing"
-    run(os.path.join(venv, "bin", "aoticache"), *words, env=variables, cwd=folder)
-    assert "aten::sinh" in run(python, "-m", "aoticache", "ls", env=variables, cwd=folder)
-    run(python, "-m", "aoticache", "compile", "aten::cosh", "--input", "float32:2x3", env=variables, cwd=folder)
-    assert "compiles" in run(python, "-m", "aoticache", "stat", env=variables, cwd=folder).lower()
-    print("ok - tools_compile_with_this_python", flush=True)
+    run(program(installed, "aoticache"), *words, env=variables, cwd=folder)
+    assert "aten::sinh" in run(program(installed), "-m", "aoticache", "ls", env=variables, cwd=folder)
+    run(program(installed), "-m", "aoticache", "compile", "aten::cosh", "--input", "float32:2x3", env=variables, cwd=folder)
+    assert "compiles" in run(program(installed), "-m", "aoticache", "stat", env=variables, cwd=folder).lower()
 
 
-def check_editable(folder):
+def test_editable_install_uses_the_sources(folder):
     """The package is used where it is, with the library that was built."""
     venv = os.path.join(folder, "editable")
-    python = make_venv(venv)
+    make_venv(venv)
     lend(venv, "hatchling")  # an editable install is made by the Python that it is for
-    pip("--python", python, "install", "--no-build-isolation", "--no-deps", "--no-index", "-e", TOP)
-    said = run(python, "-c", "import aoticache; print(aoticache.__file__, aoticache.__version__, aoticache.stats())",
+    pip("--python", program(venv), "install", "--no-build-isolation", "--no-deps", "--no-index", "-e", TOP)
+    said = run(program(venv), "-c", "import aoticache; print(aoticache.__file__, aoticache.__version__, aoticache.stats())",
                env={**environment(), "AOTICACHE_HOME": BUILD}, cwd=folder)
     assert said.startswith(os.path.join(TOP, "eager", "torch", "aoticache", "__init__.py")), said
-    print("ok - editable_install_uses_the_sources", flush=True)
-
-
-def main():
-    if importlib.util.find_spec("hatchling") is None:
-        print("hatchling is not installed: scripts/install-deps installs it")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as folder:
-        sdist = build_sdist(folder)
-        print("ok - sdist_has_everything", flush=True)
-        check_wheel(build_wheel(sdist, folder), folder)
-        check_editable(folder)
-
-
-if __name__ == "__main__":
-    main()
