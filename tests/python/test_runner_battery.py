@@ -26,27 +26,27 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tempfile
+
+import pytest
+import torch
 
 import runner_models
 import runner_players
 import runner_scenarios
+import runner_tensors
+import shim_checks
+import tensor_file
+from torch_scenarios import python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Refusals where our runner speaks before the library does, or PyTorch's does not pass on what the library says.
 OWN_WORDS = {"expected inputs": "inputs", "API call failed": "", "Unknown constant state": "has no value"}
 # Our library in PyTorch's runner: the library's own words, as PyTorch's library has them.
 OWN_WORDS_IN_TORCH = {"API call failed": ""}
-failures = 0
-
-
-def report(name, wrong):
-    global failures
-    print("not ok" if wrong else "ok", "-", name, flush=True)
-    failures += bool(wrong)
-    for line in wrong[:8]:
-        print(f"  {line}"[:1500], flush=True)
-
+BOTH = ("fast path", "pool only")
+# Beside PyTorch and without it, and with the libraries of our build: in PyTorch's runner, beside PyTorch, and without it.
+HOSTS = {"beside": BOTH, "alone": BOTH, "torch-own": ("",), "beside-own": BOTH, "alone-own": BOTH}
+MODELS = runner_models.make_models(torch)
 
 # ---- comparing ----
 
@@ -54,8 +54,8 @@ def play(kind, folder, peer):
     """(variant, scenario, step) to answer; and what the process said when it died."""
     results = os.path.join(folder, kind)
     with open(os.path.join(folder, kind + ".log"), "w+") as log:
-        command = [sys.executable, os.path.join(HERE, "runner_players.py"), kind, os.path.join(folder, "scenarios"),
-                   results] + ([peer] if peer else [])
+        words = [os.path.join(HERE, "runner_players.py"), kind, os.path.join(folder, "scenarios"), results] + ([peer] if peer else [])
+        command = [sys.executable, *words] if kind.startswith("alone") else python(*words)
         code = subprocess.run(command, stdout=log, stderr=log, timeout=900).returncode
         log.seek(0)
         said = [line for line in log.read().splitlines() if "[WARNING]" not in line][-12:]
@@ -110,19 +110,6 @@ def check_scenario(scenario, answers, references, variant, same, in_torch):
     return wrong
 
 
-def check_reference(scenarios, references):
-    """What is played must be something: PyTorch's runner accepts most of it, and refuses some."""
-    told = [references.get(("", scenario["name"], i)) for scenario in scenarios
-            for i, step in enumerate(scenario["steps"]) if "only" not in step]
-    refused = sum(one is not None and one[0] == "refused" for one in told)
-    wrong = [f"{told.count(None)} of {len(told)} steps without an answer"] if None in told else []
-    if not 0 < refused < len(told) / 5:
-        wrong.append(f"{refused} of {len(told)} steps refused")
-    report(f"PyTorch's runner answers {len(told)} steps, {refused} by refusing", wrong)
-    changed = sum(pokes_that_show(scenario, references) for scenario in scenarios)
-    report(f"what is written to the user's memory shows in {changed} results", [] if changed > 20 else ["too few"])
-
-
 def pokes_that_show(scenario, references):
     """How often a run, a poke and a run in a row have two results."""
     count, methods = 0, [step["method"] for step in scenario["steps"]]
@@ -131,58 +118,6 @@ def pokes_that_show(scenario, references):
             before, after = (references.get(("", scenario["name"], j)) for j in (i - 1, i + 1))
             count += before != after
     return count
-
-
-def compare(torch, tensors, scenarios, folder, peer):
-    references, died = play("torch", folder, peer)
-    report("PyTorch's runner plays to the end", died)
-    check_reference(scenarios, references)
-    both = ("fast path", "pool only")
-    for kind, where, variants in (("beside", "beside PyTorch", both), ("alone", "without PyTorch", both),
-                                  ("torch-own", "our build in PyTorch's runner", ("",)),
-                                  ("beside-own", "our build beside PyTorch", both),
-                                  ("alone-own", "our build without PyTorch", both)):
-        answers, died = play(kind, folder, peer if kind == "torch-own" else None)
-        report(f"{where}: plays to the end", died)
-        for scenario in scenarios:
-            if kind.endswith("-own") and not scenario["own_library"]:
-                continue
-            kernel = runner_models.KERNELS.get(scenario["model"]) if kind.startswith("alone") else None
-            same = (lambda a, b: is_close(torch, tensors, a, b)) if kernel else (lambda a, b: a == b)
-            for variant in variants:
-                title = f"{scenario['name']}, {where}, {variant}, {len(scenario['steps'])} steps"
-                report(title + (f" (close: {kernel})" if kernel else ""),
-                       check_scenario(scenario, answers, references, variant, same, kind == "torch-own"))
-
-
-def check_frozen(torch, tensors):
-    """A constant that the compile laid out for oneDNN is no strided tensor: no update replaces or copies it."""
-    title = "beside PyTorch, a frozen constant is left alone"
-    if not torch.backends.mkldnn.is_available():
-        print(f"skip - {title}: this PyTorch has no oneDNN")
-        return
-    inputs = [torch.ones(2, 16, 12, 12)]
-    model = runner_models.Model(torch.nn.Conv2d(16, 32, 3), [inputs], options={"freezing": True})
-    with torch.no_grad():
-        path = runner_models.libraries(torch, {"frozen": model})["frozen"]
-    player = runner_players.Ours(runner_players.Library(), tensors, path + ".so", 1, False)
-    describe = tensors.describe
-    names = [one.name.decode() for one in player.constants()]
-    frozen = next((name for name in names if "frozen" in name), None)
-    if frozen is None:
-        print(f"skip - {title}: this processor's compile has none, but {names}")
-        return
-    before = player.attempt("run", {"inputs": [describe(inputs[0])]})
-    steps = [{"pairs": [[frozen, describe(torch.ones(32, 16, 3, 3))]], "partial": True},
-             {"pairs": [], "inactive": True}, {"pairs": [], "inactive": True, "partial": True}]
-    answers = [player.attempt("update", step) for step in steps]
-    wrong = [answer for answer in answers if answer[0] != "refused"]
-    if "a layout of its own" not in answers[0][1] or "a layout of its own" not in answers[2][1]:
-        wrong.append(answers)
-    if player.attempt("run", {"inputs": [describe(inputs[0])]}) != before or before[0] != "ok":
-        wrong.append("a run is not what it was")
-    player.close()
-    report(title, wrong)
 
 
 def make_peer(torch):
@@ -196,43 +131,102 @@ def make_peer(torch):
                f"-I{sysconfig.get_paths()['include']}", source, "-o", f"{path}.{os.getpid()}", f"-L{home}/lib",
                "-ltorch_cpu", "-lc10"]
     if subprocess.run(command, stderr=subprocess.DEVNULL).returncode != 0:
-        print("skip - PyTorch's folding on request: no C++ compiler, or no headers of Python")
         return None
     os.rename(f"{path}.{os.getpid()}", path)
     return path
 
 
-def without_folds(scenarios):
-    """Ours is not asked to either, so that all play the same; folding before the next run stays."""
-    for scenario in scenarios:
-        scenario["steps"] = [step for step in scenario["steps"] if step["method"] != "fold"]
+class Battery:
+    """What is played, and what came of it in each host; a host plays everything at once, when it is first asked for."""
 
-
-def main():
-    try:
-        import torch
-    except ImportError:
-        print("skip - runner battery: this Python has no PyTorch")
-        return 77
-    import runner_tensors
-    import tensor_file
-    tensors = runner_tensors.TorchTensors(torch, tensor_file)
-    models = runner_models.make_models(torch)
-    paths = runner_models.libraries(torch, models)
-    scenarios = runner_scenarios.write_scenarios(torch, tensors, models, paths)
-    own = runner_models.libraries(torch, models, own=True)
-    for scenario in scenarios:
-        scenario["own_library"] = own[scenario["model"]] + ".so" if scenario["model"] in own else None
-    peer = make_peer(torch)
-    if peer is None:
-        without_folds(scenarios)
-    with tempfile.TemporaryDirectory() as folder:
+    def __init__(self, names, folder):
+        self.tensors, self.folder = runner_tensors.TorchTensors(torch, tensor_file), folder
+        models = {name: MODELS[name] for name in names}
+        paths, own = (runner_models.libraries(torch, models, own=one) for one in (False, True))
+        self.scenarios = runner_scenarios.write_scenarios(torch, self.tensors, models, paths)
+        self.peer, self.played = make_peer(torch), {}
+        for scenario in self.scenarios:
+            scenario["own_library"] = own[scenario["model"]] + ".so" if scenario["model"] in own else None
+            if self.peer is None:  # ours is not asked to fold either, so that all play the same; folding before the next run stays
+                scenario["steps"] = [step for step in scenario["steps"] if step["method"] != "fold"]
         with open(os.path.join(folder, "scenarios"), "w") as file:
-            json.dump(scenarios, file)
-        compare(torch, tensors, scenarios, folder, peer)
-    check_frozen(torch, tensors)
-    return 1 if failures else 0
+            json.dump(self.scenarios, file)
+
+    def play(self, kind):
+        """The answers; and what the process said when it died."""
+        if kind not in self.played:
+            self.played[kind] = play(kind, self.folder, self.peer if kind.startswith("torch") else None)
+        return self.played[kind]
+
+    def of(self, model):
+        return [one for one in self.scenarios if one["model"] == model]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.fixture(scope="module")
+def battery(request, tmp_path_factory):
+    """Of the models whose cases were chosen."""
+    params = [getattr(item, "callspec", None) for item in request.session.items]
+    chosen = {one.params["model"] for one in params if one is not None and "model" in one.params}
+    return Battery([name for name in MODELS if name in chosen] or list(MODELS), str(tmp_path_factory.mktemp("battery")))
+
+
+@pytest.mark.parametrize("kind", ["torch", *HOSTS])
+def test_plays_to_the_end(battery, kind):
+    assert not battery.play(kind)[1]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", HOSTS)
+def test_answers(battery, kind, model):
+    """In each variant; libraries with kernels of PyTorch may differ in the process without it."""
+    answers, references = battery.play(kind)[0], battery.play("torch")[0]
+    close = kind.startswith("alone") and model in runner_models.KERNELS
+    same = (lambda a, b: is_close(torch, battery.tensors, a, b)) if close else (lambda a, b: a == b)
+    wrong = []
+    for scenario in battery.of(model):
+        if kind.endswith("-own") and not scenario["own_library"]:
+            continue
+        for variant in HOSTS[kind]:
+            wrong += [f"{scenario['name']}, {variant}, {one}"
+                      for one in check_scenario(scenario, answers, references, variant, same, kind == "torch-own")]
+    assert not wrong, "\n".join(wrong[:8])
+
+
+def test_pytorchs_runner_accepts_most_and_refuses_some(battery, request):
+    """What is played must be something, and what is written to the user's memory must show."""
+    shim_checks.skip_unless_all_run(request)
+    references = battery.play("torch")[0]
+    told = [references.get(("", scenario["name"], i)) for scenario in battery.scenarios
+            for i, step in enumerate(scenario["steps"]) if "only" not in step]
+    assert None not in told, f"{told.count(None)} of {len(told)} steps without an answer"
+    refused = sum(one[0] == "refused" for one in told)
+    assert 0 < refused < len(told) / 5, f"{refused} of {len(told)} steps refused"
+    assert sum(pokes_that_show(scenario, references) for scenario in battery.scenarios) > 20
+
+
+def test_pytorchs_folding_on_request(battery):
+    if battery.peer is None:
+        pytest.skip("no C++ compiler, or no headers of Python")
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this PyTorch has no oneDNN")
+def test_a_frozen_constant_is_left_alone():
+    """A constant that the compile laid out for oneDNN is no strided tensor: no update replaces or copies it."""
+    tensors, inputs = runner_tensors.TorchTensors(torch, tensor_file), [torch.ones(2, 16, 12, 12)]
+    model = runner_models.Model(torch.nn.Conv2d(16, 32, 3), [inputs], options={"freezing": True})
+    with torch.no_grad():
+        path = runner_models.libraries(torch, {"frozen": model})["frozen"]
+    player = runner_players.Ours(runner_players.Library(), tensors, path + ".so", 1, False)
+    describe = tensors.describe
+    names = [one.name.decode() for one in player.constants()]
+    frozen = next((name for name in names if "frozen" in name), None)
+    if frozen is None:
+        pytest.skip(f"this processor's compile has none, but {names}")
+    before = player.attempt("run", {"inputs": [describe(inputs[0])]})
+    steps = [{"pairs": [[frozen, describe(torch.ones(32, 16, 3, 3))]], "partial": True},
+             {"pairs": [], "inactive": True}, {"pairs": [], "inactive": True, "partial": True}]
+    answers = [player.attempt("update", step) for step in steps]
+    assert all(answer[0] == "refused" for answer in answers), answers
+    assert "a layout of its own" in answers[0][1] and "a layout of its own" in answers[2][1], answers
+    assert before[0] == "ok" and player.attempt("run", {"inputs": [describe(inputs[0])]}) == before, "a run is not what it was"
+    player.close()
