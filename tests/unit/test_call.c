@@ -106,7 +106,7 @@ Test(call, misuse_is_refused_and_changes_nothing)
     aoticache_tensor_view input = over(data), without_sizes = over(data), elsewhere = over(data);
     without_sizes.sizes = NULL;
     elsewhere.device = (aoticache_device){AOTICACHE_DEVICE_TYPE_CUDA, 0};
-    expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 0, 1, "tensors");
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 0, 1, "num_inputs is 0; at least one tensor");
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &without_sizes, 1, 1, "no sizes");
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &elsewhere, 1, 1, "not on the CPU");
     expect_refusal(AOTICACHE_INVALID, "no name(", &input, 1, 1, "");

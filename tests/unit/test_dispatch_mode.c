@@ -151,7 +151,7 @@ Test(dispatch_mode, more_than_64_modes_are_refused)
     for (int i = 0; i < 64; i++)
         succeeds(aoticache_dispatch_mode_push(&mode, &error));
     is_refused(aoticache_dispatch_mode_push(&mode, &error), "64 modes");
-    is_refused(aoticache_dispatch_mode_push(&none, &error), "a function");
+    is_refused(aoticache_dispatch_mode_push(&none, &error), "call is NULL");
     cr_assert_eq(aoticache_dispatch_mode_count(), 64);
     for (int i = 0; i < 64; i++)
         aoticache_dispatch_mode_pop();

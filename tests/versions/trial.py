@@ -12,6 +12,7 @@ two versions use one cache and are killed. Prints "ok - ", "not ok - ", "skip - 
 """
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -20,6 +21,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -509,12 +511,17 @@ def start_server(kind: str, place: Place) -> tuple[subprocess.Popen, str]:
         command = [sys.executable, TOP / "tests/cli/storing_server.py", "conditions"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         return server, f"http://127.0.0.1:{server.stdout.readline().split()[-1]}/kernels"
-    path = place.root / "redis"
-    server = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", place.root],
+    # By a port: the path of a socket may have 107 bytes, and a test's own directory may take most of them.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", place.root],
                               stdout=subprocess.DEVNULL)
-    while not path.exists():
+    while server.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return server, f"redis://127.0.0.1:{port}"
         time.sleep(0.02)
-    return server, f"unix:{path}"
+    raise RuntimeError(f"redis-server ended with {server.returncode}")
 
 
 def try_remote(root: pathlib.Path, old: Version, current: Version, kind: str) -> None:
