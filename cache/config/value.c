@@ -178,25 +178,25 @@ static const struct {
     const char *form;
     const char *unit; /* that a number alone most likely lacks; NULL: it lacks none */
 } values[AOTICACHE_CONFIG_COUNT] = {
-    [AOTICACHE_CONFIG_directory] = {parse_text, "a directory"},
+    [AOTICACHE_CONFIG_directory] = {parse_text, "a directory", NULL},
     [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M", "G"},
-    [AOTICACHE_CONFIG_max_entries] = {parse_count, "a number of entries"},
+    [AOTICACHE_CONFIG_max_entries] = {parse_count, "a number of entries", NULL},
     [AOTICACHE_CONFIG_max_age] = {parse_age, "an age, as 30d or 12h, or 0", "d"},
     [AOTICACHE_CONFIG_min_free] = {parse_free, "a size, as 10G, or a share of less than 100%, as 5%", "%"},
-    [AOTICACHE_CONFIG_policy] = {parse_policy, "lru or cost"},
-    [AOTICACHE_CONFIG_keep] = {parse_text, "patterns"},
-    [AOTICACHE_CONFIG_allow_shared] = {parse_truth, "true or false"},
-    [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
-    [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
-    [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days"},
-    [AOTICACHE_CONFIG_require_signatures] = {parse_truth, "true or false"},
-    [AOTICACHE_CONFIG_trusted_keys] = {parse_text, "public keys"},
-    [AOTICACHE_CONFIG_revoked_keys] = {parse_text, "keys or digests"},
-    [AOTICACHE_CONFIG_sign_with] = {parse_text, "files"},
-    [AOTICACHE_CONFIG_keys] = {parse_text, "a directory"},
-    [AOTICACHE_CONFIG_remote] = {parse_text, "remotes"}, /* take_remote() says more of what is wrong */
-    [AOTICACHE_CONFIG_remember_digests] = {parse_truth, "true or false"},
-    [AOTICACHE_CONFIG_cpu] = {parse_cpu, CPU_FORM},
+    [AOTICACHE_CONFIG_policy] = {parse_policy, "lru or cost", NULL},
+    [AOTICACHE_CONFIG_keep] = {parse_text, "patterns", NULL},
+    [AOTICACHE_CONFIG_allow_shared] = {parse_truth, "true or false", NULL},
+    [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days", NULL},
+    [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days", NULL},
+    [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days", NULL},
+    [AOTICACHE_CONFIG_require_signatures] = {parse_truth, "true or false", NULL},
+    [AOTICACHE_CONFIG_trusted_keys] = {parse_text, "public keys", NULL},
+    [AOTICACHE_CONFIG_revoked_keys] = {parse_text, "keys or digests", NULL},
+    [AOTICACHE_CONFIG_sign_with] = {parse_text, "files", NULL},
+    [AOTICACHE_CONFIG_keys] = {parse_text, "a directory", NULL},
+    [AOTICACHE_CONFIG_remote] = {parse_text, "remotes", NULL}, /* take_remote() says more of what is wrong */
+    [AOTICACHE_CONFIG_remember_digests] = {parse_truth, "true or false", NULL},
+    [AOTICACHE_CONFIG_cpu] = {parse_cpu, CPU_FORM, NULL},
 };
 
 /* ---- asking ---- */
