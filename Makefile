@@ -158,7 +158,7 @@ EXTENSION := $(BUILD)/lib/aoticache/_runtime.abi3.so
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/forms.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/forms.py $(BUILD)/share/aoticache/inductor/mends.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)

@@ -310,6 +310,12 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
 /* ---- the hook ---- */
 
 /* Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. */
+/*
+ * Raised whenever the worker makes other code of the same request: libraries of an earlier revision are not found then.
+ * 2: bytes are reduced right, and numbers that are read at run time are doubles (eager/inductor/mends.py).
+ */
+#define WORKER_REVISION "2"
+
 static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                aoticache_error *ret_error)
 {
@@ -317,7 +323,10 @@ static aoticache_status worker_set_environment(const aoticache_hook *hook, aotic
     aoticache_status status = aoticache_request_set_environment(request, "framework", "pytorch", ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return aoticache_request_set_environment(request, "framework_version", state->version, ret_error);
+    status = aoticache_request_set_environment(request, "framework_version", state->version, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return aoticache_request_set_environment(request, "worker", WORKER_REVISION, ret_error);
 }
 
 static const char *worker_producer(const aoticache_hook *hook)

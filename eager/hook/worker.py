@@ -640,6 +640,11 @@ def load_beside(*names):
     return module
 
 
+def mends():
+    """Mends Inductor, as eager/inductor/mends.py says, until its context ends."""
+    return load_beside("inductor", "mends.py").applied()
+
+
 def own_build(torch, label=""):
     """Builds libraries by eager/inductor/build.py."""
     if own_build.builder is None:
@@ -715,7 +720,7 @@ def compile_library(torch, module, inputs, request):
         if dynamic:
             make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
         with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
-            with record_flags(recorded), thread_count_left_open():
+            with record_flags(recorded), thread_count_left_open(), mends():
                 with own_build(torch, request["operator"]) as build:
                     path = torch._inductor.aot_compile(program.module(), inputs, options=options)
         guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
@@ -750,7 +755,7 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
     recorded = set()
     with torch.no_grad(), compile_for(cpu_features, wanted):
         with torch._inductor.config.patch({k: v for k, v in wanted.items() if k == "cpp.march"}):
-            with record_flags(recorded), thread_count_left_open(), own_build(torch, label) as build:
+            with record_flags(recorded), thread_count_left_open(), mends(), own_build(torch, label) as build:
                 results = torch._inductor.aot_compile(plain_module(program), args, kwargs, options=wanted)
                 built = build.report()
     paths = [result for result in results if isinstance(result, str)]

@@ -149,8 +149,9 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
     return aoticache_stable_plan_create(schema, &op->plan, ret_error);
 }
 
-static void set_precheck(aoticache_binding_operator *op)
+static void set_checks(aoticache_binding_operator *op)
 {
+    op->settings = op->binding->has_bridge ? op->binding->bridge.settings : op->binding->stable.settings;
     op->precheck = aoticache_precheck_find(op->holder);
     op->plain_arguments = op->precheck == NULL && op->holder->written == 0 ? op->holder->num_arguments : SIZE_MAX;
 }
@@ -163,7 +164,7 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op,
     if (status == AOTICACHE_OK)
         status = check_arguments(op->holder->schema, ret_error);
     if (status == AOTICACHE_OK)
-        set_precheck(op);
+        set_checks(op);
     if (status == AOTICACHE_OK && !op->binding->has_bridge)
         status = plan_stable(op, options, ret_error);
     if (status == AOTICACHE_OK)

@@ -1283,6 +1283,12 @@ void bridge_set_aside(void *registration, aoticache_bridge_aside how, uint64_t c
     state->op.store(nullptr, std::memory_order_release);
 }
 
+uint32_t bridge_settings()
+{
+    uint32_t settings = at::globalContext().deterministicAlgorithms() ? AOTICACHE_BRIDGE_DETERMINISTIC : 0;
+    return c10::get_default_dtype_as_scalartype() == at::kFloat ? settings : settings | AOTICACHE_BRIDGE_DEFAULT_DTYPE;
+}
+
 uint32_t bridge_num_threads()
 {
     return static_cast<uint32_t>(at::get_num_threads());
@@ -1342,8 +1348,8 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
             fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) +
                                             " bytes, the library has " + std::to_string(ret_bridge->size));
         host = caller;
-        *ret_bridge = {
-            sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION,      bridge_enable, bridge_disable,
-            bridge_set_aside,         bridge_passed_now,    bridge_num_threads, get_data_ptr,  empty_strided};
+        *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION,     bridge_enable,
+                       bridge_disable,           bridge_set_aside,     bridge_passed_now, bridge_num_threads,
+                       bridge_settings,          get_data_ptr,         empty_strided};
     });
 }

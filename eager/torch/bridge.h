@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Changes with everything here and in value.h and tensor_view.h that a bridge compiled earlier would get wrong. */
-#define AOTICACHE_BRIDGE_ABI 3u
+#define AOTICACHE_BRIDGE_ABI 4u
 
 typedef enum aoticache_bridge_result {
     AOTICACHE_BRIDGE_SERVED = 0,         /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
@@ -64,6 +64,12 @@ typedef enum aoticache_bridge_turn {
     AOTICACHE_BRIDGE_KERNELS_TURN = 1,   /* host->attempt() */
     AOTICACHE_BRIDGE_FALLBACKS_TURN = 2, /* PyTorch's kernel */
 } aoticache_bridge_turn;
+
+/* Settings of the process that decide what an operator answers, beside its arguments, and differ from PyTorch's defaults. */
+typedef enum aoticache_bridge_setting {
+    AOTICACHE_BRIDGE_DEFAULT_DTYPE = 1, /* set_default_dtype() of another dtype than float32 */
+    AOTICACHE_BRIDGE_DETERMINISTIC = 2, /* use_deterministic_algorithms(), also with warn_only */
+} aoticache_bridge_setting;
 
 typedef struct aoticache_bridge_ticket {
     uint64_t words[8]; /* the core's */
@@ -133,6 +139,8 @@ typedef struct aoticache_bridge {
     uint64_t (*passed_now)(void *torch_registration);
     /* That PyTorch's operators divide their work among: at::get_num_threads(). */
     uint32_t (*num_threads)(void);
+    /* A sum of aoticache_bridge_setting: those that differ from PyTorch's defaults now. Asked in every call. */
+    uint32_t (*settings)(void);
     /*
      * Those of aoticache_kernel_host (runtime/kernel.h), which plain kernels then call. A tensor is made as PyTorch's own
      * kernels make theirs, without the dispatcher.

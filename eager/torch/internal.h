@@ -64,6 +64,7 @@ struct aoticache_binding_operator {
     /* the schema's; of an operator with a precheck, or that writes to arguments, no number that a call has */
     size_t plain_arguments;
     const aoticache_precheck *precheck; /* NULL: none */
+    uint32_t (*settings)(void);         /* of PyTorch's process, as the bridge's */
     aoticache_binding *binding;
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
@@ -128,6 +129,11 @@ bool aoticache_binding_admits(const aoticache_binding_call *call);
  * writes to its arguments must not be written twice. The arguments are as they are after the call.
  */
 void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped);
+/*
+ * Whether a compiled kernel answers as PyTorch does although settings of the process differ from PyTorch's defaults.
+ * settings: a sum of aoticache_bridge_setting, not 0.
+ */
+bool aoticache_binding_admits_settings(const aoticache_binding_call *call, uint32_t settings);
 /* What the holder's status comes to. */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
 /* ---- aside.c: calls that are timed or passed on ---- */
@@ -251,6 +257,9 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
     aoticache_status status;
     bool packs;
     aoticache_binding_operator *op = call->op;
+    const uint32_t settings = op->settings();
+    if (__builtin_expect(settings != 0, 0) && !aoticache_binding_admits_settings(call, settings))
+        return aoticache_binding_refuse(call);
     if (__builtin_expect(call->stack.count != op->plain_arguments || aoticache_binding_is_recursive(call), 0) &&
         !aoticache_binding_admits(call))
         return aoticache_binding_refuse(call);

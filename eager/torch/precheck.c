@@ -393,6 +393,59 @@ static bool passes_conversion(const aoticache_value *from, const aoticache_value
     return old == new || (is_integer_dtype(old) && is_integer_dtype(new));
 }
 
+/* ---- settings of the process ---- */
+
+/* Operators that PyTorch refuses, or warns of, on the CPU if only deterministic algorithms are to be used. */
+static const char *const nondeterministic[] = {"aten::put", "aten::max_unpool2d", "aten::max_unpool3d"};
+
+/* Their results have the default dtype unless the call names one, whatever the dtypes of their tensors. */
+static const char *const of_default_dtype[] = {"aten::linspace", "aten::logspace"};
+
+static bool is_among(const aoticache_holder *holder, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_form_of(holder->op, names[i]))
+            return true;
+    return false;
+}
+
+static bool is_floating_value(const aoticache_value *value, bool *ret_has_tensor)
+{
+    if (value->kind == AOTICACHE_VALUE_COMPLEX)
+        return false;
+    const bool is_list = value->kind == AOTICACHE_VALUE_TENSOR_LIST;
+    const uint32_t count = is_list ? value->count : value->kind == AOTICACHE_VALUE_TENSOR;
+    for (uint32_t i = 0; i < count; i++) {
+        const aoticache_tensor_view *view = is_list ? value->as.tensors[i] : value->as.tensor;
+        if (view != NULL && !aoticache_holder_is_floating(view->dtype))
+            return false;
+        *ret_has_tensor |= view != NULL;
+    }
+    return true;
+}
+
+/* Kernels are compiled for float32 as the default dtype. It decides nothing if all tensors are of floats. */
+static bool is_of_floats(const aoticache_binding_call *call)
+{
+    bool has_tensor = false;
+    for (size_t i = 0; i < call->stack.count; i++)
+        if (!is_floating_value(&call->stack.values[i], &has_tensor))
+            return false;
+    return has_tensor;
+}
+
+bool aoticache_binding_admits_settings(const aoticache_binding_call *call, uint32_t settings)
+{
+    const aoticache_holder *holder = call->op->holder;
+    if ((settings & AOTICACHE_BRIDGE_DETERMINISTIC) != 0 &&
+        (holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* of others it is not known which these are */
+         is_among(holder, nondeterministic, sizeof nondeterministic / sizeof nondeterministic[0])))
+        return false;
+    return (settings & AOTICACHE_BRIDGE_DEFAULT_DTYPE) == 0 ||
+           (is_of_floats(call) &&
+            !is_among(holder, of_default_dtype, sizeof of_default_dtype / sizeof of_default_dtype[0]));
+}
+
 /* ---- the call ---- */
 
 bool aoticache_binding_admits(const aoticache_binding_call *call)

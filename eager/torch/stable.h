@@ -47,6 +47,7 @@ typedef struct aoticache_stable {
     const char *(*torch_exception_get_what)(void);                  /* 2.13; NULL */
     AOTITorchError (*torch_get_num_threads)(uint32_t *ret_threads); /* NULL */
     const aoticache_torch *torch;                                   /* what tensors are looked at with */
+    uint32_t (*settings)(void);                                     /* as the bridge's */
 } aoticache_stable;
 
 /*

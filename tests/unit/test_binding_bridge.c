@@ -438,3 +438,22 @@ Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
     cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), 16);
     end_binding();
 }
+
+/* ---- settings of PyTorch's process ---- */
+
+Test(binding_bridge, with_another_default_dtype_only_tensors_of_floats_are_served)
+{
+    begin();
+    int *settings = dlsym(stand_in, "stand_in_settings");
+    cr_expect(is_served(x, 3));
+    *settings = AOTICACHE_BRIDGE_DEFAULT_DTYPE;
+    cr_expect(is_served(x, 3));
+    x->view.dtype = AOTICACHE_DTYPE_INT32;
+    cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect_eq(attempt_with(x, 3), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect_eq(binding_counts().refused, 2);
+    *settings = AOTICACHE_BRIDGE_DETERMINISTIC;
+    x->view.dtype = AOTICACHE_DTYPE_FLOAT32;
+    cr_expect(is_served(x, 3));
+    end_binding();
+}

@@ -283,6 +283,23 @@ Test(binding_stable, what_cannot_be_told_apart_goes_to_the_fallback)
     end_binding();
 }
 
+Test(binding_stable, with_another_default_dtype_only_tensors_of_floats_are_served)
+{
+    const char *thrown;
+    int32_t numbers[2] = {1, 2};
+    begin();
+    test_tensor integers = {.data = NULL};
+    cr_assert_eq(torch->aoti_torch_create_tensor_from_blob(numbers, 1, SIZES(2), SIZES(1), 0, AOTICACHE_DTYPE_INT32, 0,
+                                                           0, &integers.view.handle),
+                 0);
+    *(int *)dlsym(stand_in, "stand_in_settings") = AOTICACHE_BRIDGE_DEFAULT_DTYPE;
+    cr_expect(gives(call_scale(x, 3, 4, &thrown), x, 3, 4));
+    cr_expect_eq(call_scale(&integers, 3, 4, &thrown), 77);
+    cr_expect_eq(binding_counts().refused, 1);
+    aoticache_tensor_free(integers.view.handle);
+    end_binding();
+}
+
 /* ---- coming and going ---- */
 
 static int other_fallback(void *user, uint64_t *values, uint64_t num_inputs, uint64_t num_outputs, char *message,

@@ -99,6 +99,7 @@ Test(worker, version_is_found_without_starting_python)
     cr_assert_eq(aoticache_hook_set_environment(hook, request, NULL), AOTICACHE_OK);
     cr_assert_str_eq(aoticache_request_get_environment(request, "framework"), "pytorch");
     cr_assert_str_eq(aoticache_request_get_environment(request, "framework_version"), "9.8.7");
+    cr_assert_not_null(aoticache_request_get_environment(request, "worker"));
     aoticache_request_free(request);
     aoticache_hook_free(hook);
     cr_assert_neq(access(in_folder("started"), F_OK), 0);

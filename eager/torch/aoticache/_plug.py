@@ -231,11 +231,10 @@ class Backend:
             return False
         if self.library.get("aoticache_request_get_environment", request, b"numbers"):
             return False  # it takes tensors in the place of numbers
-        environment = (
-            self.library.get("aoticache_request_get_environment", request, name)
-            for name in (b"framework", b"framework_version")
+        return all(
+            self.library.get("aoticache_request_get_environment", request, name.encode()) == value.encode()
+            for name, value in self.session.environment().items()
         )
-        return list(environment) == [b"pytorch", _session.public_version(self.session.torch_version).encode()]
 
     def _describe(self, request: int, device_type: str) -> list[dict[str, Any]] | None:
         """The arguments as AOTI-eager compares them; None where it has no way to say one of them."""

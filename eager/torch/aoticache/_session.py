@@ -26,6 +26,7 @@ from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
 
 LEAST_TORCH = (2, 10, 0)
+WORKER_REVISION = "2"  # of the worker's code, which is in its keys (eager/hook/worker.c)
 WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
 FORK_WAIT_SECONDS = 5
 END_SECONDS = 5  # the threads that compile end sooner: within 0.1 s, and what they are storing
@@ -135,6 +136,11 @@ class Session:
             options.environment = _library.strings(environment)
         self.library.call("aoticache_hook_create_worker", byref(options), byref(hook))
         return hook
+
+    def environment(self) -> dict[str, str]:
+        """What the worker's keys say of it, as a host without one asks for them."""
+        version = public_version(self.torch_version)
+        return {"framework": "pytorch", "framework_version": version, "worker": WORKER_REVISION}
 
     def _hook_version(self, hook: c_void_p) -> str:
         text: bytes = self.library.get("aoticache_hook_producer", hook)
@@ -259,8 +265,7 @@ class Session:
             judge=settings.judge,
         )
         if hook is None:
-            version = public_version(self.torch_version)
-            options.environment = _library.strings(["framework=pytorch", f"framework_version={version}"])
+            options.environment = _library.strings([f"{name}={value}" for name, value in self.environment().items()])
         self.library.call("aoticache_context_create", byref(options), byref(context))
         return context
 

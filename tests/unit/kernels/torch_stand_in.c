@@ -212,6 +212,30 @@ static uint64_t passed_now(void *registration)
     return 0;
 }
 
+EXPORT int stand_in_settings; /* of enum aoticache_bridge_setting */
+
+static uint32_t settings(void)
+{
+    return (uint32_t)stand_in_settings;
+}
+
+/* at::globalContext() and what the binding asks it, by the names of their symbols. */
+EXPORT const void *_ZN2at13globalContextEv(void)
+{
+    return &stand_in_settings;
+}
+
+EXPORT bool _ZNK2at7Context23deterministicAlgorithmsEv(const void *context)
+{
+    return (*(const int *)context & AOTICACHE_BRIDGE_DETERMINISTIC) != 0;
+}
+
+EXPORT int8_t _ZN3c1031get_default_dtype_as_scalartypeEv(void)
+{
+    return (stand_in_settings & AOTICACHE_BRIDGE_DEFAULT_DTYPE) != 0 ? AOTICACHE_DTYPE_FLOAT64
+                                                                     : AOTICACHE_DTYPE_FLOAT32;
+}
+
 static uint32_t num_threads(void)
 {
     return stand_in_threads;
@@ -252,6 +276,7 @@ EXPORT aoticache_status aoticache_bridge_open(const aoticache_bridge_host *host,
     ret_bridge->set_aside = set_aside;
     ret_bridge->passed_now = passed_now;
     ret_bridge->num_threads = num_threads;
+    ret_bridge->settings = settings;
     ret_bridge->get_data_ptr = get_data_ptr;
     ret_bridge->empty_strided = empty_strided;
     return AOTICACHE_OK;

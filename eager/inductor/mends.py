@@ -1,0 +1,99 @@
+"""Mends of PyTorch's compiler: what it is known to get wrong, put right in the process that compiles for the cache.
+
+Owns: the mends, one context manager each. What is mended here differs from PyTorch's own torch.compile. A change of any of
+these changes what a key stands for: raise WORKER_REVISION in eager/hook/worker.c with it.
+"""
+
+import contextlib
+import inspect
+
+
+@contextlib.contextmanager
+def applied():
+    with numbers_in_double(), bytes_reduced_as_int32():
+        yield
+
+
+@contextlib.contextmanager
+def numbers_in_double():
+    """Passes numbers that are read when a library runs to its loops as doubles.
+
+    Inductor declares them `float`, so that 0.1 beside tensors of float64 is another number.
+    """
+    from torch._inductor.codegen import common
+
+    original = common.KernelArgs.cpp_argdefs
+
+    def cpp_argdefs(self):
+        definitions, calls, types = original(self)
+        rounded = {f"const float {name}" for name in self.sizevars.values()}
+        for at, definition in enumerate(definitions):
+            if definition in rounded:
+                definitions[at], types[at] = definition.replace("float", "double", 1), "const double"
+        return definitions, calls, types
+
+    try:
+        common.KernelArgs.cpp_argdefs = cpp_argdefs
+        yield
+    finally:
+        common.KernelArgs.cpp_argdefs = original
+
+
+@contextlib.contextmanager
+def bytes_reduced_as_int32():
+    """Reduces int8 and uint8 as int32, with the same results.
+
+    Inductor's vectorized loops over bytes also reduce the lanes of the last vector that a masked load left at zero
+    (PyTorch's issues 191499 and 191543).
+    """
+    from torch._inductor import ir
+
+    kinds = [kind for kind in (ir.Reduction, getattr(ir, "ArgReduction", None)) if kind is not None]
+    originals = [kind.__dict__["create"] for kind in kinds]
+    try:
+        for kind, original in zip(kinds, originals):
+            kind.create = classmethod(reduce_wider(original.__func__))
+        yield
+    finally:
+        for kind, original in zip(kinds, originals):
+            kind.create = original
+
+
+def reduce_wider(create):
+    import torch
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import ops
+
+    narrow = (torch.int8, torch.uint8)
+    signature = inspect.signature(create)
+
+    def wider(inner_fn):
+        def load(*indices):
+            value = inner_fn(*indices)
+            if isinstance(value, tuple):
+                return (ops.to_dtype(value[0], torch.int32), *value[1:])
+            return ops.to_dtype(value, torch.int32)
+
+        return load
+
+    def narrowed(result, dtype):
+        if result.get_dtype() != torch.int32 or dtype == torch.int32:
+            return result
+        if isinstance(result.data.data, ir.Reduction):
+            result.realize()
+        return lowering.to_dtype(result, dtype)
+
+    def create_wider(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        wanted = given.arguments["dst_dtype"]
+        if given.arguments["src_dtype"] not in narrow or given.arguments["device"].type != "cpu":
+            return create(*args, **kwargs)
+        given.arguments["src_dtype"] = torch.int32
+        given.arguments["dst_dtype"] = torch.int32 if wanted in narrow else wanted
+        given.arguments["inner_fn"] = wider(given.arguments["inner_fn"])
+        results = create(*given.args, **given.kwargs)
+        if isinstance(results, (tuple, list)):
+            return (narrowed(results[0], wanted), *results[1:])
+        return narrowed(results, wanted)
+
+    return create_wider
