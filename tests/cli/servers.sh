@@ -72,7 +72,7 @@ start_s3() {
     "$python" -c 'import moto.server' 2>/dev/null || python=$interpreter
     "$python" -c 'import moto.server' 2>/dev/null || return 1
     port=$(free_port)
-    "$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
+    "$python" tests/helpers/moto_server.py -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
     servers+=($!)
     s3_endpoint=http://127.0.0.1:$port
     until_it python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1] + "/kernels", method="PUT"))' \

@@ -80,7 +80,7 @@ class Server:
                            subprocess.run([one, "-c", "import moto.server"], capture_output=True).returncode == 0), None)
             if python is None:
                 raise SystemExit("trial: there is no moto (pip install 'moto[s3,server]')")
-            command = [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+            command = [python, str(TOP / "tests/helpers/moto_server.py"), "-H", "127.0.0.1", "-p", str(self.port)]
         else:
             command = [sys.executable, str(TOP / "tests/cli/storing_server.py"), "conditions", str(self.port)]
         self.process = subprocess.Popen(command, stdout=log, stderr=log)
