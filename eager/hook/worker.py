@@ -780,6 +780,34 @@ def plain_module(program):
         return program.module()
 
 
+def has_odd_strides(tensor):
+    """Whether it has a dimension of size 1 or 0 whose stride is not the one that a new contiguous tensor has."""
+    expected, odd = 1, False
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
+        odd = odd or (size < 2 and stride != expected)
+        expected *= max(size, 1)
+    return odd and tensor.dim() > 1 and tensor.device.type == "cpu"
+
+
+def check_strides(torch, module, inputs, library):
+    """Refuses a library whose results have other strides than PyTorch's.
+
+    Inductor takes no care of the strides of dimensions of size 1, on which PyTorch's depend in ways of their own.
+    """
+    ones = [torch.empty_strided(one.shape, one.stride(), dtype=one.dtype) for one in inputs]
+    for one in ones:
+        torch.empty(0, dtype=one.dtype).set_(one.untyped_storage()).fill_(1)
+    with torch.no_grad():
+        wanted = torch.utils._pytree.tree_leaves(module(*ones))
+        try:
+            found = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1).run(ones)
+        except RuntimeError as error:
+            raise Unsupported(f"the strides of its results cannot be looked at: {describe(error)}") from error
+    for one, other in zip(found, wanted):
+        if one.stride() != other.stride():
+            raise Unsupported(f"its result has strides {one.stride()}, PyTorch's {other.stride()}")
+
+
 def remove_intermediates(directory, before, library):
     """What has come beside the library: sources and objects go; what it opens when it runs is kept and named."""
     kept = []
@@ -823,6 +851,8 @@ def serve(torch, request):
             raise
         raise Unsupported(f"its numbers must be known when it is compiled: {describe(error)}") from error
     library = os.path.realpath(library)
+    if any(has_odd_strides(tensor) for tensor in inputs):
+        check_strides(torch, module, inputs, library)
     files = [{"name": LIBRARY, "path": library}]
     files += remove_intermediates(directory, before, library)
     result = {} if guard is None else {"guard": guard}

@@ -10,7 +10,7 @@ import inspect
 
 @contextlib.contextmanager
 def applied():
-    with numbers_in_double(), bytes_reduced_as_int32():
+    with numbers_in_double(), bytes_reduced_as_int32(), means_of_nothing(), values_checked():
         yield
 
 
@@ -97,3 +97,60 @@ def reduce_wider(create):
         return narrowed(results, wanted)
 
     return create_wider
+
+
+@contextlib.contextmanager
+def means_of_nothing():
+    """Has the mean of no elements be NaN, as PyTorch's is, in var_mean and std_mean; Inductor's is 0."""
+    from torch._inductor import ir, lowering
+    from torch._inductor.utils import sympy_product
+    from torch._inductor.virtualized import V
+
+    original = ir.WelfordReduction.__dict__["create"]
+    signature = inspect.signature(original.__func__)
+
+    def create(*args, **kwargs):
+        results = original.__func__(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        if V.graph.sizevars.simplify(sympy_product(given["reduction_ranges"])) != 0:
+            return results
+        mean = lowering.full_like(results[0], float("nan"))
+        return (mean, *results[1:])
+
+    try:
+        ir.WelfordReduction.create = classmethod(create)
+        yield
+    finally:
+        ir.WelfordReduction.create = original
+
+
+#: Operators whose kernels look at the values of their arguments, which refuse some and give a meaning of their own to others.
+#: What PyTorch's compiler makes of them does not.
+CHECKED = ("binary_cross_entropy", "binary_cross_entropy_backward", "multilabel_margin_loss_forward", "multi_margin_loss")
+
+
+@contextlib.contextmanager
+def values_checked():
+    """Has Inductor call PyTorch's own kernels of operators that look at the values of their arguments."""
+    import torch
+    from torch._inductor import decomposition
+
+    table, autograd = decomposition.decompositions, torch._C.DispatchKey.Autograd
+    operators = [getattr(torch.ops.aten, name).default for name in CHECKED]
+    removed = {one: table.pop(one) for one in operators if one in table}
+    # Some are taken apart by a kernel in Python instead, which the tracer calls.
+    kernels = {one: one.py_kernels.pop(autograd) for one in operators if autograd in one.py_kernels}
+
+    def forget():
+        decomposition.fast_random_decomps.cache_clear()  # a copy of the table
+        for one in operators:
+            one._dispatch_cache.clear()
+
+    forget()
+    try:
+        yield
+    finally:
+        table.update(removed)
+        for one, kernel in kernels.items():
+            one.py_kernels[autograd] = kernel
+        forget()

@@ -38,6 +38,15 @@ RESIZERS = frozenset({"aten::resize", "aten::resize_as", "aten::resize_as_sparse
 # They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
 WRITERS = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
 
+# Their kernels refuse some values of their arguments, or give them a meaning of their own: targets of -1, probabilities.
+CHECKS_OF_VALUES = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("binary_cross_entropy", "binary_cross_entropy_backward", "multilabel_margin_loss_forward"),
+        *("multi_margin_loss",),
+    )
+)
+
 # What PyTorch's compiler makes of these is a call of the very same kernel of PyTorch.
 CALLED_AGAIN = (
     "aten::mm",
@@ -384,6 +393,8 @@ def _leave_out(operator: Any, name: str, device: str) -> str:
     if name in PLUMBING or (is_variant and base in PLUMBING):
         return "it only moves or makes memory; patterns and presets leave it out"
     name = base if is_variant else name
+    if base in CHECKS_OF_VALUES:
+        return "it looks at the values of its arguments, which a compiled kernel does not; PyTorch's own kernel answers"
     if any(fnmatch.fnmatchcase(base, pattern) for pattern in CALLED_AGAIN):
         return "PyTorch's compiler makes it a call of PyTorch's own kernel; patterns and presets leave it out"
     if name in OTHER_VALUES:

@@ -1,0 +1,425 @@
+"""A differential campaign: PyTorch's operators with compiled kernels and with PyTorch alone, over dtypes, sizes, layouts, values,
+numbers and settings of the process.
+
+    torch_differences.py campaign [SECONDS]     all entries of PyTorch's operator database, in an order that SEED decides, until
+                                                the time is over; goes on where the last run ended (make long FORMS=torch_differences)
+    torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
+    torch_differences.py table                  writes the results into docs/torch-checks.md
+    torch_differences.py child NAME:DTYPE ...   those pairs; a line of JSON for each case
+    torch_differences.py show NAME:DTYPE        what differs, in words
+
+Every operator is enabled that can be, also those that patterns and presets leave out. Each entry is called with each dtype
+that it takes. A case is a sample of the database, changed in what its name says: the last dimension has another size, the
+tensors lie in another way, their elements are limits, NaN, zeros or indices at both ends and beyond, its numbers are others,
+one after the other, the default dtype is float64, deterministic algorithms are asked for, or there is one thread.
+
+Most kernels are dynamic, so that one serves many sizes; a part of the pairs has exact ones. Compared are values (bits, or within
+the rounding of the dtype), dtypes, sizes, strides, those of dimensions of size 1 included, and exceptions, type and words.
+
+Environment: BUILD; SEED (1); CACHE: where kernels are kept; JOBS: processes at a time (2); RESULTS: the file of results.
+"""
+import collections
+import concurrent.futures
+import copy
+import itertools
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import time
+import warnings
+
+import operator_table
+import torch_checks
+import torch_writes
+
+BUILD = torch_checks.BUILD
+SEED = int(os.environ.get("SEED", "1"))
+CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-differences-cache"))
+RESULTS = os.environ.get("RESULTS", os.path.join(BUILD, "torch-differences.jsonl"))
+JOBS = int(os.environ.get("JOBS", "2"))
+TABLE = torch_checks.TABLE
+SECONDS = 900  # for one process
+PAIRS_A_PROCESS = 3
+SAMPLES, MOST_ELEMENTS = 2, 20000
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
+          "complex128")
+# Around every width of a vector: of 8, 16, 32 and 64 elements, and of their parts.
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 23, 31, 32, 33, 37, 47, 48, 49, 63, 64, 65, 70)
+# One after the other: the first two have kernels of their own, the others share one. Most are none of float32.
+NUMBERS = (1 / 3, 0.1, -2.5, 1 / 7, 1.0000001, 1e-6, 3.0)
+# These have kernels of their own.
+ODD_NUMBERS = (70000.5, 0.0, -0.0, float("inf"), float("nan"))
+INTEGERS = (3, -2, 0, 1, 16777217, 2147483653, -1, 7)
+# Relative and absolute: how far results of the same arithmetic may lie apart. Sums in another order are what is left.
+TOLERANCES = {"float64": (1e-11, 1e-12), "complex128": (1e-11, 1e-12)}
+
+
+# ---- cases ----
+
+def resized(torch, sample, size):
+    """With tensors whose last dimension has another size, all that had the size of the first one's."""
+    first = next((one for one in tensors_of(torch, sample) if one.dim() > 0), None)
+    if first is None or first.shape[-1] == 0:
+        return None
+    old = first.shape[-1]
+
+    def change(_, tensor):
+        if tensor.dim() == 0 or tensor.shape[-1] != old:
+            return tensor
+        return torch.cat([tensor] * (size // old + 1), -1)[..., :size].contiguous()
+
+    return torch_checks.map_tensors(torch, sample, change)
+
+
+def tensors_of(torch, sample):
+    from torch.utils import _pytree as pytree
+    leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    return [one for one in leaves if isinstance(one, torch.Tensor)]
+
+
+def renumbered(sample, numbers, kind, wanted=lambda value: True):
+    """The sample with its first number of this kind replaced, once for each of the numbers."""
+    places = [(list(sample.args), at, value) for at, value in enumerate(sample.args)]
+    for number in numbers:
+        for _, at, value in places:
+            if type(value) is kind and wanted(value):
+                changed = copy.copy(sample)
+                changed.args = (*sample.args[:at], number, *sample.args[at + 1:])
+                yield number, changed
+                break
+        else:
+            for name, value in sample.kwargs.items():
+                if type(value) is kind and wanted(value):
+                    changed = copy.copy(sample)
+                    changed.kwargs = {**sample.kwargs, name: number}
+                    yield number, changed
+                    break
+
+
+def layouts(torch):
+    """(name, what becomes of a tensor)."""
+    def offset(tensor):
+        memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
+        memory[1:] = tensor.flatten()
+        return memory[1:].view(tensor.shape)
+
+    def channels_last(tensor):
+        return tensor.movedim(1, -1).contiguous().movedim(-1, 1) if tensor.dim() > 2 else tensor
+
+    def one_channel(tensor):
+        return channels_last(tensor[:, :1]) if tensor.dim() > 2 else tensor
+
+    def odd_strides(tensor):  # of a dimension of size 1
+        return tensor[:1].as_strided(tensor[:1].shape, (7, *tensor.stride()[1:])) if tensor.dim() and len(tensor) else tensor
+
+    def expanded(tensor):
+        return tensor[:1].expand(tensor.shape) if tensor.dim() and tensor.numel() else tensor
+
+    yield "offset", offset
+    yield "turned", lambda tensor: torch_writes.turned(torch, tensor)[0] if tensor.dim() > 1 else tensor
+    yield "every second", lambda tensor: torch_writes.embedded(torch, tensor)[0] if tensor.dim() else tensor
+    yield "channels last", channels_last
+    yield "one channel, last", one_channel
+    yield "odd strides of a size of 1", odd_strides
+    yield "expanded", expanded
+    yield "empty", lambda tensor: tensor[:0] if tensor.dim() else tensor
+    yield "without dimensions", lambda tensor: tensor.flatten()[0] if tensor.numel() else tensor
+
+
+def values(torch):
+    """(name, a change for torch_checks.map_tensors())."""
+    def integers(tensor):
+        return not tensor.dtype.is_floating_point and not tensor.dtype.is_complex and tensor.dtype != torch.bool
+
+    def fill(numbers, wanted=lambda tensor: True, place=None):
+        def change(at, tensor):
+            if (place is not None and at != place) or not wanted(tensor):
+                return tensor
+            found = numbers(tensor.dtype) if callable(numbers) else numbers
+            return torch_checks.filled(torch, tensor, found)
+        return change
+
+    def limits(dtype):
+        return torch_checks.limits_of(torch, dtype)
+
+    yield "limits", fill(limits)
+    yield "limits in the second", fill(limits, place=1)
+    yield "zeros in the second", fill([0], place=1)
+    yield "near numbers in integers", fill([5, 0, 1], integers)
+    yield "far numbers in integers", fill([0, 100], integers)
+    yield "minus one in integers", fill([0, -1], lambda tensor: integers(tensor) and tensor.dtype != torch.uint8)
+    yield "large bytes", fill([250, 5, 127, 128, 77], lambda tensor: tensor.dtype == torch.uint8)
+    yield "negative bytes", fill([-128, -5, -127, -77], lambda tensor: tensor.dtype == torch.int8)
+
+
+def cases_of(torch, name, dtype, seed):
+    """(what was changed, the sample, settings): for one entry and dtype."""
+    info = operator_table.database()[name]
+    draw = random.Random(f"{seed} {name} {dtype}")
+    torch.manual_seed(7)
+    random.seed(7)
+    samples = itertools.islice(info.sample_inputs("cpu", getattr(torch, dtype)), 16)
+    fitting = [one for one in samples if torch_checks.total(torch, one) <= 4096]
+    chosen = sorted(fitting, key=lambda one: -min(torch_checks.total(torch, one), 64))[:SAMPLES]
+    if len(fitting) > SAMPLES:
+        chosen[-1] = draw.choice(fitting)
+    for number, sample in enumerate(chosen):
+        for what, changed, settings in changes_of(torch, sample, number, draw):
+            yield f"sample {number}, {what}", changed, settings
+
+
+def changes_of(torch, sample, number, draw):
+    yield "as it is", sample, {}
+    for size in draw.sample(SIZES, 8 if number == 0 else 2):
+        changed = attempt(torch, lambda size=size: resized(torch, sample, size))
+        if changed is None or torch_checks.total(torch, changed) > MOST_ELEMENTS:
+            continue
+        yield f"a last size of {size}", changed, {"threads": draw.choice((1, 2))}
+        what, change = draw.choice(list(values(torch)))
+        changed = attempt(torch, lambda: torch_checks.map_tensors(torch, changed, change))
+        if changed is not None:
+            yield f"a last size of {size}, {what}", changed, {}
+    for what, change in values(torch):
+        changed = attempt(torch, lambda change=change: torch_checks.map_tensors(torch, sample, change))
+        if changed is not None:
+            yield what, changed, {}
+    for what, change in draw.sample(list(layouts(torch)), 3 if number == 0 else 1):
+        changed = attempt(torch, lambda change=change: torch_checks.map_tensors(torch, sample, lambda _, one: change(one)))
+        if changed is not None:
+            yield what, changed, {}
+    if number == 0:
+        numbers = (*NUMBERS, draw.choice(ODD_NUMBERS))
+        integers = draw.sample(INTEGERS, 2)
+        for value, changed in itertools.chain(renumbered(sample, numbers, float), renumbered(sample, integers, int)):
+            yield f"the number {value!r}", changed, {}
+        yield "the default dtype float64", sample, {"default dtype": "float64"}
+        yield "deterministic algorithms", sample, {"deterministic": True}
+
+
+def attempt(torch, change):
+    try:
+        return change()
+    except (RuntimeError, ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+# ---- one process ----
+
+def run_with(torch, settings, call):
+    torch.set_num_threads(settings.get("threads", 2))
+    try:
+        torch.set_default_dtype(getattr(torch, settings.get("default dtype", "float32")))
+        torch.use_deterministic_algorithms(settings.get("deterministic", False))
+        return torch_checks.outcome(torch, call)
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.use_deterministic_algorithms(False)
+
+
+def copied(torch, result):
+    from torch.utils import _pytree as pytree
+
+    def one(leaf):
+        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
+            return leaf
+        kept = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype) if 0 not in leaf.stride() else leaf.clone()
+        return kept.copy_(leaf.detach())
+
+    return pytree.tree_map(one, result[0]), result[1]
+
+
+def compare(torch, got, expected):
+    from torch.utils import _pytree as pytree
+    if got[1] or expected[1]:
+        if got[1].partition("\n")[0] == expected[1].partition("\n")[0]:
+            return "same exception"
+        return f"wrong: {got[1][:160] or 'no exception'}; PyTorch: {expected[1][:160] or 'no exception'}"
+    ours, theirs = pytree.tree_leaves(got[0]), pytree.tree_leaves(expected[0])
+    if len(ours) != len(theirs):
+        return f"wrong: {len(ours)} values, PyTorch has {len(theirs)}"
+    verdicts = [compare_leaf(torch, *pair) for pair in zip(ours, theirs)] or ["equal"]
+    return max(verdicts, key=lambda one: (one != "equal") + 2 * one.startswith("wrong"))
+
+
+def compare_leaf(torch, got, expected):
+    if isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor) and expected.layout == torch.strided:
+        if got.shape == expected.shape and got.numel() > 0 and got.stride() != expected.stride():
+            return f"wrong: strides {got.stride()}, PyTorch has {expected.stride()} of {tuple(got.shape)}"
+    verdict = torch_checks.compare_leaf(torch, got, expected)
+    tolerance = isinstance(expected, torch.Tensor) and TOLERANCES.get(str(expected.dtype).removeprefix("torch."))
+    if verdict == "within tolerance" and tolerance:
+        try:
+            torch.testing.assert_close(got, expected, rtol=tolerance[0], atol=tolerance[1], equal_nan=True)
+        except AssertionError as error:
+            return f"wrong: {' '.join(str(error).split())[:200]}"
+    return verdict
+
+
+def child(pairs):
+    operator_table.load_torch()
+    import torch
+
+    import aoticache
+    logging.getLogger("aoticache").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    database = operator_table.database()
+    cases = []
+    for pair in pairs:
+        name, _, dtype = pair.rpartition(":")
+        try:
+            for what, sample, settings in cases_of(torch, name, dtype, SEED):
+                call = (lambda sample=sample, op=database[name].op: op(sample.input, *sample.args, **sample.kwargs))
+                cases.append((pair, what, call, settings))
+        except Exception as error:  # the database itself cannot make samples of some
+            print(json.dumps({"pair": pair, "skipped": f"{type(error).__name__}: {error}"[:200]}), flush=True)
+    expected = [copied(torch, run_with(torch, settings, call)) for _, _, call, settings in cases]
+    aoticache.configure(cache_dir=CACHE)
+    operators = aoticache._operators.known_operators("cpu")
+    draw = random.Random(f"{SEED} {pairs}")
+    aoticache.enable(*operators, mode="wait", judge=False, dynamic="always" if draw.random() < 0.8 else "never")
+    for (pair, what, call, settings), theirs in zip(cases, expected):
+        print(json.dumps({"at": pair, "what": what}), flush=True)
+        before = hits(aoticache)
+        got = [copied(torch, run_with(torch, settings, call)) for _ in range(2)]
+        served = hits(aoticache) - before
+        verdicts = [compare(torch, one, theirs) for one in got]
+        print(json.dumps({"pair": pair, "what": what, "served": served > 0,
+                          "verdict": max(verdicts, key=lambda one: one.startswith("wrong"))}), flush=True)
+
+
+def hits(aoticache):
+    return sum(one.hits + one.loads for one in aoticache.stats().operators.values())
+
+
+# ---- all processes ----
+
+def run_pairs(pairs):
+    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "child", *pairs]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        status, output, errors = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired as error:
+        status, output, errors = "no end", (error.stdout or b"").decode(), ""
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    found = [line for line in lines if "verdict" in line or "skipped" in line]
+    if status == 0:
+        return found
+    if len(pairs) > 1:
+        return [one for pair in pairs for one in run_pairs([pair])]
+    at = next((line for line in reversed(lines) if "at" in line), {"what": "its samples"})
+    verdict = "skipped" if status == "no end" else "verdict"
+    return [*found, {"pair": pairs[0], "what": at["what"], "served": True,
+                     verdict: f"wrong: the process ended with {status}: {' '.join(errors.split())[-200:]}"}]
+
+
+def all_pairs():
+    import torch
+    pairs = []
+    for name, info in sorted(operator_table.database().items()):
+        if name in operator_table.RANDOM or name in operator_table.UNINITIALISED:
+            continue
+        pairs += [f"{name}:{dtype}" for dtype in DTYPES if getattr(torch, dtype) in info.supported_dtypes("cpu")]
+    random.Random(SEED).shuffle(pairs)
+    return pairs
+
+
+def sampled(seed, count):
+    operator_table.load_torch()
+    return random.Random(seed).sample(all_pairs(), count)
+
+
+def run_all(pairs, seconds=float("inf"), results=None):
+    """The results of all pairs that could be begun in time; they are appended to the file `results` as they come."""
+    os.makedirs(CACHE, mode=0o700, exist_ok=True)
+    end, found = time.monotonic() + seconds, []
+
+    def run(some):
+        return run_pairs(some) if time.monotonic() < end else []
+
+    batches = [pairs[i:i + PAIRS_A_PROCESS] for i in range(0, len(pairs), PAIRS_A_PROCESS)]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        for some in pool.map(run, batches):
+            found += some
+            if results is not None and some:
+                with open(results, "a") as out:
+                    out.writelines(json.dumps(one) + "\n" for one in some)
+    return found
+
+
+def read_results():
+    if not os.path.exists(RESULTS):
+        return []
+    with open(RESULTS) as lines:
+        return [json.loads(line) for line in lines]
+
+
+# ---- what came of it ----
+
+def report(found):
+    wrong = [one for one in found if one.get("verdict", "").startswith("wrong")]
+    for one in wrong:
+        print(f"# {one['pair']}, {one['what']}: {one['verdict'][:300]}")
+    return len(wrong)
+
+
+def write_table(found):
+    by_dtype = collections.defaultdict(collections.Counter)
+    for one in found:
+        if "verdict" not in one:
+            continue
+        counts = by_dtype[one["pair"].rpartition(":")[2]]
+        counts["cases"] += 1
+        counts["served"] += one["served"]
+        counts["wrong" if one["verdict"].startswith("wrong") else one["verdict"]] += 1
+    entries = len({one["pair"].rpartition(":")[0] for one in found})
+    total = sum(by_dtype.values(), collections.Counter())
+    columns = ("cases", "served", "equal", "within tolerance", "same exception", "wrong")
+    rows = [f"| {dtype} | " + " | ".join(str(by_dtype[dtype][one]) for one in columns) + " |"
+            for dtype in DTYPES if dtype in by_dtype]
+    rows.append("| all | " + " | ".join(str(total[one]) for one in columns) + " |")
+    with open(TABLE) as file:
+        text = file.read()
+    begin, end = "<!-- differences -->\n", "<!-- end of differences -->\n"
+    section = (begin + "## Every dtype\n\n"
+               f"Made by `make long FORMS=torch_differences` (tests/python/torch_differences.py): {entries} entries of PyTorch's "
+               "operator\ndatabase, each with every dtype that it takes, with other sizes, layouts, values, numbers, settings of the "
+               "process and\nthreads. Every operator that can be served is enabled. *Served*: a compiled kernel answered.\n\n"
+               "| dtype | " + " | ".join(columns) + " |\n" + "| --- " * (len(columns) + 1) + "|\n" + "\n".join(rows) + "\n" + end)
+    if begin in text:
+        text = text[:text.index(begin)] + section + text[text.index(end) + len(end):]
+    else:
+        text = text.replace("## What is done about it\n", section + "\n## What is done about it\n", 1)
+    with open(TABLE, "w") as file:
+        file.write(text)
+
+
+# ---- commands ----
+
+def main(what, *words):
+    if what == "child":
+        return child(words)
+    if not operator_table.load_torch():
+        print("this Python has no PyTorch")
+        return 77
+    if what == "show":
+        return 1 if report(run_pairs(list(words))) else 0
+    if what == "table":
+        return write_table(read_results())
+    if what == "sample":
+        found = run_all(sampled(int(words[0]), int(words[1])))
+    else:
+        done = {one["pair"] for one in read_results()}
+        left = [pair for pair in all_pairs() if pair not in done]
+        found = run_all(left, float(words[0]) if words else float("inf"), RESULTS)
+        print(f"# {len(left)} pairs were left")
+    served = sum(one.get("served", False) for one in found)
+    wrong = report(found)
+    print(f"# {len(found)} cases, a compiled kernel answers in {served}, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
