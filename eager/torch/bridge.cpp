@@ -12,6 +12,7 @@
 #include "eager/torch/bridge.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
