@@ -37,4 +37,5 @@ base_system() {
 fresh() {
     rm -rf --one-file-system "${WORK:?}/$1"
     cp -a "$WORK/base-$release" "$WORK/$1"
+    echo '127.0.0.1 localhost' >"$WORK/$1/etc/hosts" # which an installed system has
 }

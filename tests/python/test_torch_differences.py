@@ -8,7 +8,7 @@ import os
 import pytest
 
 import torch_differences
-from torch_scenarios import Together
+from torch_scenarios import bring_bridge, Together
 
 SEED, COUNT = int(os.environ.get("SEED", "3")), int(os.environ.get("COUNT", "3"))
 
@@ -128,9 +128,16 @@ SCENARIOS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cache():
+    """One of its own: other tests count how many kernels of these operators are compiled."""
+    os.makedirs(torch_differences.CACHE, mode=0o700, exist_ok=True)
+    return bring_bridge(torch_differences.CACHE)
+
+
 @pytest.fixture(scope="module")
-def together():
-    return Together(BEGIN)
+def together(cache):
+    return Together(BEGIN, AOTICACHE_DIR=cache)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
