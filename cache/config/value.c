@@ -312,7 +312,10 @@ static bool is_key_word(aoticache_config_name name, const char *word, aoticache_
                 : aoticache_revocation_parse(word, &revocation, ret_error)) == AOTICACHE_OK;
 }
 
-/* What is there stays, whoever said it: no file and no variable takes back what another one revokes. */
+/*
+ * What is there stays, whoever said it: no file and no variable takes back what another one revokes. A word of revoked_keys that
+ * cannot be read stays too: it may be the one that matters, and nothing from elsewhere is accepted as long as it is there.
+ */
 static aoticache_status take_keys(aoticache_config *config, aoticache_config_name name, const char *text,
                                   const char *origin)
 {
@@ -327,15 +330,19 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
     memcpy(all, length > 0 ? setting->text : "", length + 1);
     for (char *word = strtok_r(words, " \t", &rest); word != NULL; word = strtok_r(NULL, " \t", &rest)) {
         aoticache_error detail = {.message = ""};
-        if (is_key_word(name, word, &detail)) {
+        const bool is_word = is_key_word(name, word, &detail);
+        if (is_word || name == AOTICACHE_CONFIG_revoked_keys) {
             if (length > 0)
                 all[length++] = ' ';
             memcpy(all + length, word, strlen(word) + 1);
             length += strlen(word);
-        } else {
-            aoticache_config_warn(config, "%s: %s: '%.200s' is not used: %s", origin, aoticache_config_name_text(name),
-                                  word, detail.message);
         }
+        if (!is_word)
+            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_name_text(name), word,
+                                  name == AOTICACHE_CONFIG_revoked_keys
+                                      ? "cannot be read, and until it is mended nothing from elsewhere is accepted"
+                                      : "is not used",
+                                  detail.message);
     }
     return set_value(setting, all, origin, &none);
 }

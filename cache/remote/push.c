@@ -362,7 +362,8 @@ aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remote
                                    AOTICACHE_MAX_SIGNATURES);
     push.options = &chosen;
     aoticache_cache_enter(cache);
-    if (remotes != NULL)
+    status = aoticache_trust_check_signers(cache, chosen.signers, chosen.signer_count, ret_error);
+    if (status == AOTICACHE_OK && remotes != NULL)
         status = aoticache_remotes_create(remotes, &cache->directory->logger, &own, ret_error);
     if (status == AOTICACHE_OK)
         status = run_push(&push, remotes != NULL ? own : cache->remotes, ret_error);

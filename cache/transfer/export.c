@@ -367,6 +367,9 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
     for (size_t i = 0; i < chosen.signer_count; i++)
         export.keys.items[export.keys.count++] = *aoticache_secret_key_public(chosen.signers[i]);
     aoticache_cache_enter(cache);
+    status = aoticache_trust_check_signers(cache, chosen.signers, chosen.signer_count, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     status = run_export(&export, fd, ret_error);
     aoticache_tar_writer_close(export.writer);
     aoticache_snapshot_free(&export.selection);

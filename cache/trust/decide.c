@@ -16,8 +16,15 @@
 #include "base/options.h"
 #include "cache/internal.h"
 
-/* A signature by a key that is revoked under this name, or whose bytes are revoked. */
-static bool is_revoked_signature(const aoticache_trust *trust, const aoticache_signature *signature)
+/* ---- one signature ---- */
+
+struct message {
+    uint8_t *bytes;
+    size_t size;
+};
+
+/* Whether it has the name of a key that is revoked, by that name or by its bytes. */
+static bool has_revoked_name(const aoticache_trust *trust, const aoticache_signature *signature)
 {
     for (size_t i = 0; i < trust->revoked_count; i++)
         if (trust->revoked[i].key.name[0] != '\0' && strcmp(trust->revoked[i].key.name, signature->name) == 0)
@@ -29,19 +36,26 @@ static bool is_revoked_signature(const aoticache_trust *trust, const aoticache_s
     return false;
 }
 
-/* ---- one signature ---- */
-
-struct message {
-    uint8_t *bytes;
-    size_t size;
-};
+/* Whether a key made it that is revoked by its bytes, whatever name the signature has. */
+static aoticache_status is_made_by_revoked(const aoticache_trust *trust, const struct message *message,
+                                           const aoticache_signature *signature, bool *ret_is_made,
+                                           aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_CORRUPT;
+    for (size_t i = 0; status == AOTICACHE_CORRUPT && i < trust->revoked_count; i++)
+        if (trust->revoked[i].kind == AOTICACHE_REVOKES_KEY)
+            status = aoticache_statement_verify_bytes(message->bytes, message->size, &trust->revoked[i].key, signature,
+                                                      ret_error);
+    *ret_is_made = status == AOTICACHE_OK;
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_OK : status;
+}
 
 /* Which of the trusted keys made a signature. *ret_key: borrowed from the set; NULL where none did. */
 static aoticache_status judge_signature(const aoticache_trust *trust, const struct message *message,
                                         const aoticache_signature *signature, aoticache_signature_state *ret_state,
                                         const aoticache_public_key **ret_key, aoticache_error *ret_error)
 {
-    bool has_name = false;
+    bool has_name = false, is_revoked = has_revoked_name(trust, signature);
     *ret_key = NULL;
     for (size_t i = 0; i < trust->trusted_count; i++) {
         const aoticache_public_key *key = &trust->trusted[i].key;
@@ -58,10 +72,13 @@ static aoticache_status judge_signature(const aoticache_trust *trust, const stru
             return AOTICACHE_OK;
         }
     }
-    *ret_state = has_name                                 ? AOTICACHE_SIGNATURE_WRONG
-                 : is_revoked_signature(trust, signature) ? AOTICACHE_SIGNATURE_REVOKED
-                                                          : AOTICACHE_SIGNATURE_UNKNOWN;
-    return AOTICACHE_OK;
+    aoticache_status status = AOTICACHE_OK;
+    if (!has_name && !is_revoked)
+        status = is_made_by_revoked(trust, message, signature, &is_revoked, ret_error);
+    *ret_state = has_name     ? AOTICACHE_SIGNATURE_WRONG
+                 : is_revoked ? AOTICACHE_SIGNATURE_REVOKED
+                              : AOTICACHE_SIGNATURE_UNKNOWN;
+    return status;
 }
 
 /* ---- deciding ---- */

@@ -103,7 +103,9 @@ aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_di
     if (status != AOTICACHE_OK)
         return status;
     aoticache_cache_enter(cache);
-    status = load_manifest(cache, artifact, &manifest, ret_error);
+    status = aoticache_trust_check_signers(cache, &key, 1, ret_error);
+    if (status == AOTICACHE_OK)
+        status = load_manifest(cache, artifact, &manifest, ret_error);
     if (status == AOTICACHE_OK) {
         const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
         status = aoticache_statement_sign(&statement, key, &list.items[0], ret_error);

@@ -19,6 +19,13 @@ void aoticache_base64_encode(const uint8_t *bytes, size_t size, char *ret_text);
 bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes);
 /* OK, or INVALID with the reason. */
 aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error);
+/*
+ * Parses `name:base64` of exactly `size` bytes: every key and every signature is read by this function. what: "public key", for
+ * messages, which may repeat what stands before the ':'. OK, or INVALID with the reason.
+ */
+aoticache_status aoticache_named_bytes_parse(const char *what, const char *text, size_t size,
+                                             char ret_name[AOTICACHE_SIGNER_NAME_BYTES], uint8_t *ret_bytes,
+                                             aoticache_error *ret_error);
 
 /* Calls back for each line of a text of signatures that was parsed. Blank lines and other text are refused. */
 typedef struct aoticache_signature_list {
@@ -90,7 +97,10 @@ aoticache_status aoticache_revocation_parse(const char *text, aoticache_revocati
                                             aoticache_error *ret_error);
 bool aoticache_revocation_names_key(const aoticache_revocation *revocation, const aoticache_public_key *key);
 
-/* Called for each word of a file that is no comment; place: "FILE:LINE". */
+/*
+ * Called for each line of a file that is not empty, without its comment and the spaces around the rest; place: "FILE:LINE". A
+ * comment begins with a '#' at the beginning of the line or after a space.
+ */
 typedef aoticache_status (*aoticache_key_word_fn)(void *user, const char *word, const char *place);
 /* OK (also where there is no such file), DENIED (owner, mode), IO, NO_MEMORY, and what the callback returns. */
 aoticache_status aoticache_key_file_read(const char *directory, const char *name, aoticache_key_word_fn callback,
@@ -134,6 +144,11 @@ bool aoticache_trust_revokes_key(const aoticache_trust *trust, const aoticache_p
 bool aoticache_trust_has_revoked(const aoticache_trust *trust, const aoticache_digest *artifact);
 aoticache_status aoticache_trust_add(aoticache_trust *trust, const aoticache_public_key *key,
                                      aoticache_trust_origin origin, aoticache_error *ret_error);
+
+/* Checks that none of the keys is revoked here. Takes the mutex itself. Returns: OK, DENIED (one is), and why that cannot be
+ * told. */
+aoticache_status aoticache_trust_check_signers(aoticache_cache *cache, const aoticache_secret_key *const *keys,
+                                               size_t count, aoticache_error *ret_error);
 
 /* Whether an entry is revoked by its digest. Takes the mutex itself, as the next one does. */
 aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact,

@@ -150,12 +150,20 @@ static char *path_of(const char *directory, const char *name, aoticache_error *r
     return NULL;
 }
 
-/* Cuts the word out of a line: "" where it has none. Changes the line. */
+/*
+ * Cuts the comment and the spaces around the rest off a line, and returns the rest: "" where there is none. It is parsed whole:
+ * a second word on a line is not left out but makes the line one that cannot be read. Changes the line.
+ */
 static char *word_of(char *line)
 {
-    line[strcspn(line, "#")] = '\0'; /* no base64, digest or name in use has one; '#' in a name ends it here */
+    for (char *c = line; *c != '\0'; c++)
+        if (*c == '#' && (c == line || strchr(SPACES, c[-1]) != NULL)) {
+            *c = '\0';
+            break;
+        }
     line += strspn(line, SPACES);
-    line[strcspn(line, SPACES)] = '\0';
+    for (size_t length = strlen(line); length > 0 && strchr(SPACES, line[length - 1]) != NULL;)
+        line[--length] = '\0';
     return line;
 }
 

@@ -25,27 +25,20 @@
 aoticache_status aoticache_secret_key_parse(const char *text, const char *name, aoticache_secret_key **ret_key,
                                             aoticache_error *ret_error)
 {
-    const size_t length = strcspn(text, "\n");
-    const char *colon = memchr(text, ':', length);
-    char base64[SECRET_BASE64_BYTES + 1], key_name[AOTICACHE_SIGNER_NAME_BYTES] = "";
+    char line[MAX_FILE_BYTES + 1], key_name[AOTICACHE_SIGNER_NAME_BYTES] = "";
     uint8_t bytes[SECRET_BYTES], public_key[32];
-    aoticache_status status = AOTICACHE_OK;
     aoticache_secret_key *key = NULL;
-    const char *rest = text + length + (text[length] == '\n');
-    bool is_form = colon != NULL && (size_t)(colon - text) < sizeof key_name && rest[0] == '\0' &&
-                   length - (size_t)(colon - text) - 1 == SECRET_BASE64_BYTES;
-    if (is_form) {
-        memcpy(key_name, text, (size_t)(colon - text));
-        memcpy(base64, colon + 1, SECRET_BASE64_BYTES);
-        base64[SECRET_BASE64_BYTES] = '\0';
-        is_form = aoticache_base64_decode(base64, sizeof bytes, bytes);
-    }
-    if (!is_form)
-        status =
-            aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                "%s has no secret key: that is one line, name:base64 of %d bytes", name, SECRET_BYTES);
-    if (status == AOTICACHE_OK)
-        status = aoticache_signer_name_check(key_name, ret_error);
+    const size_t length = strcspn(text, "\n");
+    const bool is_line = length < sizeof line && text[length + (text[length] == '\n')] == '\0';
+    memcpy(line, text, is_line ? length : 0);
+    line[is_line ? length : 0] = '\0';
+    /* The parser's own message is not passed on: what stands before a ':' may be the secret. */
+    aoticache_status status =
+        aoticache_named_bytes_parse("secret key", line, sizeof bytes, key_name, bytes, NULL) == AOTICACHE_OK
+            ? AOTICACHE_OK
+            : aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                  "%s has no secret key: that is one line, name:base64 of %d bytes", name,
+                                  SECRET_BYTES);
     if (status == AOTICACHE_OK)
         status = aoticache_ed25519_public(bytes, public_key, ret_error);
     if (status == AOTICACHE_OK && memcmp(public_key, bytes + 32, sizeof public_key) != 0)
@@ -61,7 +54,7 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
         *ret_key = key;
     }
     explicit_bzero(bytes, sizeof bytes);
-    explicit_bzero(base64, sizeof base64);
+    explicit_bzero(line, sizeof line);
     return status;
 }
 

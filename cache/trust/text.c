@@ -54,12 +54,13 @@ bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes)
 
 /* ---- names ---- */
 
+/* A name begins a word of a list of keys: the ':' ends it there, a space ends the word, and a '#' in its place begins a comment. */
 static bool is_name(const char *name, size_t length)
 {
     for (size_t i = 0; i < length; i++)
         if (name[i] <= ' ' || name[i] > '~' || name[i] == ':')
             return false;
-    return length > 0 && length < AOTICACHE_SIGNER_NAME_BYTES;
+    return length > 0 && length < AOTICACHE_SIGNER_NAME_BYTES && name[0] != '#';
 }
 
 aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error)
@@ -67,7 +68,7 @@ aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *
     if (name == NULL || !is_name(name, strlen(name)))
         return aoticache_error_set(
             ret_error, AOTICACHE_INVALID,
-            "the name of a key has 1 to %d printable ASCII characters, none of them ':' or a space",
+            "the name of a key has 1 to %d printable ASCII characters, none of them ':' or a space, and the first not '#'",
             AOTICACHE_SIGNER_NAME_BYTES - 1);
     aoticache_digest digest;
     if (strcmp(name, "SHA256") == 0 || (strlen(name) == 64 && aoticache_digest_from_hex(name, &digest) == AOTICACHE_OK))
@@ -78,9 +79,9 @@ aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *
 
 /* ---- name:base64 ---- */
 
-static aoticache_status parse(const char *what, const char *text, size_t size,
-                              char ret_name[AOTICACHE_SIGNER_NAME_BYTES], uint8_t *ret_bytes,
-                              aoticache_error *ret_error)
+aoticache_status aoticache_named_bytes_parse(const char *what, const char *text, size_t size,
+                                             char ret_name[AOTICACHE_SIGNER_NAME_BYTES], uint8_t *ret_bytes,
+                                             aoticache_error *ret_error)
 {
     const char *colon = text != NULL ? strchr(text, ':') : NULL;
     if (colon == NULL)
@@ -106,7 +107,8 @@ aoticache_status aoticache_public_key_parse(const char *text, aoticache_public_k
     aoticache_public_key key = {.name = ""};
     if (ret_key == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
-    aoticache_status status = parse("public key", text, sizeof key.bytes, key.name, key.bytes, ret_error);
+    aoticache_status status =
+        aoticache_named_bytes_parse("public key", text, sizeof key.bytes, key.name, key.bytes, ret_error);
     if (status == AOTICACHE_OK)
         *ret_key = key;
     return status;
@@ -118,8 +120,8 @@ aoticache_status aoticache_signature_parse(const char *text, aoticache_signature
     aoticache_signature signature = {.name = ""};
     if (ret_signature == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, ret_signature);
-    aoticache_status status =
-        parse("signature", text, sizeof signature.bytes, signature.name, signature.bytes, ret_error);
+    aoticache_status status = aoticache_named_bytes_parse("signature", text, sizeof signature.bytes, signature.name,
+                                                          signature.bytes, ret_error);
     if (status == AOTICACHE_OK)
         *ret_signature = signature;
     return status;

@@ -265,18 +265,58 @@ aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_
     return AOTICACHE_OK;
 }
 
+/* ---- who signs ---- */
+
+/* With the mutex held, and all of it loaded. */
+static aoticache_status check_signers(const aoticache_trust *trust, const aoticache_secret_key *const *keys,
+                                      size_t count, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < count; i++) {
+        char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+        const aoticache_public_key *key = aoticache_secret_key_public(keys[i]);
+        const bool is_own = trust->sign_with == NULL && trust->signer_count > 0 &&
+                            memcmp(&trust->signers[0]->public_key, key, sizeof *key) == 0;
+        if (!aoticache_trust_revokes_key(trust, key))
+            continue;
+        aoticache_public_key_fingerprint(key, fingerprint);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "key '%s' (%s): it is revoked, and signs nothing; %s",
+                                   key->name, fingerprint,
+                                   is_own ? "'aoticache key rotate' makes another" : "sign with another one");
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_trust_check_signers(aoticache_cache *cache, const aoticache_secret_key *const *keys,
+                                               size_t count, aoticache_error *ret_error)
+{
+    if (count == 0)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_trust_lock(cache, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = check_signers(&cache->trust, keys, count, ret_error);
+    pthread_mutex_unlock(&cache->trust.mutex);
+    return status;
+}
+
 aoticache_status aoticache_cache_signers(aoticache_cache *cache, const aoticache_secret_key *const **ret_keys,
                                          size_t *ret_count, aoticache_error *ret_error)
 {
     if (cache == NULL || ret_keys == NULL || ret_count == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache, ret_keys, ret_count);
     aoticache_cache_enter(cache);
-    pthread_mutex_lock(&cache->trust.mutex);
-    aoticache_status status = need_signers(&cache->trust, ret_error);
-    pthread_mutex_unlock(&cache->trust.mutex);
+    aoticache_trust *trust = &cache->trust;
+    pthread_mutex_lock(&trust->mutex);
+    aoticache_status status = need_signers(trust, ret_error);
+    if (status == AOTICACHE_OK && trust->signer_count > 0 && !trust->is_loaded)
+        status = load_all(cache, ret_error);
+    const aoticache_secret_key *const *keys = (const aoticache_secret_key *const *)trust->signers;
+    if (status == AOTICACHE_OK)
+        status = check_signers(trust, keys, trust->signer_count, ret_error);
     if (status == AOTICACHE_OK) {
-        *ret_keys = (const aoticache_secret_key *const *)cache->trust.signers;
-        *ret_count = cache->trust.signer_count;
+        *ret_keys = keys;
+        *ret_count = trust->signer_count;
     }
+    pthread_mutex_unlock(&trust->mutex);
     return status;
 }

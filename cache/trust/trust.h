@@ -27,7 +27,8 @@ extern "C" {
 
 /* ---- keys and signatures ---- */
 
-#define AOTICACHE_SIGNER_NAME_BYTES 128 /* of a key's name, with the zero byte: printable ASCII without ':' and ' ' */
+#define AOTICACHE_SIGNER_NAME_BYTES \
+    128 /* of a key's name, with the zero byte: printable ASCII without ':' and ' ', not '#' first */
 #define AOTICACHE_PUBLIC_KEY_TEXT_BYTES 176 /* "name:base64 of 32 bytes", with the zero byte */
 #define AOTICACHE_SIGNATURE_TEXT_BYTES 224  /* "name:base64 of 64 bytes", with the zero byte */
 #define AOTICACHE_FINGERPRINT_BYTES 51 /* "SHA256:" and 43 characters, as ssh-keygen prints it, with the zero byte */
@@ -134,7 +135,7 @@ AOTICACHE_API aoticache_status aoticache_cache_read_signatures(aoticache_cache *
  */
 AOTICACHE_API aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                                               const char *text, aoticache_error *ret_error);
-/* Signs the entry and adds the signature. Returns as the two above, and NOT_FOUND. */
+/* Signs the entry and adds the signature. Returns as the two above, NOT_FOUND, and DENIED also if the key is revoked here. */
 AOTICACHE_API aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_digest *artifact,
                                                     const aoticache_secret_key *key, aoticache_error *ret_error);
 
@@ -250,15 +251,16 @@ AOTICACHE_API aoticache_status aoticache_cache_list_trusted(aoticache_cache *cac
                                                             void *user, aoticache_error *ret_error);
 /*
  * The secret keys that this cache signs with: those of `sign_with`, else the user's own if there is one. Borrowed from the
- * cache. Returns: OK (also where there is none), and what aoticache_secret_key_read() returns.
+ * cache. Returns: OK (also where there is none), what aoticache_secret_key_read() returns, and DENIED also if one of them is
+ * revoked: a revoked key signs nothing.
  */
 AOTICACHE_API aoticache_status aoticache_cache_signers(aoticache_cache *cache,
                                                        const aoticache_secret_key *const **ret_keys, size_t *ret_count,
                                                        aoticache_error *ret_error);
 
 /*
- * The user's folder of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line, '#'
- * begins a comment). These functions change the files, whoever has the cache open; a cache reads them when it first needs
+ * The user's folder of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line; '#' at the
+ * beginning of a line or after a space begins a comment). These functions change the files, whoever has the cache open; a cache reads them when it first needs
  * them. The folder must be the effective user's or root's, and not writable by others.
  */
 #define AOTICACHE_SECRET_KEY_FILE "secret-key"

@@ -66,7 +66,7 @@ _aoticache_operands() { # COMMAND POSITION
     help) _aoticache_commands aoticache Topics && echo all ;;
     inspect | run-package) _aoticache_keys && echo files ;;
     model) if [ "$2" -le 2 ]; then echo ls show run rm why compile; else _aoticache_models && echo files; fi ;;
-    key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;
+    key) if [ "$2" -le 2 ]; then echo generate rotate public trust distrust list sign verify; else _aoticache_keys; fi ;;
     copy | merge) echo folders ;;
     add | warm | prefetch | export | import | record) echo files ;;
     esac

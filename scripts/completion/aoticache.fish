@@ -117,7 +117,7 @@ function __aoticache_operands
             __aoticache_keys
             __fish_complete_path (commandline -ct)
         case key
-            test (count $words) -le 2; and printf '%s\n' generate public trust distrust list sign verify; or __aoticache_keys
+            test (count $words) -le 2; and printf '%s\n' generate rotate public trust distrust list sign verify; or __aoticache_keys
         case copy merge
             __fish_complete_directories (commandline -ct)
         case add warm prefetch export import record

@@ -272,6 +272,69 @@ echo 'nonsense:nonsense' >>"$work/bob/revoked_keys"
 try 'a damaged list of revoked keys' 1 bob aoticache import "$archive"
 says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is mended'
 
+# ---- a key of one's own that is revoked, and another in its place ----
+
+eve() { AOTICACHE_KEYS=$work/eve AOTICACHE_DIR=$work/cache-of-eve "$@"; }
+frank() { AOTICACHE_KEYS=$work/frank AOTICACHE_DIR=$work/cache-of-frank "$@"; }
+try 'no key, nothing to replace' 3 eve aoticache key rotate
+says 'and what makes one' 'make one: aoticache key generate$'
+try 'a key' 0 eve aoticache key generate eve@box-9
+first=$(cat "$out")
+for size in 4 5; do run eve aoticache run aten::abs --input "float32:$size=-2" --hook c; done
+try 'one entry is signed' 0 eve aoticache key sign "$key"
+try 'another key in its place' 0 eve aoticache key rotate
+second=$(cat "$out")
+is 'with the next number' "eve@box-10" "${second%%:*}"
+says 'the old one stays' "the old key 'eve@box-9' is kept in $work/eve/secret-key.old-1, and what it signed is still accepted here"
+says 'what it signed is signed again, and nothing else' "signed 1 entry that 'eve@box-9' had signed"
+is 'files of its owner alone' '600 600' "$(stat -c %a "$work/eve/secret-key" "$work/eve/secret-key.old-1" | paste -sd' ')"
+try 'it is the one that signs' 0 eve aoticache key public
+is 'from now on' "$second" "$(cat "$out")"
+try 'both signed the entry' 0 eve aoticache key verify "$key"
+prints 'and both are trusted' "signed by eve@box-9 \(trusted, .*, eve@box-10 \(trusted"
+try 'the same name twice' 1 eve aoticache key rotate eve@box-10
+says 'is no new key' 'give the new one another name'
+try 'nor a name that is none' 1 eve aoticache key rotate '#1'
+is 'which changes nothing' "$second" "$(eve aoticache key public)"
+is 'and leaves nothing' 'revoked_keys secret-key secret-key.old-1 trusted_keys' "$(touch "$work/eve/revoked_keys" && ls "$work/eve" | paste -sd' ')"
+try 'her own key is revoked' 0 eve aoticache key distrust eve@box-10
+says 'which is said' 'it is a key of your own, and signs nothing any more'
+try 'an entry of later' 0 eve aoticache run aten::neg --input float32:3=-2 --hook c
+try 'export' 1 eve aoticache export "$work/of-eve.tar"
+says 'says why it signs nothing' "key 'eve@box-10' \(SHA256:.*\): it is revoked, and signs nothing; 'aoticache key rotate' makes another$"
+holds 'and makes nothing' [ ! -e "$work/of-eve.tar" ]
+try 'not if the file is named either' 1 eve aoticache export "$work/of-eve.tar" --sign-with "$work/eve/secret-key"
+try 'key sign' 1 eve aoticache key sign --all
+try 'nor with that file' 1 eve aoticache key sign --all --sign-with "$work/eve/secret-key"
+try 'nor a push' 1 eve aoticache push --all --remote "http://127.0.0.1:9/"
+try 'an export without a signature' 0 eve aoticache export "$work/of-eve.tar" --no-sign
+try 'doctor' 0 eve aoticache doctor
+prints 'tells' "own key.*'eve@box-10'.* is revoked"
+prints_not 'and does not call it well' "ok +own key"
+try 'generate makes another' 0 eve aoticache key generate eve@box-11
+third=$(cat "$out")
+says 'and keeps the old one, revoked' "eve@box-10' is kept in .*/secret-key.old-2, and stays revoked"
+try 'which signs' 0 eve aoticache export "$work/of-eve.tar"
+try 'what others take who trust it' 0 frank aoticache import "$work/of-eve.tar" --trust "$third"
+try 'a key that is not revoked stays' 1 eve aoticache key generate eve@box-12
+says 'with what replaces it' "'aoticache key rotate' replaces it"
+# Two keys may have one name, where configuration and user each trust one.
+run aoticache key generate twin --output "$work/twin-1" && one=$(cat "$out")
+run aoticache key generate twin --output "$work/twin-2" && two=$(cat "$out")
+try 'one key is trusted' 0 frank aoticache key trust "$one"
+try 'a name that two keys have is revoked' 0 frank env AOTICACHE_TRUSTED_KEYS="$two" aoticache key distrust twin
+holds 'both of them' sh -c 'grep -qxF "$2" "$1" && grep -qxF "$3" "$1"' - "$work/frank/revoked_keys" "$one" "$two"
+# A '#' in a name begins no comment, and at its beginning it would.
+try 'a name that is a comment' 1 aoticache key generate '#b' --output "$work/x"
+says 'is none' "and the first not '#'"
+try 'one with a # in it' 0 aoticache key generate 'x#y' --output "$work/x#y"
+sharp=$(cat "$out")
+try 'signs' 0 eve aoticache export "$work/sharp.tar" --sign-with "$work/x#y"
+try 'is trusted' 0 frank aoticache import "$work/sharp.tar" --cache-dir "$work/cache-sharp" --trust "$sharp"
+try 'and is revoked' 0 frank aoticache key distrust 'x#y' --cache-dir "$work/cache-sharp"
+prints 'with what it signed' "^removed [0-9a-f]{12}: only the revoked key x#y signed it$"
+try 'for good' 1 frank aoticache import "$work/sharp.tar" --cache-dir "$work/cache-sharp" --trust "$sharp"
+
 # ---- a terminal ----
 
 if command -v script >/dev/null; then

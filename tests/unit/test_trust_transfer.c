@@ -7,6 +7,7 @@
 #include "cache/config/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/internal.h"
+#include "cache/remote/remote.h"
 #include "cache/stats/statistics.h"
 #include "cache/transfer/transfer.h"
 #include "cache_fixture.h"
@@ -588,6 +589,70 @@ Test(trust_transfer, own_key_is_trusted_by_who_has_it)
     close(fd);
 }
 
+Test(trust_transfer, revoked_key_signs_nothing)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache_options cache_options = fixture_options();
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    aoticache_secret_key *own = NULL;
+    const aoticache_secret_key *const *signers = NULL;
+    size_t count = 0;
+    aoticache_error error = {.message = ""};
+    if (ann == NULL)
+        cr_skip_test("no libcrypto");
+    fixture_put(cache, 1, "library one");
+    const aoticache_digest artifact = artifact_of(cache, 1);
+    aoticache_cache_close(cache);
+    cr_assert_eq(aoticache_key_directory_own_key(keys_path, "me@here-1", &own, NULL, NULL), AOTICACHE_OK);
+    cache_options.key_directory = keys_path;
+    cache_options.is_configured = true;
+    cache = fixture_open_with(&cache_options);
+    cr_assert_eq(aoticache_cache_signers(cache, &signers, &count, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(count, 1);
+    aoticache_cache_close(cache);
+
+    cr_assert_eq(aoticache_key_directory_revoke(keys_path, "me@here-1", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_key_directory_revoke(keys_path, ann_text, NULL), AOTICACHE_OK);
+    cache = fixture_open_with(&cache_options);
+    cr_expect_eq(aoticache_cache_signers(cache, &signers, &count, &error), AOTICACHE_DENIED);
+    cr_expect_not_null(strstr(error.message, "key 'me@here-1' (SHA256:"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "aoticache key rotate"), "%s", error.message);
+    cr_expect_eq(aoticache_cache_sign(cache, &artifact, own, &error), AOTICACHE_DENIED);
+    cr_expect_eq(aoticache_cache_sign(cache, &artifact, ann, &error), AOTICACHE_DENIED);
+    cr_expect_not_null(strstr(error.message, "sign with another one"), "%s", error.message);
+    cr_expect_eq(aoticache_cache_sign(cache, &artifact, bob, &error), AOTICACHE_OK, "%s", error.message);
+    const aoticache_secret_key *both[] = {bob, ann};
+    int fd = memfd_create("archive", MFD_CLOEXEC);
+    options.signers = both;
+    options.signer_count = 2;
+    cr_expect_eq(aoticache_cache_export(cache, fd, &options, NULL, &error), AOTICACHE_DENIED);
+    cr_expect_eq(lseek(fd, 0, SEEK_END), 0);
+    cr_expect_eq(aoticache_cache_push(cache, "http://127.0.0.1:9/", &options, NULL, &error), AOTICACHE_DENIED);
+    close(fd);
+    aoticache_secret_key_free(own);
+    aoticache_cache_close(cache);
+}
+
+/* The bytes are what is revoked: a signature with another name is recognised by them. */
+Test(trust_transfer, revoked_key_is_known_under_any_name)
+{
+    aoticache_cache *cache = fixture_open(), *other;
+    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
+    if (ann == NULL)
+        cr_skip_test("no libcrypto");
+    fixture_put(cache, 1, "library one");
+    int fd = export_by(cache, ann);
+    snprintf(text, sizeof text, "another%s", strchr(ann_text, ':'));
+    other = open_other(ann_text, NULL);
+    import_one(other, fd, NULL, NULL);
+    aoticache_cache_close(other);
+    other = open_other(NULL, text); /* nobody trusts it any more */
+    cr_expect_not(fixture_finds(other, 1, "library one"));
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+    close(fd);
+}
+
 /* ---- in the store ---- */
 
 Test(trust_transfer, signatures_survive_a_rebuilt_index_and_go_with_their_entry)
@@ -782,4 +847,34 @@ Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
     cr_assert_str_eq(options.trusted_keys, text);
     cr_assert_str_eq(options.revoked_keys, "stolen-1");
     aoticache_config_free(config);
+}
+
+/* It may be the one that matters. */
+Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses_everything)
+{
+    aoticache_cache *cache = fixture_open(), *other;
+    aoticache_cache_options options = fixture_options();
+    aoticache_config *config = NULL;
+    aoticache_error error = {.message = ""};
+    if (ann == NULL)
+        cr_skip_test("no libcrypto");
+    fixture_put(cache, 1, "library one");
+    int fd = export_by(cache, ann);
+    const char *path = fixture_write("config", "revoked_keys = bob:not-base64\n");
+    const aoticache_logger logger = {.log = fixture_log};
+    cr_assert_eq(aoticache_config_read_file(path, logger, &config, NULL), AOTICACHE_OK);
+    cr_expect_not_null(strstr(fixture_last_warning, "until it is mended nothing from elsewhere is accepted"), "%s",
+                       fixture_last_warning);
+    aoticache_config_apply(config, &options);
+    options.directory = other_path;
+    options.trusted_keys = ann_text;
+    options.is_configured = true;
+    other = fixture_open_with(&options);
+    lseek(fd, 0, SEEK_SET);
+    cr_expect_eq(aoticache_cache_import(other, fd, NULL, NULL, &error), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "until this line is mended"), "%s", error.message);
+    aoticache_cache_close(other);
+    aoticache_config_free(config);
+    aoticache_cache_close(cache);
+    close(fd);
 }

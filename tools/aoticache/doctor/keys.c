@@ -8,15 +8,21 @@
 #define WARN AOTICACHE_VERDICT_WARN
 
 /* The user's own, and those of sign_with. None is no fault: the first export makes one. */
-static void check_own_key(aoticache_doctor *doctor, const aoticache_config *config)
+static void check_own_key(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache)
 {
     const char *directory = aoticache_config_key_directory(config);
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
     aoticache_secret_key *key = NULL;
+    const aoticache_secret_key *const *signers = NULL;
+    size_t count = 0;
     aoticache_error error = {.message = ""};
     aoticache_status status =
         directory[0] != '\0' ? aoticache_secret_key_read(path, &key, &error) : AOTICACHE_NOT_FOUND;
-    if (status == AOTICACHE_OK)
+    if ((status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND) &&
+        aoticache_cache_signers(cache, &signers, &count, &error) != AOTICACHE_OK)
+        aoticache_doctor_report(doctor, WARN, "own key", "until this is mended export, push and key sign fail", "%s",
+                                error.message);
+    else if (status == AOTICACHE_OK)
         aoticache_doctor_report(doctor, OK, "own key", NULL, "'%s'", aoticache_secret_key_public(key)->name);
     else if (status == AOTICACHE_UNSUPPORTED)
         aoticache_doctor_report(doctor, WARN, "own key", "install OpenSSL's libcrypto", "%s", error.message);
@@ -51,7 +57,7 @@ void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_confi
 {
     struct tally tally = {0};
     aoticache_error error = {.message = ""};
-    check_own_key(doctor, config);
+    check_own_key(doctor, config, cache);
     check_rule(doctor, config);
     if (aoticache_cache_list_trusted(cache, count_key, &tally, &error) != AOTICACHE_OK)
         aoticache_doctor_report(doctor, WARN, "trusted keys", "mend it; until then nothing from elsewhere is taken in",

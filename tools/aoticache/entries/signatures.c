@@ -112,7 +112,7 @@ void aoticache_own_key_name(char ret_name[AOTICACHE_SIGNER_NAME_BYTES])
     else
         snprintf(ret_name, AOTICACHE_SIGNER_NAME_BYTES, "user%ld@%.60s-1", (long)geteuid(), host);
     for (char *c = ret_name; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~' || *c == ':' || *c == '#')
+        if (*c <= ' ' || *c > '~' || *c == ':' || (*c == '#' && c == ret_name))
             *c = '_';
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *key_directory(const aoticache_key_command *command)
+const char *aoticache_key_command_directory(const aoticache_key_command *command)
 {
     return aoticache_config_key_directory(aoticache_cli_config(command->cli));
 }
@@ -29,7 +29,7 @@ static json_t *key_to_json(const aoticache_public_key *key)
     return object;
 }
 
-static void print_public(const aoticache_key_command *command, const aoticache_public_key *key)
+void aoticache_key_print_public(const aoticache_key_command *command, const aoticache_public_key *key)
 {
     char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
     aoticache_public_key_format(key, text);
@@ -57,15 +57,21 @@ static int generate(const aoticache_key_command *command, const char *const *wor
         if (status == AOTICACHE_OK)
             status = aoticache_secret_key_write(key, command->output, &error);
     } else {
-        status = aoticache_key_directory_own_key(key_directory(command), name, &key, &is_new, &error);
+        status = aoticache_key_directory_own_key(aoticache_key_command_directory(command), name, &key, &is_new, &error);
+        if (status == AOTICACHE_OK && !is_new && aoticache_key_is_revoked(command, aoticache_secret_key_public(key))) {
+            aoticache_secret_key_free(key);
+            return aoticache_key_rotate(command, words, count);
+        }
         if (status == AOTICACHE_OK && !is_new)
-            status = aoticache_error_set(&error, AOTICACHE_INVALID,
-                                         "you have the key '%s' in %s/" AOTICACHE_SECRET_KEY_FILE
-                                         " already, and it stays; --output FILE makes another",
-                                         aoticache_secret_key_public(key)->name, key_directory(command));
+            status =
+                aoticache_error_set(&error, AOTICACHE_INVALID,
+                                    "you have the key '%s' in %s/" AOTICACHE_SECRET_KEY_FILE
+                                    " already, and it stays; 'aoticache key rotate' replaces it, --output FILE makes "
+                                    "another",
+                                    aoticache_secret_key_public(key)->name, aoticache_key_command_directory(command));
     }
     if (status == AOTICACHE_OK)
-        print_public(command, aoticache_secret_key_public(key));
+        aoticache_key_print_public(command, aoticache_secret_key_public(key));
     aoticache_secret_key_free(key);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
 }
@@ -80,7 +86,7 @@ static int print_of_file(const aoticache_key_command *command, const char *path,
         aoticache_error_set(&error, status, "you have no key to sign with yet; make one: aoticache key generate");
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(command->cli, status, &error);
-    print_public(command, aoticache_secret_key_public(key));
+    aoticache_key_print_public(command, aoticache_secret_key_public(key));
     aoticache_secret_key_free(key);
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -94,10 +100,11 @@ static int public(const aoticache_key_command *command, const char *const *words
     if (count == 1)
         return print_of_file(command, words[0], false);
     if (configured[0] == '\0') {
-        if (key_directory(command)[0] == '\0')
+        if (aoticache_key_command_directory(command)[0] == '\0')
             return aoticache_cli_error(command->cli,
                                        "there is no folder for a key to sign with: set HOME, or AOTICACHE_KEYS");
-        cleanup_free char *own = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, key_directory(command));
+        cleanup_free char *own =
+            aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, aoticache_key_command_directory(command));
         return print_of_file(command, own, true);
     }
     cleanup_free char *paths = aoticache_cli_text("%s", configured);
@@ -121,7 +128,7 @@ static int trust(const aoticache_key_command *command, const char *const *words,
         aoticache_error error = {.message = ""};
         if (aoticache_public_key_parse(words[i], &key, &error) != AOTICACHE_OK)
             return aoticache_cli_usage_error(command->cli, "%s", error.message);
-        aoticache_status status = aoticache_key_directory_trust(key_directory(command), &key, &error);
+        aoticache_status status = aoticache_key_directory_trust(aoticache_key_command_directory(command), &key, &error);
         if (status != AOTICACHE_OK)
             return aoticache_cli_fail(command->cli, status, &error);
         aoticache_public_key_fingerprint(&key, fingerprint);
@@ -130,45 +137,53 @@ static int trust(const aoticache_key_command *command, const char *const *words,
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-struct search {
+/* A word that is being revoked, and what was found of it. */
+struct distrust {
+    const aoticache_key_command *command;
     const char *word;
-    aoticache_public_key found;
-    bool has_found, is_elsewhere;
+    size_t found;
+    aoticache_status status;
+    aoticache_error error;
 };
 
-/* A name is worth less than the key that has it: that is what is written down. */
-static bool find_key(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
+static void revoke_word(struct distrust *distrust, const char *word, const char *remark)
 {
-    struct search *search = user;
-    char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+    const char *directory = aoticache_key_command_directory(distrust->command);
+    distrust->status = aoticache_key_directory_revoke(directory, word, &distrust->error);
+    if (distrust->status == AOTICACHE_OK)
+        aoticache_cli_note(distrust->command->cli, "%s is revoked%s", word, remark);
+}
+
+/* A name is worth less than the keys that have it: these are what is written down, each of them. */
+static bool revoke_if_meant(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
+{
+    struct distrust *distrust = user;
+    char fingerprint[AOTICACHE_FINGERPRINT_BYTES], text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
     (void)is_revoked;
     aoticache_public_key_fingerprint(key, fingerprint);
-    if (strcmp(key->name, search->word) != 0 && strcmp(fingerprint, search->word) != 0)
+    aoticache_public_key_format(key, text);
+    if (strcmp(key->name, distrust->word) != 0 && strcmp(fingerprint, distrust->word) != 0 &&
+        strcmp(text, distrust->word) != 0)
         return true;
-    search->found = *key;
-    search->has_found = true;
-    search->is_elsewhere = origin == AOTICACHE_TRUST_ORIGIN_CONFIGURED;
-    return true;
+    distrust->found++;
+    revoke_word(distrust, text,
+                origin == AOTICACHE_TRUST_ORIGIN_CONFIGURED
+                    ? "; trusted_keys of the configuration still names it, which changes nothing"
+                : origin == AOTICACHE_TRUST_ORIGIN_OWN
+                    ? "; it is a key of your own, and signs nothing any more: 'aoticache key rotate' makes another"
+                    : "");
+    return distrust->status == AOTICACHE_OK;
 }
 
 static int distrust_one(const aoticache_key_command *command, aoticache_cache *cache, const char *word)
 {
-    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
-    struct search search = {.word = word};
-    aoticache_error error = {.message = ""};
+    struct distrust distrust = {.command = command, .word = word, .error = {.message = ""}};
     if (cache != NULL)
-        aoticache_cache_list_trusted(cache, find_key, &search, NULL);
-    if (search.has_found) {
-        aoticache_public_key_format(&search.found, text);
-        word = text;
-    }
-    aoticache_status status = aoticache_key_directory_revoke(key_directory(command), word, &error);
-    if (status != AOTICACHE_OK)
-        return aoticache_cli_fail(command->cli, status, &error);
-    aoticache_cli_note(command->cli, "%s is revoked%s", word,
-                       search.is_elsewhere ? "; trusted_keys of the configuration still names it, which changes nothing"
-                                           : "");
-    return AOTICACHE_CLI_EXIT_OK;
+        aoticache_cache_list_trusted(cache, revoke_if_meant, &distrust, NULL);
+    if (distrust.found == 0)
+        revoke_word(&distrust, word, "");
+    return distrust.status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK
+                                           : aoticache_cli_fail(command->cli, distrust.status, &distrust.error);
 }
 
 static void print_removed(void *user, const aoticache_digest *artifact, const char *reason)
@@ -284,9 +299,10 @@ static int list(const aoticache_key_command *command, const char *const *words, 
 static const struct {
     const char *word;
     int (*run)(const aoticache_key_command *command, const char *const *words, size_t count);
-} actions[] = {{"generate", generate},          {"public", public}, {"trust", trust},
-               {"distrust", distrust},          {"list", list},     {"sign", aoticache_key_sign},
-               {"verify", aoticache_key_verify}};
+} actions[] = {{"generate", generate},       {"rotate", aoticache_key_rotate},
+               {"public", public},           {"trust", trust},
+               {"distrust", distrust},       {"list", list},
+               {"sign", aoticache_key_sign}, {"verify", aoticache_key_verify}};
 
 #define ACTION_COUNT (sizeof actions / sizeof actions[0])
 
@@ -339,6 +355,8 @@ const aoticache_command aoticache_command_key = {
             .summary = "Makes and lists the keys that sign kernels, and says whose signatures are believed.",
             .details =
                 "  generate [NAME]  makes a key to sign with, and prints its public part\n"
+                "  rotate [NAME]    replaces your own key by a new one, which also signs what the old one\n"
+                "                   signed in this cache, unless it is revoked\n"
                 "  public [FILE]    prints the public part of the key that signs: others need it;\n"
                 "                   makes none: 'generate' does, and what signs at its first use\n"
                 "  trust KEY...     kernels that this public key signed may come in and run\n"
@@ -352,7 +370,7 @@ const aoticache_command aoticache_command_key = {
                 "Keys and signatures are Nix's: name:base64. A secret key is a file with mode 0600.",
             .options = key_options,
             .operand = {AOTICACHE_CLI_LIST(aoticache_key_command, words),
-                        .wanted = "say what to do: generate, public, trust, distrust, list, sign or verify"},
+                        .wanted = "say what to do: generate, rotate, public, trust, distrust, list, sign or verify"},
         },
     .run = key_command,
 };
