@@ -148,6 +148,10 @@ static aoticache_status read_input(named_call *call, const aoticache_tensor_view
 {
     aoticache_tensor_view *view = &call->views[i];
     *view = *input;
+    if (input->layout != AOTICACHE_LAYOUT_STRIDED)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%.200s: input %zu has layout %d; kernels take strided tensors (%d)", call->op, i,
+                                   (int)input->layout, AOTICACHE_LAYOUT_STRIDED);
     if (input->handle == NULL) {
         if (input->device.type != AOTICACHE_DEVICE_TYPE_CPU || input->sizes == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: input %zu has no handle, and %s",

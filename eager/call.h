@@ -21,7 +21,8 @@ extern "C" {
 /*
  * A context with a cache and a hook of its own and everything else by default. What misses is compiled by PyTorch
  * (aoticache_hook_create_worker()) where there is a Python that has it, else from the kernels written in C
- * (aoticache_hook_create_c()); where there is no C compiler either, by nothing. A call waits for its compile.
+ * (aoticache_hook_create_c()); where there is no C compiler either, by nothing, and calls get what is in the cache, whoever
+ * compiled it. A call waits for its compile.
  *
  * directory: of the cache; NULL: as configured ($AOTICACHE_DIR, else the configuration, else ~/.cache/aoticache).
  * ret_context: the caller's, by aoticache_context_free(), which closes the cache and ends the hook too.
@@ -37,8 +38,8 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
  *
  * context:     of aoticache_context_open() or aoticache_context_create(); what the policy of the latter says goes.
  * inputs:      num_inputs tensors, at least one. Where `handle` is NULL, the view says where the data lies in the caller's
- *              memory on the CPU: data, dtype, ndim, sizes, and strides (in elements, NULL for contiguous); the rest is not
- *              read. Else the handle is the tensor, and all of the view must describe it (aoticache_tensor_get_view()).
+ *              memory on the CPU: data, dtype, ndim, sizes, strides (in elements, NULL for contiguous) and the layout, which
+ *              is strided (0); the rest is not read. Else the handle is the tensor, and all of the view must describe it (aoticache_tensor_get_view()).
  *              Borrowed for the call.
  * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The `handle` of each is the
  *              caller's, by aoticache_tensor_free(), and keeps what the view points to.

@@ -3,7 +3,8 @@
  *
  * Tensors are seen through views (base/tensor_view.h) that a binding fills from its own tensors: no
  * data is copied, no tensor of ours is made. The binding's tensors must be those of this process's provider where a
- * kernel library is to run on them (aoticache_torch_get()): view.handle is given to it.
+ * kernel library is to run on them (aoticache_torch_get()): view.handle is given to it. For a view on the CPU without a handle a
+ * tensor is made for the time of the call.
  *
  * A value owns nothing but what it says: pointers are borrowed from whoever made it. Not thread-safe by itself.
  *

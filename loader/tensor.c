@@ -13,7 +13,7 @@
 static aoticache_status complete_shape(int64_t ndim, const int64_t *sizes, const int64_t *strides, size_t item_size,
                                        int64_t *contiguous, int64_t *ret_numel, aoticache_error *ret_error)
 {
-    int64_t numel = 1;
+    int64_t numel = 1, step = 1;
     int64_t bytes;
     for (int64_t i = ndim - 1; i >= 0; i--) {
         if (sizes[i] < 0)
@@ -22,8 +22,9 @@ static aoticache_status complete_shape(int64_t ndim, const int64_t *sizes, const
         if (strides != NULL && strides[i] < 0)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dimension %lld of a tensor has stride %lld",
                                        (long long)i, (long long)strides[i]);
-        contiguous[i] = numel > 0 ? numel : 1;
-        if (__builtin_mul_overflow(numel, sizes[i], &numel))
+        contiguous[i] = step;
+        if (__builtin_mul_overflow(numel, sizes[i], &numel) ||
+            __builtin_mul_overflow(step, sizes[i] > 0 ? sizes[i] : 1, &step))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tensor has more than 2^63 elements");
     }
     if (__builtin_mul_overflow(numel, (int64_t)item_size, &bytes))

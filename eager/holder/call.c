@@ -9,6 +9,7 @@
 #include "eager/holder/hot.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The use of all holders is handed to the cache after this many misses. */
@@ -587,6 +588,31 @@ static aoticache_status call_lent(aoticache_holder *holder, uint64_t key_set, ao
     return ready ? aoticache_holder_conclude(holder, key_set, stack, status, ret_error) : status;
 }
 
+/* ---- calls with short forms ---- */
+
+/* A call whose arguments are spelt out, in their place on the stack. */
+struct spelt_call {
+    aoticache_holder *holder;
+    uint64_t key_set;
+    aoticache_stack *stack;
+};
+
+static aoticache_status call_spelt_out(void *user, const aoticache_value *spelt, aoticache_error *ret_error)
+{
+    const struct spelt_call *call = user;
+    const size_t bytes = call->holder->num_arguments * sizeof *spelt;
+    aoticache_value *arguments = call->stack->values + call->stack->count - call->holder->num_arguments;
+    cleanup_free aoticache_value *given = malloc(bytes);
+    if (given == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its arguments", call->holder->op);
+    memcpy(given, arguments, bytes);
+    memcpy(arguments, spelt, bytes);
+    aoticache_status status = aoticache_holder_call(call->holder, call->key_set, call->stack, ret_error);
+    if (status != AOTICACHE_OK) /* the stack is as it was */
+        memcpy(arguments, given, bytes);
+    return status;
+}
+
 /* Answers a call that no runner is ready for, from inside its epoch, which ends. packed: NULL as call_slowly() has it. */
 static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *holder, uint64_t key_set,
                                                               aoticache_stack *stack, const aoticache_packed *packed,
@@ -595,6 +621,11 @@ static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *
     aoticache_numbers numbers;
     aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
     const bool left = packed != NULL && aoticache_holder_leaves(holder, packed);
+    if (!left && aoticache_holder_has_short_forms(holder, arguments)) {
+        struct spelt_call call = {.holder = holder, .key_set = key_set, .stack = stack};
+        aoticache_epoch_leave(slot);
+        return aoticache_holder_with_spelt_out(holder, arguments, call_spelt_out, &call, ret_error);
+    }
     const bool lent = packed != NULL && !left && aoticache_numbers_lend(holder, arguments, packed, &numbers);
     aoticache_epoch_leave(slot);
     if (left)

@@ -7,11 +7,21 @@
 
 #include <string.h>
 
+/* Whose kernels a walk over the index takes. */
+typedef enum fill_makers {
+    MAKERS_NAMED,  /* those that the environment of the holder's requests names */
+    MAKERS_C,      /* the kernels written in C, of whatever version, which run in every process */
+    MAKERS_OTHERS, /* all others */
+} fill_makers;
+
 typedef struct fill_walk {
     aoticache_holder *holder;
     const aoticache_request *like; /* with the environment that this holder's requests have */
+    fill_makers makers;
     int64_t last_entry;
 } fill_walk;
+
+static const char *const maker_names[] = {"framework", "framework_version"};
 
 static bool takes_numbers(const aoticache_request *request)
 {
@@ -19,11 +29,39 @@ static bool takes_numbers(const aoticache_request *request)
     return numbers != NULL && strcmp(numbers, AOTICACHE_NUMBERS_TENSORS) == 0;
 }
 
-/* True if the environments are the same but for the pairs that come from a call's arguments. */
-static bool same_environment(const aoticache_request *request, const aoticache_request *like, bool is_dynamic)
+/*
+ * A host that compiles nothing and names no framework takes what is there, whoever compiled it. These two pairs say who made a
+ * kernel, not what it computes.
+ */
+static bool takes_any_maker(const aoticache_holder *holder, const aoticache_request *like)
 {
-    if (aoticache_request_environment_count(request) !=
-            aoticache_request_environment_count(like) + is_dynamic + takes_numbers(request) ||
+    return holder->context->hook == NULL && aoticache_request_get_environment(like, maker_names[0]) == NULL &&
+           aoticache_request_get_environment(like, maker_names[1]) == NULL;
+}
+
+/* How many pairs of a request say who made the kernel, where the walk takes kernels of makers that it does not know. */
+static size_t count_maker_pairs(const fill_walk *walk, const aoticache_request *request)
+{
+    size_t count = 0;
+    for (size_t i = 0; walk->makers != MAKERS_NAMED && i < 2; i++)
+        count += aoticache_request_get_environment(request, maker_names[i]) != NULL;
+    return count;
+}
+
+static bool is_of_these_makers(const fill_walk *walk, const aoticache_request *request)
+{
+    const char *framework = aoticache_request_get_environment(request, maker_names[0]);
+    const bool is_c = framework != NULL && strcmp(framework, "c") == 0;
+    return walk->makers == MAKERS_NAMED || is_c == (walk->makers == MAKERS_C);
+}
+
+/* True if the environments are the same but for the pairs that come from a call's arguments, and the maker's. */
+static bool same_environment(const fill_walk *walk, const aoticache_request *request, bool is_dynamic)
+{
+    const aoticache_request *like = walk->like;
+    if (!is_of_these_makers(walk, request) ||
+        aoticache_request_environment_count(request) != aoticache_request_environment_count(like) + is_dynamic +
+                                                            takes_numbers(request) + count_maker_pairs(walk, request) ||
         (is_dynamic && aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) == NULL))
         return false;
     for (size_t i = 0; i < aoticache_request_environment_count(like); i++) {
@@ -91,8 +129,7 @@ static bool add_stored(void *user, const aoticache_stored *stored)
     bool is_dynamic = stored->guard[0] != '\0';
     if (stored->entry_id > walk->last_entry)
         walk->last_entry = stored->entry_id;
-    if (device.type != own.type || device.index != own.index ||
-        !same_environment(stored->request, walk->like, is_dynamic))
+    if (device.type != own.type || device.index != own.index || !same_environment(walk, stored->request, is_dynamic))
         return true;
     pthread_mutex_lock(&holder->lock);
     if (is_dynamic)
@@ -110,11 +147,16 @@ static aoticache_status list_new_entries(aoticache_holder *holder, aoticache_err
     if (status == AOTICACHE_OK)
         status = aoticache_holder_set_environment(holder, like, ret_error);
     if (status == AOTICACHE_OK) {
-        fill_walk walk = {.holder = holder, .like = like};
+        const bool any = takes_any_maker(holder, like);
+        fill_walk walk = {.holder = holder, .like = like, .makers = any ? MAKERS_C : MAKERS_NAMED};
         pthread_mutex_lock(&holder->lock);
         int64_t known = holder->last_entry;
         pthread_mutex_unlock(&holder->lock);
         status = aoticache_cache_list_stored(holder->context->cache, holder->op, known, add_stored, &walk, ret_error);
+        walk.makers = MAKERS_OTHERS;
+        if (status == AOTICACHE_OK && any)
+            status =
+                aoticache_cache_list_stored(holder->context->cache, holder->op, known, add_stored, &walk, ret_error);
         /* Only a walk that was not broken off has seen all up to there. */
         pthread_mutex_lock(&holder->lock);
         if (status == AOTICACHE_OK && walk.last_entry > holder->last_entry)

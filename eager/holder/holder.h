@@ -59,7 +59,8 @@ typedef struct aoticache_context_options {
         *record_file; /* append what was asked for, once each, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
     aoticache_logger logger;
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
-     * whose kernels it wants (docs/key.md); a GPU's architecture it need not say. Borrowed during the creation. NULL: none. */
+     * whose kernels it wants (docs/key.md); if it names no framework, it gets what the cache has, whoever compiled it: kernels
+     * written in C before others. A GPU's architecture it need not say. Borrowed during the creation. NULL: none. */
     const char *const *environment;
     /*
      * Whether every kernel must earn its place: the first calls of one that is there go by turns to it and to the fallback,
@@ -149,7 +150,9 @@ AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
 /*
  * Calls the operator. The arguments are the schema's, from the top of the stack; defaults must be filled in
  * (aoticache_holder_push_defaults()). On OK they are replaced by the results, OUTPUT values that are the caller's; on
- * failure the stack is as before.
+ * failure the stack is as before. An int is taken where the schema says float, as in PyTorch. A tensor whose strides are NULL is
+ * contiguous; one on the CPU whose handle is NULL lies in the caller's own memory (data, dtype, ndim, sizes, strides). Both cost
+ * each call more than views that are complete.
  *
  * Goes to the fallback: what requires gradients (unless served), a generator or object among the arguments, a tensor
  * that is not strided or not of this device or whose metadata has more than 4 KiB, and whatever misses or cannot be

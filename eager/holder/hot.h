@@ -68,6 +68,7 @@ static inline uint64_t *aoticache_pack_tensor(const aoticache_tensor_view *view,
 {
     size_t ndim = (size_t)view->ndim; /* a negative one is too large */
     if (view->layout != AOTICACHE_LAYOUT_STRIDED || ndim > AOTICACHE_MAX_DIMS || (size_t)(end - at) < 2 + 2 * ndim ||
+        ((view->sizes == NULL || view->strides == NULL) && ndim > 0) ||
         ((uint32_t)view->dtype | (uint32_t)view->device.type) > UINT8_MAX ||
         (view->dispatch_key_set & AOTICACHE_PACK_LAZY_KEYS) != 0)
         return NULL;
@@ -194,10 +195,11 @@ static inline void aoticache_holder_fetch_next(const aoticache_holder *holder, c
     mine->last_used = hot->number;
     __builtin_prefetch(now->next_slot);
     __builtin_prefetch(now->next_resident);
-    __builtin_prefetch((const char *)now->next_resident + AOTICACHE_HOT_LINE);
+    /* As numbers: they may be NULL, to which nothing can be added. */
+    __builtin_prefetch((const void *)((uintptr_t)now->next_resident + AOTICACHE_HOT_LINE));
     __builtin_prefetch(now->next_runner);
     for (size_t line = 0; line < AOTICACHE_HOT_CODE_LINES; line++)
-        __builtin_prefetch((const char *)now->next_code + line * AOTICACHE_HOT_LINE);
+        __builtin_prefetch((const void *)((uintptr_t)now->next_code + line * AOTICACHE_HOT_LINE));
 }
 
 /* Counts a hit and says that the kernel was used last now. Inside an epoch. */
@@ -247,7 +249,7 @@ static inline aoticache_runner *aoticache_holder_probe(const aoticache_holder *h
 
 /*
  * Runs a library on the arguments on top of the stack, which are tensors and numbers, and puts the results in their
- * place. False: there are too many tensors, or the counts do not fit the library, and nothing was run.
+ * place. False: there are too many tensors, one has no handle, or the counts do not fit the library, and nothing was run.
  *
  * base: where the arguments begin on the stack. consumed: as aoticache_holder_run().
  */
@@ -260,7 +262,7 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
     for (size_t i = base; i < stack->count; i++) {
         if (stack->values[i].kind != AOTICACHE_VALUE_TENSOR)
             continue;
-        if (__builtin_expect(used == AOTICACHE_HOT_MAX_TENSORS, 0))
+        if (__builtin_expect(used == AOTICACHE_HOT_MAX_TENSORS || stack->values[i].as.tensor->handle == NULL, 0))
             return false;
         inputs[used++] = stack->values[i].as.tensor->handle;
     }

@@ -532,9 +532,22 @@ bool aoticache_holder_has_lost(const aoticache_holder *holder, const aoticache_r
 /* Hands new judgements to the cache. */
 void aoticache_holder_save_judgements(aoticache_holder *holder);
 
+/* ---- complete.c ---- */
+
+/* Whether an argument is a tensor without strides or an int where the schema says float: what others spell out. */
+bool aoticache_holder_has_short_forms(const aoticache_holder *holder, const aoticache_value *arguments);
+/*
+ * Calls use() with the arguments spelt out, which are borrowed during that call. Returns what it returns; INVALID (as
+ * aoticache_holder_check_arguments()); NO_MEMORY.
+ */
+aoticache_status aoticache_holder_with_spelt_out(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                 aoticache_status (*use)(void *user, const aoticache_value *spelt,
+                                                                         aoticache_error *ret_error),
+                                                 void *user, aoticache_error *ret_error);
+
 /* ---- request.c ---- */
 
-/* Whether every argument is of a kind that the schema takes: OK, INVALID. */
+/* Whether every argument is of a kind that the schema takes, and every view one of a tensor: OK, INVALID. */
 aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder, const aoticache_value *arguments,
                                                   aoticache_error *ret_error);
 /*

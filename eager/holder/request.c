@@ -29,7 +29,7 @@ static bool list_takes(const aoticache_type *element, int32_t kind)
     case AOTICACHE_TYPE_SYM_INT:
         return kind == AOTICACHE_VALUE_INT_LIST;
     case AOTICACHE_TYPE_FLOAT:
-        return kind == AOTICACHE_VALUE_DOUBLE_LIST;
+        return kind == AOTICACHE_VALUE_DOUBLE_LIST || kind == AOTICACHE_VALUE_INT_LIST;
     case AOTICACHE_TYPE_BOOL:
         return kind == AOTICACHE_VALUE_BOOL_LIST;
     case AOTICACHE_TYPE_NUMBER:
@@ -56,7 +56,7 @@ static bool type_takes(const aoticache_type *type, int32_t kind)
         return kind == AOTICACHE_VALUE_INT;
     case AOTICACHE_TYPE_FLOAT:
     case AOTICACHE_TYPE_SYM_FLOAT:
-        return kind == AOTICACHE_VALUE_DOUBLE;
+        return kind == AOTICACHE_VALUE_DOUBLE || kind == AOTICACHE_VALUE_INT;
     case AOTICACHE_TYPE_BOOL:
     case AOTICACHE_TYPE_SYM_BOOL:
         return kind == AOTICACHE_VALUE_BOOL;
@@ -95,6 +95,43 @@ static bool lacks_tensor(const aoticache_type *type, const aoticache_value *valu
     return false;
 }
 
+/* Returns what is wrong with a view in itself; NULL: nothing. */
+static const char *fault_of_view(const aoticache_tensor_view *view)
+{
+    if (view == NULL)
+        return NULL;
+    if (view->ndim < 0 || view->ndim > AOTICACHE_MAX_DIMS)
+        return "ndim is not 0 to 64";
+    if (view->ndim > 0 && view->sizes == NULL)
+        return "sizes is NULL";
+    for (int64_t i = 0; i < view->ndim; i++)
+        if (view->sizes[i] < 0)
+            return "a size is negative";
+    if (aoticache_layout_name(view->layout) == NULL)
+        return "layout is no number of aoticache_layout";
+    return aoticache_dtype_size(view->dtype) == 0 ? "dtype is no number of aoticache_dtype" : NULL;
+}
+
+static const char *fault_of_views(const aoticache_value *value)
+{
+    const char *fault = value->kind == AOTICACHE_VALUE_TENSOR ? fault_of_view(value->as.tensor) : NULL;
+    for (uint32_t i = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && i < value->count && fault == NULL; i++)
+        fault = fault_of_view(value->as.tensors[i]);
+    return fault;
+}
+
+static aoticache_status check_views(const aoticache_holder *holder, const aoticache_value *arguments,
+                                    aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < holder->num_arguments; i++) {
+        const char *fault = fault_of_views(&arguments[i]);
+        if (fault != NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s): %s of a tensor's view",
+                                       holder->op, i, aoticache_schema_argument_at(holder->schema, i)->name, fault);
+    }
+    return AOTICACHE_OK;
+}
+
 aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder, const aoticache_value *arguments,
                                                   aoticache_error *ret_error)
 {
@@ -109,7 +146,7 @@ aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder
                                    holder->op, i, argument->name, aoticache_value_kind_name(arguments[i].kind),
                                    lacks ? " without a tensor" : "", text);
     }
-    return AOTICACHE_OK;
+    return check_views(holder, arguments, ret_error);
 }
 
 /* ---- writing one argument ---- */
@@ -342,6 +379,17 @@ aoticache_status aoticache_holder_dynamic_request(const aoticache_holder *holder
     return make_request(holder, arguments, holder->num_arguments, true, ret_request, ret_error);
 }
 
+struct wanted_request {
+    const aoticache_holder *holder;
+    aoticache_request **ret_request;
+};
+
+static aoticache_status make_exact_request(void *user, const aoticache_value *spelt, aoticache_error *ret_error)
+{
+    const struct wanted_request *wanted = user;
+    return make_request(wanted->holder, spelt, wanted->holder->num_arguments, false, wanted->ret_request, ret_error);
+}
+
 aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
                                           size_t count, aoticache_request **ret_request, aoticache_error *ret_error)
 {
@@ -352,10 +400,8 @@ aoticache_status aoticache_holder_request(const aoticache_holder *holder, const 
                                    "%s: takes %zu arguments, %zu were given; aoticache_holder_push_defaults() adds "
                                    "those that have defaults",
                                    holder->op, holder->num_arguments, count);
-    aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return make_request(holder, arguments, count, false, ret_request, ret_error);
+    struct wanted_request wanted = {.holder = holder, .ret_request = ret_request};
+    return aoticache_holder_with_spelt_out(holder, arguments, make_exact_request, &wanted, ret_error);
 }
 
 void aoticache_miss_request_free(aoticache_miss_request *miss)

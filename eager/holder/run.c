@@ -37,18 +37,85 @@ static aoticache_status push_results(const aoticache_holder *holder, aoticache_s
     return AOTICACHE_OK;
 }
 
+/* Whether a tensor has no handle: it lies in memory of the caller's own, and is to become a tensor of this process's provider. */
+static bool lacks_handle(const AtenTensorHandle *inputs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i] == NULL)
+            return true;
+    return false;
+}
+
+/* The view behind input `number`, in the order of aoticache_pack_inputs(). */
+static const aoticache_tensor_view *view_of_input(const aoticache_value *arguments, size_t count, size_t number)
+{
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_value *value = &arguments[i];
+        const bool is_list = value->kind == AOTICACHE_VALUE_TENSOR_LIST;
+        const uint32_t items = is_list ? value->count : value->kind == AOTICACHE_VALUE_TENSOR;
+        for (uint32_t k = 0; k < items; k++) {
+            const aoticache_tensor_view *view = is_list ? value->as.tensors[k] : value->as.tensor;
+            if (view != NULL && number-- == 0)
+                return view;
+        }
+    }
+    return NULL;
+}
+
+/* Makes a tensor for each input without one. *ret_own: those, in their places; the caller frees them and the array. */
+static aoticache_status make_handles(const aoticache_holder *holder, const aoticache_value *arguments,
+                                     AtenTensorHandle *inputs, size_t count, AtenTensorHandle **ret_own,
+                                     aoticache_error *ret_error)
+{
+    AtenTensorHandle *own = calloc(count, sizeof *own);
+    aoticache_status status = AOTICACHE_OK;
+    if (own == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its tensors", holder->op);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        const aoticache_tensor_view *view = view_of_input(arguments, holder->num_arguments, i);
+        if (inputs[i] != NULL)
+            continue;
+        if (view->device.type != AOTICACHE_DEVICE_TYPE_CPU)
+            status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                         "%s: tensor %zu of its arguments has no handle, and is not on the CPU",
+                                         holder->op, i);
+        else
+            status = aoticache_tensor_from_blob(view->data, view->dtype, view->ndim, view->sizes, view->strides,
+                                                &own[i], ret_error);
+        inputs[i] = own[i];
+    }
+    *ret_own = own;
+    return status;
+}
+
+static void free_handles(AtenTensorHandle *own, size_t count)
+{
+    for (size_t i = 0; own != NULL && i < count; i++)
+        aoticache_tensor_free(own[i]);
+    free(own);
+}
+
 /* Runs with arrays that are large enough. */
 static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
                                  AtenTensorHandle *inputs, size_t capacity, AtenTensorHandle *outputs,
                                  size_t num_outputs, bool *consumed, aoticache_error *ret_error)
 {
+    AtenTensorHandle *own = NULL;
     size_t num_inputs = 0, expected = aoticache_runner_num_inputs(runner);
     const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
     if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
                                    "%s: the library takes %zu tensors, there are more", holder->op, expected);
-    aoticache_status status;
-    if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
+    aoticache_status status = AOTICACHE_OK;
+    if (__builtin_expect(lacks_handle(inputs, num_inputs), 0)) {
+        status = make_handles(holder, arguments, inputs, num_inputs, &own, ret_error);
+        if (status != AOTICACHE_OK) {
+            free_handles(own, num_inputs);
+            return status;
+        }
+        status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+        free_handles(own, num_inputs);
+    } else if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
         status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     } else {
         *consumed = true;

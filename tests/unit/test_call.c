@@ -109,12 +109,88 @@ Test(call, misuse_is_refused_and_changes_nothing)
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 0, 1, "num_inputs is 0; at least one tensor");
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &without_sizes, 1, 1, "no sizes");
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &elsewhere, 1, 1, "not on the CPU");
+    elsewhere = over(data);
+    elsewhere.layout = 77;
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &elsewhere, 1, 1, "input 0 has layout 77");
     expect_refusal(AOTICACHE_INVALID, "no name(", &input, 1, 1, "");
     expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 1, 2, "gives 1 results, 2 were asked for");
     expect_refusal(AOTICACHE_UNSUPPORTED, "mine::nothing", &input, 1, 1, "mine::nothing");
     cr_expect_eq(aoticache_call(NULL, "aten::abs", &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
     cr_expect_eq(aoticache_call(context, NULL, &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
     cr_expect_eq(aoticache_context_open(in_folder("cache"), NULL, &error), AOTICACHE_INVALID);
+}
+
+/* A holder takes what aoticache_call() takes: memory of the caller's, with strides or without. */
+Test(call, holder_takes_views_without_strides_and_handles)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    const int64_t strides[2] = {3, 1};
+    aoticache_holder *holder = NULL;
+    aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
+    options.schema = "aten::abs(Tensor self) -> Tensor";
+    const aoticache_device cpu = AOTICACHE_DEVICE_CPU;
+    options.device = cpu;
+    cr_assert_eq(aoticache_holder_create(context, &options, &holder, &error), AOTICACHE_OK, "%s", error.message);
+    for (int round = 0; round < 6; round++) {
+        aoticache_tensor_view input = over(data), output;
+        input.strides = round % 2 == 0 ? NULL : strides;
+        aoticache_value values[1] = {{.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &input}};
+        aoticache_stack stack = {.values = values, .count = 1, .capacity = 1};
+        cr_assert_eq(aoticache_holder_call(holder, 0, &stack, &error), AOTICACHE_OK, "%s", error.message);
+        cr_assert_eq(values[0].kind, AOTICACHE_VALUE_OUTPUT);
+        cr_assert_eq(aoticache_tensor_get_view(values[0].as.output, &output, &error), AOTICACHE_OK);
+        for (int i = 0; i < 6; i++)
+            cr_expect_eq(((const float *)output.data)[i], (float)(i + 1));
+        aoticache_stack_drop(&stack, 0);
+    }
+    aoticache_holder_counts counts;
+    aoticache_holder_get_counts(holder, &counts);
+    cr_expect_eq(counts.libraries, 1);
+    cr_expect_eq(counts.compiles, 1);
+    aoticache_tensor_view elsewhere = over(data);
+    elsewhere.strides = strides;
+    elsewhere.data = NULL;
+    aoticache_value values[1] = {{.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &elsewhere}};
+    aoticache_stack stack = {.values = values, .count = 1, .capacity = 1};
+    cr_expect_eq(aoticache_holder_call(holder, 0, &stack, &error), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "data is NULL"), "%s", error.message);
+    cr_expect_eq(stack.count, 1);
+    aoticache_holder_unref(holder);
+}
+
+/* What a host with a compiler has stored, one without finds; and what neither has, it does not. */
+Test(call, host_that_compiles_nothing_finds_what_is_there)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    aoticache_tensor_free(output.handle);
+    aoticache_context_free(context);
+    setenv("AOTICACHE_CC", in_folder("no-compiler"), 1);
+    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_null(context->hook);
+    for (int round = 0; round < 2; round++) {
+        cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
+                     error.message);
+        cr_expect_eq(((const float *)output.data)[4], 5.0F);
+        aoticache_tensor_free(output.handle);
+    }
+    cr_expect_eq(counts_of_only_operator().hits, 2);
+    cr_expect_eq(aoticache_call(context, "aten::neg", &input, 1, &output, 1, &error), AOTICACHE_NOT_FOUND);
+    /* Who names a framework gets no other's. */
+    aoticache_context_free(context);
+    static const char *const environment[] = {"framework=pytorch", NULL};
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
+    cache_options.directory = in_folder("cache");
+    options.environment = environment;
+    cr_assert_eq(aoticache_cache_open(&cache_options, &options.cache, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_create(&options, &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_NOT_FOUND);
+    aoticache_context_free(context);
+    aoticache_cache_close(options.cache);
+    context = NULL;
 }
 
 static void *call_abs(void *unused)

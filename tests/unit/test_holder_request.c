@@ -50,6 +50,97 @@ static const char *text_of(const aoticache_value *values, size_t count)
     return text;
 }
 
+static aoticache_key key_of(const aoticache_value *values, size_t count)
+{
+    aoticache_key key;
+    aoticache_request *request = request_of(values, count);
+    cr_assert_eq(aoticache_request_key(request, &key, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request_free(request);
+    return key;
+}
+
+/* As in PyTorch, whose dispatcher makes it a float. */
+Test(holder_request, int_for_a_float_is_that_float)
+{
+    begin_schema("test::f(Tensor self, float f, float? g, float[] l, int i) -> Tensor");
+    const int64_t ints[] = {1, -2};
+    const double doubles[] = {1, -2};
+    aoticache_value short_forms[] = {VALUE_TENSOR(x),
+                                     VALUE_INT(3),
+                                     VALUE_INT(-4),
+                                     {.kind = AOTICACHE_VALUE_INT_LIST, .count = 2, .as.ints = ints},
+                                     VALUE_INT(5)};
+    aoticache_value spelt_out[] = {VALUE_TENSOR(x),
+                                   VALUE_DOUBLE(3),
+                                   VALUE_DOUBLE(-4),
+                                   {.kind = AOTICACHE_VALUE_DOUBLE_LIST, .count = 2, .as.doubles = doubles},
+                                   VALUE_INT(5)};
+    const aoticache_key key = key_of(spelt_out, 5), same = key_of(short_forms, 5);
+    cr_expect(aoticache_digest_equal(&key, &same));
+    cr_expect_eq(short_forms[1].kind, AOTICACHE_VALUE_INT);
+    cr_expect(aoticache_holder_has_short_forms(holder, short_forms));
+    cr_expect_not(aoticache_holder_has_short_forms(holder, spelt_out));
+    const aoticache_value five = VALUE_DOUBLE(5);
+    spelt_out[4] = five;
+    aoticache_request *request = NULL;
+    cr_expect_eq(aoticache_holder_request(holder, spelt_out, 5, &request, &error), AOTICACHE_INVALID);
+    end_schema();
+}
+
+Test(holder_request, tensor_without_strides_is_contiguous)
+{
+    begin_schema("test::f(Tensor[] l, Tensor self) -> Tensor");
+    const int64_t with_none[] = {2, 0, 3}, strides[] = {3, 3, 1};
+    aoticache_tensor_view whole = {.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                   .device = AOTICACHE_DEVICE_CPU,
+                                   .ndim = 3,
+                                   .sizes = with_none,
+                                   .strides = strides};
+    aoticache_tensor_view bare = whole;
+    bare.strides = NULL;
+    const aoticache_tensor_view *wholes[] = {&whole, &whole}, *bares[] = {&whole, &bare};
+    aoticache_value spelt_out[] = {{.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 2, .as.tensors = wholes},
+                                   {.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &whole}};
+    aoticache_value short_forms[] = {{.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 2, .as.tensors = bares},
+                                     {.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &bare}};
+    const aoticache_key key = key_of(spelt_out, 2), same = key_of(short_forms, 2);
+    cr_expect(aoticache_digest_equal(&key, &same));
+    cr_expect_null(bare.strides);
+    end_schema();
+}
+
+Test(holder_request, view_of_no_tensor_is_refused)
+{
+    begin_schema("test::f(Tensor self, Tensor[] l) -> Tensor");
+    const int64_t sizes[] = {2, 3}, negative[] = {2, -3}, strides[] = {3, 1};
+    const aoticache_tensor_view whole = {.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                         .device = AOTICACHE_DEVICE_CPU,
+                                         .ndim = 2,
+                                         .sizes = sizes,
+                                         .strides = strides};
+    aoticache_tensor_view wrong[5] = {whole, whole, whole, whole, whole};
+    static const char *const faults[] = {"layout is no number", "dtype is no number", "ndim is not", "sizes is NULL",
+                                         "a size is negative"};
+    wrong[0].layout = 77;
+    wrong[1].dtype = 77;
+    wrong[2].ndim = AOTICACHE_MAX_DIMS + 1;
+    wrong[3].sizes = NULL;
+    wrong[4].sizes = negative;
+    for (size_t i = 0; i < 5; i++) {
+        const aoticache_tensor_view *list[] = {&whole, &wrong[i]};
+        aoticache_value values[] = {{.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &wrong[i]},
+                                    {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 1, .as.tensors = list}};
+        aoticache_stack both = {.values = values, .count = 2, .capacity = 2};
+        for (int round = 0; round < 2; round++) { /* alone, and in a list */
+            cr_expect_eq(aoticache_holder_call(holder, 0, &both, &error), AOTICACHE_INVALID, "%s", faults[i]);
+            cr_expect_not_null(strstr(error.message, faults[i]), "%s", error.message);
+            values[0].as.tensor = &whole;
+            values[1].count = 2;
+        }
+    }
+    end_schema();
+}
+
 Test(holder_request, kinds_of_scalars)
 {
     begin_schema("test::f(Tensor self, int i, float f, bool b, complex c, Scalar s, str text, Device d, ScalarType t, "
