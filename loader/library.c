@@ -182,10 +182,62 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
     return AOTICACHE_OK;
 }
 
-/* Reads the library's names and checks that it exports what a host needs. */
+/*
+ * Whether a path means the same in every process: it is absolute, and not of /proc or /dev, through which the working directory and
+ * the descriptors of the process are reached. $ORIGIN alone is the folder of the library itself.
+ */
+static bool is_one_place(const char *path, size_t length)
+{
+    static const char *const origins[] = {"$ORIGIN", "${ORIGIN}"};
+    for (size_t i = 0; i < 2; i++)
+        if (length == strlen(origins[i]) && strncmp(path, origins[i], length) == 0)
+            return true;
+    return length > 0 && path[0] == '/' && strncmp(path, "/proc", 5) != 0 && strncmp(path, "/dev", 4) != 0;
+}
+
+/* Returns the first folder of a list with ':' between them that is not one place; NULL: each is. */
+static const char *find_other_place(const char *folders, size_t *ret_length)
+{
+    for (const char *folder = folders;; folder += *ret_length + 1) {
+        *ret_length = strcspn(folder, ":");
+        if (!is_one_place(folder, *ret_length))
+            return folder;
+        if (folder[*ret_length] == '\0')
+            return NULL;
+    }
+}
+
+/*
+ * Refuses what would load code from wherever the user happens to be: folders to search and names of libraries that begin at the
+ * working directory.
+ */
+static aoticache_status check_places(const loading *load, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < load->elf.dynamic_count; i++) {
+        const Elf64_Dyn *entry = &load->elf.dynamic[i];
+        const char *text = aoticache_elf_string(&load->elf, entry->d_un.d_val), *place = NULL;
+        size_t length = 0;
+        if (entry->d_tag == DT_RUNPATH || entry->d_tag == DT_RPATH)
+            place = find_other_place(text, &length);
+        else if ((entry->d_tag == DT_NEEDED || entry->d_tag == DT_AUXILIARY || entry->d_tag == DT_FILTER) &&
+                 strchr(text, '/') != NULL && !is_one_place(text, length = strlen(text)))
+            place = text;
+        if (place != NULL)
+            return aoticache_error_set(
+                ret_error, AOTICACHE_UNSUPPORTED,
+                "it would load libraries from '%.*s', which depends on the process and its working "
+                "directory; link it with absolute paths",
+                (int)(length < 200 ? length : 200), place);
+    }
+    return AOTICACHE_OK;
+}
+
+/* Reads the library's names and checks that it exports what a host needs, and what it would bring in. */
 static aoticache_status check_names(loading *load, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_library_names_read(&load->elf, &load->names, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_places(load, ret_error);
     return status == AOTICACHE_OK ? check_interface(load, ret_error) : status;
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -92,6 +93,9 @@ static void configure(aoticache_index *index)
     sqlite3_limit(index->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_file_control(index->db, "main", SQLITE_FCNTL_MMAP_SIZE, &no_mmap);
     sqlite3_exec(index->db, "PRAGMA cell_size_check=ON", NULL, NULL, NULL);
+    /* SQLITE_TMPDIR and TMPDIR are the caller's where this program runs with other rights: no temporary file is made there. */
+    if (getauxval(AT_SECURE) != 0)
+        sqlite3_exec(index->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL);
     aoticache_index_checkpoint_prepare(index);
 }
 

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/auxv.h>
 #include <time.h>
 
 #define FIRST_RETRY_MS 100
@@ -177,9 +178,21 @@ static void start_curl(void)
     global = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
+/* Whether this program runs with other rights than its caller's. Then its environment is the caller's, and says nothing. */
+static bool has_callers_environment(void)
+{
+    return getauxval(AT_SECURE) != 0;
+}
+
 static aoticache_status open_connection(const aoticache_remote_settings *settings, void **ret_connection,
                                         aoticache_error *ret_error)
 {
+    /* libcurl opens this file when it starts, with the rights of the program, and no option keeps it from that. */
+    if (has_callers_environment() && getenv("SSLKEYLOGFILE") != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "SSLKEYLOGFILE is set for a program that runs with other rights than its caller's, "
+                                   "and libcurl would write to that file with these rights; start it without the "
+                                   "variable");
     pthread_once(&once, start_curl);
     http_connection *connection = calloc(1, sizeof *connection);
     if (connection == NULL || global != CURLE_OK || (connection->curl = curl_easy_init()) == NULL) {
@@ -288,12 +301,26 @@ static struct curl_slist *make_headers(const http_connection *connection, const 
     return headers;
 }
 
+/*
+ * What libcurl takes from the environment (http_proxy, HTTPS_PROXY, ALL_PROXY, NO_PROXY, and HOME for a .netrc file), it takes
+ * only where it is not told. With HTTP/3 it would write to QLOGDIR.
+ */
+static void ignore_environment(CURL *curl)
+{
+    curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+}
+
 static void set_options(http_connection *connection, struct answer *answer, const char *url, uint32_t timeout_ms)
 {
     CURL *curl = connection->curl;
     curl_easy_reset(curl); /* connections stay open */
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    if (has_callers_environment())
+        ignore_environment(curl);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
