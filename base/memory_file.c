@@ -3,10 +3,11 @@
  */
 #include "base/memory_file.h"
 
+#include "base/syscalls.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -25,17 +26,10 @@ int aoticache_memory_file_create(void)
     return file;
 }
 
-/* A file that grows beyond the limit of the process, one in memory too, would kill it (SIGXFSZ). */
-static bool is_within_limit(uint64_t end)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
-}
-
 bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset)
 {
     const char *from = bytes;
-    if (!is_within_limit(offset + size)) {
+    if (!aoticache_syscall_is_within_limit(offset + size)) { /* it is one of files in memory, too */
         errno = EFBIG;
         return false;
     }

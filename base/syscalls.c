@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,15 +45,46 @@ int aoticache_syscall_hook_ask(const char *call, const char *path)
         return result;                                   \
     } while (0)
 
+/* Whether a umask took bits from the owner of what was just made, who could not open it again. */
+static bool lacks_owner_bits(const struct stat *made, mode_t mode)
+{
+    return made->st_uid == geteuid() && (made->st_mode & mode & S_IRWXU) != (mode & S_IRWXU);
+}
+
 int aoticache_syscall_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
-    HOOKED("open", path, openat(dirfd, path, flags | O_CLOEXEC, mode));
+    struct stat made;
+    int fd;
+    if (aoticache_syscall_hook_ask("open", path) != 0)
+        return -1;
+    do
+        fd = openat(dirfd, path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    if (fd >= 0 && (flags & O_CREAT) != 0 && fstat(fd, &made) == 0 && S_ISREG(made.st_mode) && made.st_size == 0 &&
+        lacks_owner_bits(&made, mode))
+        (void)fchmod(fd, (made.st_mode & 07777) | (mode & S_IRWXU));
+    return fd;
+}
+
+bool aoticache_syscall_is_within_limit(uint64_t end)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
+}
+
+/* Fails with EFBIG where a file would become longer than this process may make one. */
+static int ask_limit(off_t begin, uint64_t size)
+{
+    if (begin < 0 || aoticache_syscall_is_within_limit((uint64_t)begin + size))
+        return 0;
+    errno = EFBIG;
+    return -1;
 }
 
 int aoticache_syscall_write(int fd, const void *bytes, size_t size)
 {
     const uint8_t *next = bytes;
-    if (aoticache_syscall_hook_ask("write", NULL) != 0)
+    if (aoticache_syscall_hook_ask("write", NULL) != 0 || ask_limit(lseek(fd, 0, SEEK_CUR), size) != 0)
         return -1;
     while (size > 0) {
         ssize_t written = write(fd, next, size);
@@ -68,13 +100,15 @@ int aoticache_syscall_write(int fd, const void *bytes, size_t size)
 
 int aoticache_syscall_ftruncate(int fd, off_t size)
 {
+    if (ask_limit(size, 0) != 0)
+        return -1;
     HOOKED("ftruncate", NULL, ftruncate(fd, size));
 }
 
 int aoticache_syscall_allocate(int fd, off_t size)
 {
     int error;
-    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0)
+    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0 || ask_limit(size, 0) != 0)
         return -1;
     do
         error = posix_fallocate(fd, 0, size);
@@ -113,7 +147,13 @@ void aoticache_syscall_hand_over(int fd, uid_t owner, gid_t group, mode_t mode)
 
 int aoticache_syscall_mkdirat(int dirfd, const char *path, mode_t mode)
 {
-    HOOKED("mkdir", path, mkdirat(dirfd, path, mode));
+    struct stat made;
+    if (aoticache_syscall_hook_ask("mkdir", path) != 0 || mkdirat(dirfd, path, mode) != 0)
+        return -1;
+    if (fstatat(dirfd, path, &made, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(made.st_mode) ||
+        !lacks_owner_bits(&made, mode))
+        return 0;
+    return fchmodat(dirfd, path, (made.st_mode & 07777) | (mode & S_IRWXU), 0);
 }
 
 int aoticache_syscall_renameat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path)

@@ -9,7 +9,9 @@
 #ifndef AOTICACHE_BASE_SYSCALLS_H
 #define AOTICACHE_BASE_SYSCALLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* call: "rename", "fsync", ...; path: as given to the call, or NULL where it has only a descriptor. 0 lets it happen. */
@@ -21,7 +23,16 @@ void aoticache_syscall_hook_set(aoticache_syscall_hook_fn hook, void *user);
 /* Asks the hook: 0, or -1 with errno set. For calls that are made elsewhere (SQLite's VFS). */
 int aoticache_syscall_hook_ask(const char *call, const char *path);
 
-/* openat with O_CLOEXEC added. Only for opening that may create, truncate or write. */
+/*
+ * Whether a file of this process may have `end` bytes (RLIMIT_FSIZE). Making one longer kills the process (SIGXFSZ), so the
+ * functions below fail with EFBIG instead.
+ */
+bool aoticache_syscall_is_within_limit(uint64_t end);
+
+/*
+ * openat with O_CLOEXEC added. Only for opening that may create, truncate or write. What is made here, or by mkdirat, its owner
+ * may use as `mode` says, whatever the umask.
+ */
 int aoticache_syscall_openat(int dirfd, const char *path, int flags, mode_t mode);
 /* Writes all of it: 0, or -1 with errno set. */
 int aoticache_syscall_write(int fd, const void *bytes, size_t size);

@@ -39,8 +39,9 @@ typedef struct aoticache_directory {
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     _Atomic bool no_openat2;
-    _Atomic bool no_copies;  /* verifying a library copies no bytes: aoticache_cache_copy_libraries() */
-    _Atomic uint64_t serial; /* makes names in tmp/ unique within this process */
+    _Atomic unsigned durable_names; /* which folders of the root are durable by name: folder.c */
+    _Atomic bool no_copies;         /* verifying a library copies no bytes: aoticache_cache_copy_libraries() */
+    _Atomic uint64_t serial;        /* makes names in tmp/ unique within this process */
 } aoticache_directory;
 
 /* ---- the root (directory.c) ---- */

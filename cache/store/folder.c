@@ -178,6 +178,26 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
     return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", directory->path, path);
 }
 
+/*
+ * What is stored in a folder is durable only if the folder's own name in the root is. Another process may have made the folder a
+ * moment ago, and not have synced the root yet: so each process syncs it once, when it first opens such a folder to write in it.
+ */
+static aoticache_status make_name_durable(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
+{
+    static const char *const lasting[] = {AOTICACHE_OBJECTS, AOTICACHE_SIGNATURES, AOTICACHE_PINS};
+    const size_t length = strcspn(path, "/");
+    for (unsigned i = 0; i < sizeof lasting / sizeof lasting[0]; i++) {
+        if (strlen(lasting[i]) != length || strncmp(path, lasting[i], length) != 0 ||
+            (atomic_load(&directory->durable_names) & 1u << i) != 0)
+            continue;
+        if (aoticache_syscall_fsync(directory->fd) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot make %s/%s durable", directory->path,
+                                             lasting[i]);
+        atomic_fetch_or(&directory->durable_names, 1u << i);
+    }
+    return AOTICACHE_OK;
+}
+
 aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
                                                  int *ret_fd, aoticache_error *ret_error)
 {
@@ -190,6 +210,13 @@ aoticache_status aoticache_directory_open_folder(aoticache_directory *directory,
     if (status == AOTICACHE_NOT_FOUND && create)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/%s vanishes as soon as it is made", directory->path,
                                    path);
+    if (status != AOTICACHE_OK || !create)
+        return status;
+    status = make_name_durable(directory, path, ret_error);
+    if (status != AOTICACHE_OK) {
+        close(*ret_fd);
+        *ret_fd = -1;
+    }
     return status;
 }
 

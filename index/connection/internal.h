@@ -84,6 +84,13 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
 void aoticache_index_vfs_close_folder(aoticache_index *index);
 /* Fills index->name, where it is not yet. Returns: OK, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_error *ret_error);
+/* ---- guard.c: an open file between SQLite and its VFS ---- */
+
+/* Bytes of a guarded file: szOsFile of the VFS. */
+int aoticache_index_guard_bytes(const sqlite3_vfs *plain_vfs);
+/* The xOpen of plain_vfs, with a guard around the file. */
+int aoticache_index_guard_open(sqlite3_vfs *plain_vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags);
+
 /* sqlite3_open_v2, with index->name or a URI of it. NOMUTEX and NOFOLLOW are added to the flags. */
 int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db);
 

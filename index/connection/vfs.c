@@ -9,7 +9,7 @@
  * in between.
  *
  * So each index has a VFS of its own, which is the ordinary one but for names: it knows three, in the folder's descriptor
- * (/proc/self/fd), and notes any other that a file asks for. It is registered for the moment of opening only: SQLite finds
+ * (/proc/self/fd), and notes any other that a file asks for. What it opens is guarded (guard.c). It is registered for the moment of opening only: SQLite finds
  * it by name there and keeps the address.
  */
 #include "index/connection/internal.h"
@@ -91,7 +91,7 @@ static int create_or_explain(aoticache_index *index, const char *name, sqlite3_f
     if (fd < 0)
         return SQLITE_CANTOPEN;
     close(fd);
-    return index->plain_vfs->xOpen(index->plain_vfs, name, file, flags, ret_flags);
+    return aoticache_index_guard_open(index->plain_vfs, name, file, flags, ret_flags);
 }
 
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
@@ -110,7 +110,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     }
     if (result != SQLITE_OK)
         return result;
-    result = index->plain_vfs->xOpen(index->plain_vfs, name, file, flags, ret_flags);
+    result = aoticache_index_guard_open(index->plain_vfs, name, file, flags, ret_flags);
     if ((result & 0xff) == SQLITE_CANTOPEN && errno == ENOENT && (flags & SQLITE_OPEN_CREATE) != 0 && name != NULL &&
         is_side_file(index, name))
         result = create_or_explain(index, name, file, flags, ret_flags);
@@ -319,6 +319,7 @@ int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int fl
         index->vfs.zName = index->vfs_name;
         index->vfs.pNext = NULL;
         index->vfs.pAppData = index;
+        index->vfs.szOsFile = aoticache_index_guard_bytes(index->plain_vfs);
         index->vfs.xOpen = vfs_open;
         index->vfs.xDelete = vfs_delete;
         index->vfs.xAccess = vfs_access;

@@ -184,6 +184,12 @@ is 'a histogram' 3 "$(python3 "$work/check.py" "$out" aoticache_lookup_seconds_b
 is 'entries' 3 "$(python3 "$work/check.py" "$out" aoticache_entries)"
 try 'stat --prometheus --by operator' 0 aoticache-stat --prometheus --by operator
 is 'sums of an operator' 3 "$(python3 "$work/check.py" "$out" aoticache_operator_hits_total operator=aten::abs)"
+# What is not UTF-8 in a label would make Prometheus refuse the whole file.
+odd=$work/$'caf\xe9 \xed\xa0\x80 \xf0\x9f\x90\xb1 "x"'
+cp -a "$AOTICACHE_DIR" "$odd"
+try 'stat --prometheus of a directory whose name is not UTF-8' 0 aoticache-stat --prometheus --cache-dir "$odd"
+holds 'is UTF-8' python3 -c 'import sys; t = open(sys.argv[1], "rb").read().decode(); sys.exit("caf\ufffd \ufffd\ufffd\ufffd \U0001f431 \\\"x\\\"" not in t)' "$out"
+rm -rf "$odd"
 try 'stat --prometheus=FILE' 0 aoticache-stat --prometheus="$work/cache.prom"
 prints_nothing 'prints nothing'
 is 'the file is complete' 3 "$(python3 "$work/check.py" "$work/cache.prom" aoticache_entries)"

@@ -272,6 +272,8 @@ const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_st
 size_t aoticache_cli_terminal_width(void);
 size_t aoticache_cli_terminal_height(void);
 
+/* Returns the length of the UTF-8 sequence at `bytes` and its code point; 0 if there is none (overlong, surrogate, cut off). */
+size_t aoticache_cli_decode_utf8(const unsigned char *bytes, uint32_t *ret_point);
 /* Text that is safe to print: control characters, direction marks, what is not UTF-8 become \n, \t, \xNN. By free(). */
 char *aoticache_cli_escape(const char *text);
 /* The same, but newlines and tabs stay. */

@@ -16,16 +16,23 @@ void aoticache_cli_exposition_begin(aoticache_cli_exposition *exposition, const 
         aoticache_cli_out_of_memory();
 }
 
-/* The value of a label: backslash, quotation mark and newline have to be escaped, and nothing else. */
+/*
+ * The value of a label: backslash, quotation mark and newline have to be escaped, and nothing else. It must be UTF-8, or the whole
+ * file is refused: a byte that is none is the replacement character, U+FFFD.
+ */
 static void print_label(FILE *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        if (*text == '\n')
+    uint32_t point;
+    for (size_t bytes; *text != '\0'; text += bytes > 0 ? bytes : 1) {
+        bytes = aoticache_cli_decode_utf8((const unsigned char *)text, &point);
+        if (bytes == 0)
+            fputs("\xef\xbf\xbd", out);
+        else if (*text == '\n')
             fputs("\\n", out);
         else if (*text == '"' || *text == '\\')
             fprintf(out, "\\%c", *text);
         else
-            fputc(*text, out);
+            fwrite(text, 1, bytes, out);
     }
 }
 

@@ -61,8 +61,7 @@ char *aoticache_cli_text(const char *format, ...)
 
 /* ---- text ---- */
 
-/* Length of the UTF-8 sequence at `bytes` and its code point; 0 where there is none (overlong, surrogate, cut off). */
-static size_t decode_utf8(const unsigned char *bytes, uint32_t *ret_point)
+size_t aoticache_cli_decode_utf8(const unsigned char *bytes, uint32_t *ret_point)
 {
     if (bytes[0] < 0x80) {
         *ret_point = bytes[0];
@@ -109,7 +108,7 @@ static char *escape(const char *text, const char *kept)
     char *end = escaped;
     while (*bytes != '\0') {
         uint32_t point = 0;
-        size_t length = decode_utf8(bytes, &point);
+        size_t length = aoticache_cli_decode_utf8(bytes, &point);
         bool keep = length > 0 && (!is_unsafe(point) || (point < 0x80 && strchr(kept, (int)point) != NULL));
         if (length == 0)
             length = 1;

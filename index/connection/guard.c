@@ -1,0 +1,239 @@
+/*
+ * index/connection/guard: a file of the index as SQLite has it open, between SQLite and its own VFS. Each read and each change
+ * first asks whether the descriptor is still of the file that was opened, and whether the file may become that long.
+ *
+ * A program may close descriptors that it does not know (a daemon closes all) and open a file of its own, which then has the
+ * number of ours: SQLite would write its log into that file. And a file that grows beyond RLIMIT_FSIZE kills the process
+ * (SIGXFSZ), unless the limit is looked at before.
+ *
+ * SQLite does not tell the number of a descriptor. It is where the unix VFS has it (struct unixFile: three pointers, then `int h`),
+ * which is believed only if that number is a descriptor of the very file that was opened. Otherwise nothing is compared, and all
+ * else is as it was.
+ */
+#include "index/connection/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/syscalls.h"
+
+#define NUMBER_OFFSET (3 * sizeof(void *)) /* of `h` in SQLite's struct unixFile */
+
+typedef struct guarded_file {
+    sqlite3_file base;
+    int number; /* of SQLite's descriptor; -1: not known */
+    int last_errno;
+    dev_t device;
+    ino_t inode;
+    uint64_t plain[]; /* SQLite's own file; SQLite aligns files to 8 bytes */
+} guarded_file;
+
+static sqlite3_file *plain_of(sqlite3_file *file)
+{
+    return (sqlite3_file *)(void *)((guarded_file *)file)->plain;
+}
+
+int aoticache_index_guard_bytes(const sqlite3_vfs *plain_vfs)
+{
+    return (int)sizeof(guarded_file) + plain_vfs->szOsFile;
+}
+
+/* ---- what is asked before ---- */
+
+/* Fails with `result` where the descriptor is another file's by now. */
+static int check_file(sqlite3_file *file, int result)
+{
+    guarded_file *guarded = (guarded_file *)file;
+    struct stat found;
+    guarded->last_errno = 0;
+    if (guarded->number < 0)
+        return SQLITE_OK;
+    const bool is_open = fstat(guarded->number, &found) == 0;
+    if (is_open && found.st_dev == guarded->device && found.st_ino == guarded->inode)
+        return SQLITE_OK;
+    guarded->last_errno = EBADF;
+    return result;
+}
+
+/* SQLITE_FULL where the limit of the process does not let the file become so long. */
+static int check_length(sqlite3_file *file, sqlite3_int64 end)
+{
+    if (aoticache_syscall_is_within_limit((uint64_t)end))
+        return SQLITE_OK;
+    ((guarded_file *)file)->last_errno = EFBIG;
+    return SQLITE_FULL;
+}
+
+/* ---- the methods ---- */
+
+static int guarded_read(sqlite3_file *file, void *bytes, int size, sqlite3_int64 offset)
+{
+    const int result = check_file(file, SQLITE_IOERR_READ);
+    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xRead(plain_of(file), bytes, size, offset);
+}
+
+static int guarded_write(sqlite3_file *file, const void *bytes, int size, sqlite3_int64 offset)
+{
+    int result = check_file(file, SQLITE_IOERR_WRITE);
+    if (result == SQLITE_OK)
+        result = check_length(file, offset + size);
+    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xWrite(plain_of(file), bytes, size, offset);
+}
+
+static int guarded_truncate(sqlite3_file *file, sqlite3_int64 size)
+{
+    int result = check_file(file, SQLITE_IOERR_TRUNCATE);
+    if (result == SQLITE_OK)
+        result = check_length(file, size);
+    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xTruncate(plain_of(file), size);
+}
+
+static int guarded_sync(sqlite3_file *file, int flags)
+{
+    const int result = check_file(file, SQLITE_IOERR_FSYNC);
+    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xSync(plain_of(file), flags);
+}
+
+static int guarded_size(sqlite3_file *file, sqlite3_int64 *ret_size)
+{
+    const int result = check_file(file, SQLITE_IOERR_FSTAT);
+    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xFileSize(plain_of(file), ret_size);
+}
+
+static int guarded_lock(sqlite3_file *file, int level)
+{
+    const int result = check_file(file, SQLITE_IOERR_LOCK);
+    return result != SQLITE_OK ? result : plain_of(file)->pMethods->xLock(plain_of(file), level);
+}
+
+static int guarded_unlock(sqlite3_file *file, int level)
+{
+    return plain_of(file)->pMethods->xUnlock(plain_of(file), level);
+}
+
+static int guarded_check_lock(sqlite3_file *file, int *ret_is_locked)
+{
+    return plain_of(file)->pMethods->xCheckReservedLock(plain_of(file), ret_is_locked);
+}
+
+/* SQLite asks for the cause of a failure here. */
+static int guarded_control(sqlite3_file *file, int what, void *argument)
+{
+    const guarded_file *guarded = (const guarded_file *)file;
+    if (what == SQLITE_FCNTL_LAST_ERRNO && guarded->last_errno != 0) {
+        *(int *)argument = guarded->last_errno;
+        return SQLITE_OK;
+    }
+    return plain_of(file)->pMethods->xFileControl(plain_of(file), what, argument);
+}
+
+static int guarded_sector(sqlite3_file *file)
+{
+    return plain_of(file)->pMethods->xSectorSize(plain_of(file));
+}
+
+static int guarded_device(sqlite3_file *file)
+{
+    return plain_of(file)->pMethods->xDeviceCharacteristics(plain_of(file));
+}
+
+/* The shared memory is a file of its own, which is made longer where it is too short. */
+static int guarded_map_shared(sqlite3_file *file, int region, int bytes, int extends, void volatile **ret_memory)
+{
+    const sqlite3_int64 least = 3; /* what SQLite cuts it to when it opens it */
+    int result = check_file(file, SQLITE_IOERR_SHMMAP);
+    if (result == SQLITE_OK)
+        result = check_length(file, extends ? ((sqlite3_int64)region + 1) * bytes : least);
+    return result != SQLITE_OK ? result
+                               : plain_of(file)->pMethods->xShmMap(plain_of(file), region, bytes, extends, ret_memory);
+}
+
+static int guarded_lock_shared(sqlite3_file *file, int first, int count, int flags)
+{
+    return plain_of(file)->pMethods->xShmLock(plain_of(file), first, count, flags);
+}
+
+static void guarded_barrier(sqlite3_file *file)
+{
+    plain_of(file)->pMethods->xShmBarrier(plain_of(file));
+}
+
+static int guarded_unmap_shared(sqlite3_file *file, int deletes)
+{
+    return plain_of(file)->pMethods->xShmUnmap(plain_of(file), deletes);
+}
+
+static int guarded_fetch(sqlite3_file *file, sqlite3_int64 offset, int size, void **ret_memory)
+{
+    return plain_of(file)->pMethods->xFetch(plain_of(file), offset, size, ret_memory);
+}
+
+static int guarded_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *memory)
+{
+    return plain_of(file)->pMethods->xUnfetch(plain_of(file), offset, memory);
+}
+
+/* SQLite would close what is another's file by now: it gets a descriptor of nothing in its place. */
+static int guarded_close(sqlite3_file *file)
+{
+    guarded_file *guarded = (guarded_file *)file;
+    if (check_file(file, SQLITE_IOERR_CLOSE) != SQLITE_OK) {
+        const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+        memcpy((char *)guarded->plain + NUMBER_OFFSET, &nothing, sizeof nothing);
+    }
+    const int result = plain_of(file)->pMethods->xClose(plain_of(file));
+    file->pMethods = NULL;
+    return result;
+}
+
+/* ---- opening ---- */
+
+/* One table for each version of the interface, since SQLite calls what a version has. */
+#define METHODS(version)                                                                             \
+    {(version),       guarded_close,        guarded_read,   guarded_write,      guarded_truncate,    \
+     guarded_sync,    guarded_size,         guarded_lock,   guarded_unlock,     guarded_check_lock,  \
+     guarded_control, guarded_sector,       guarded_device, guarded_map_shared, guarded_lock_shared, \
+     guarded_barrier, guarded_unmap_shared, guarded_fetch,  guarded_unfetch}
+
+static const sqlite3_io_methods methods[] = {METHODS(1), METHODS(2), METHODS(3)};
+
+/* Finds the number of the descriptor, and believes it if it is of the file that has this name. */
+static void find_number(guarded_file *guarded, const sqlite3_vfs *plain_vfs, const char *name)
+{
+    struct stat open_file, named_file;
+    int number = -1;
+    if (name == NULL || plain_vfs->szOsFile < (int)(NUMBER_OFFSET + sizeof number))
+        return;
+    memcpy(&number, (const char *)guarded->plain + NUMBER_OFFSET, sizeof number);
+    if (number < 0 || fstat(number, &open_file) != 0 || stat(name, &named_file) != 0 ||
+        open_file.st_dev != named_file.st_dev || open_file.st_ino != named_file.st_ino || !S_ISREG(open_file.st_mode))
+        return;
+    guarded->number = number;
+    guarded->device = open_file.st_dev;
+    guarded->inode = open_file.st_ino;
+}
+
+int aoticache_index_guard_open(sqlite3_vfs *plain_vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
+{
+    guarded_file *guarded = (guarded_file *)file;
+    sqlite3_file *plain = plain_of(file);
+    plain->pMethods = NULL;
+    file->pMethods = NULL;
+    guarded->number = -1;
+    guarded->last_errno = 0;
+    const int result = plain_vfs->xOpen(plain_vfs, name, plain, flags, ret_flags);
+    if (plain->pMethods == NULL)
+        return result;
+    const int version = plain->pMethods->iVersion;
+    file->pMethods = &methods[version < 1 ? 0 : version > 3 ? 2 : version - 1];
+    if (result == SQLITE_OK) {
+        const int saved = errno; /* SQLite's errno is asked for after a failure of its caller's */
+        find_number(guarded, plain_vfs, name);
+        errno = saved;
+    }
+    return result;
+}
