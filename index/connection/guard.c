@@ -44,19 +44,22 @@ int aoticache_index_guard_bytes(const sqlite3_vfs *plain_vfs)
 
 /* ---- what is asked before ---- */
 
-/* Fails with `result` where the descriptor is another file's by now. */
+/* Whether the descriptor is another file's by now. False also where that cannot be told: it is closed then, or nothing works. */
+static bool is_other_file(const guarded_file *guarded, bool *ret_is_known)
+{
+    struct stat found;
+    *ret_is_known = guarded->number < 0 || fstat(guarded->number, &found) == 0;
+    return *ret_is_known && guarded->number >= 0 && (found.st_dev != guarded->device || found.st_ino != guarded->inode);
+}
+
+/* Fails with `result` unless the descriptor is still of the file that was opened. */
 static int check_file(sqlite3_file *file, int result)
 {
     guarded_file *guarded = (guarded_file *)file;
-    struct stat found;
-    guarded->last_errno = 0;
-    if (guarded->number < 0)
-        return SQLITE_OK;
-    const bool is_open = fstat(guarded->number, &found) == 0;
-    if (is_open && found.st_dev == guarded->device && found.st_ino == guarded->inode)
-        return SQLITE_OK;
-    guarded->last_errno = EBADF;
-    return result;
+    bool is_known;
+    const bool is_other = is_other_file(guarded, &is_known);
+    guarded->last_errno = !is_known ? errno : is_other ? EBADF : 0;
+    return guarded->last_errno == 0 ? SQLITE_OK : result;
 }
 
 /* SQLITE_FULL where the limit of the process does not let the file become so long. */
@@ -181,7 +184,8 @@ static int guarded_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *memor
 static int guarded_close(sqlite3_file *file)
 {
     guarded_file *guarded = (guarded_file *)file;
-    if (check_file(file, SQLITE_IOERR_CLOSE) != SQLITE_OK) {
+    bool is_known;
+    if (is_other_file(guarded, &is_known)) {
         const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
         memcpy((char *)guarded->plain + NUMBER_OFFSET, &nothing, sizeof nothing);
     }

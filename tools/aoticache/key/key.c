@@ -355,8 +355,8 @@ const aoticache_command aoticache_command_key = {
             .summary = "Makes and lists the keys that sign kernels, and says whose signatures are believed.",
             .details =
                 "  generate [NAME]  makes a key to sign with, and prints its public part\n"
-                "  rotate [NAME]    replaces your own key by a new one, which also signs what the old one\n"
-                "                   signed in this cache, unless it is revoked\n"
+                "  rotate [NAME]    puts a new key in the place of your own; it also signs what\n"
+                "                   the old one signed in this cache, unless that is revoked\n"
                 "  public [FILE]    prints the public part of the key that signs: others need it;\n"
                 "                   makes none: 'generate' does, and what signs at its first use\n"
                 "  trust KEY...     kernels that this public key signed may come in and run\n"
