@@ -47,6 +47,11 @@ FUNCTIONS = (
     ("torch._inductor.codecache", "GuardedCache.iterate_over_candidates", ("local", "remote_cache", "key")),
     (
         "torch._inductor.codecache",
+        "FxGraphHashDetails.__init__",
+        ("self", "gm", "example_inputs", "fx_kwargs", "inputs_to_check"),
+    ),
+    (
+        "torch._inductor.codecache",
         "FxGraphCache.prepare_key",
         ("gm", "example_inputs", "fx_kwargs", "inputs_to_check", "remote"),
     ),
@@ -173,12 +178,13 @@ def patch() -> bool:
             missing = missing_function()
             if missing is not None:
                 raise AoticacheError(f"this PyTorch has no {missing}", "UNSUPPORTED")
-            from . import _compile_cpp, _compile_graphs, _megacache, _sources
+            from . import _compile_cpp, _compile_graphs, _compile_key, _megacache, _sources
 
             state.used = _megacache.Used()
             _compile_cpp.Cpp(state)
             _sources.Sources(state)
             _compile_graphs.install(state)
+            _compile_key.install(state)
             _megacache.install(state)
             return True
         except Exception as error:  # noqa: BLE001 - a fault of the cache is never one of the program

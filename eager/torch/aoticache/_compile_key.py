@@ -1,0 +1,63 @@
+"""What PyTorch's keys of graphs lack, added to them: what _surroundings.py finds.
+
+PyTorch makes both keys, of a graph and of AOTAutograd's result, from an object with all that is to be equal. It gets one
+more attribute here. So it holds for PyTorch's own directory too. If something has no digest, PyTorch is told that the graph
+cannot be cached, as it tells itself of others. AOTAutograd's key refuses more than the key of a graph: code that tracing
+goes through is in the graph that it gives.
+
+Replaced: codecache.FxGraphHashDetails.__init__ of torch._inductor.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from . import _surroundings
+from ._bodies import NotDigestible
+from ._compile_state import State
+from ._errors import warn_once
+from ._records import AUTOGRAD, GRAPH
+
+
+def install(state: State) -> None:
+    from torch._inductor.codecache import BypassFxGraphCache, FxGraphHashDetails
+
+    original = FxGraphHashDetails.__init__
+
+    @functools.wraps(original)
+    def with_surroundings(details: Any, gm: Any, example_inputs: Any, fx_kwargs: Any, inputs_to_check: Any) -> None:
+        original(details, gm, example_inputs, fx_kwargs, inputs_to_check)
+        kind = GRAPH if type(details) is FxGraphHashDetails else AUTOGRAD
+        try:
+            details.aoticache = parts_of(details, gm, example_inputs, kind)
+        except NotDigestible as error:
+            state.count(kind, "refused")
+            warn_once(
+                f"compile-digest-{kind}",
+                f"aoticache: records of {kind} are not used, and PyTorch makes them in every process: {error}",
+            )
+            raise BypassFxGraphCache(f"aoticache: {error}") from error
+
+    state.patches.replace(FxGraphHashDetails, "__init__", with_surroundings)
+
+
+def parts_of(details: Any, gm: Any, example_inputs: Any, kind: str) -> list[str]:
+    """Raises NotDigestible."""
+    operators = _surroundings.Operators(gm)
+    parts = [
+        _surroundings.process_state(may_be_for_cpu(example_inputs)),
+        _surroundings.registries(getattr(details, "inductor_config", None)),
+        operators.schemas(),
+    ]
+    if kind == GRAPH:
+        return [*parts, _surroundings.results(gm)]
+    _surroundings.check_pytorchs_operators()
+    return [*parts, operators.bodies(), _surroundings.subclasses(example_inputs)]
+
+
+def may_be_for_cpu(example_inputs: Any) -> bool:
+    import torch
+
+    devices = {value.device.type for value in example_inputs if isinstance(value, torch.Tensor)}
+    return not devices or "cpu" in devices
