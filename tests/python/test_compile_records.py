@@ -124,7 +124,7 @@ def test_pytorchs_digest_of_its_sources_is_remembered():
         builtins.open = own
         counts = aoticache.stats().compile["inductor-sources"]
         modules = [name for name in read if name.endswith(".py")]
-        assert (counts.hits, counts.misses, counts.stored) == ((0, 1, 1) if sys.argv[1] == "first" else (1, 0, 0)), counts
+        assert (counts.hits, counts.misses, counts.stored) == ((0, 1, 2) if sys.argv[1] == "first" else (1, 0, 0)), counts
         assert (len(modules) > 1000) == (sys.argv[1] == "first"), len(modules)
         codecache.torch_key.clear()
         assert codecache.torch_key() == found
@@ -134,17 +134,15 @@ def test_pytorchs_digest_of_its_sources_is_remembered():
         play(text, [word], AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
 
 
-def test_sources_that_changed_after_they_were_installed_are_read():
-    """No digest is remembered for PyTorch's folder once a module is newer than RECORD, or where there is no RECORD."""
+def test_sources_that_are_not_those_that_were_read():
+    """A patched module of the same size, its old time given back, and copies of both trees with `cp -a`: each tree has a digest of its own."""
     text = """
-        import os, sys, time
+        import os, subprocess, sys, time
         import torch, aoticache
-        aoticache.stats()
-        from aoticache import _sources
         from torch._inductor import codecache
-        own = os.path.dirname(torch.__file__)
-        assert _sources.installed_files(own, torch.__version__)
-        read = set()
+        aoticache.install_compile_cache()
+        from aoticache import _compile_cache, _sources
+        read, own = set(), os.path.dirname(torch.__file__)
         class Hasher:
             def update(self, content):
                 pass
@@ -152,41 +150,58 @@ def test_sources_that_changed_after_they_were_installed_are_read():
         codecache.open = lambda name, mode: (read.add(os.path.relpath(name, own)), real(name, mode))[1]
         codecache.build_code_hash([own], "", Hasher())
         del codecache.open
-        listed = {line.rsplit(" ", 1)[0] for line in _sources.modules(own)[0]}
-        assert read <= listed, read - listed
+        assert read <= {name for name, *_ in _sources.modules(own)}
 
-        folder = os.path.join(sys.argv[1], "torch")
-        record = os.path.join(sys.argv[1], "torch-1.dist-info", "RECORD")
-        def put(path, text, time=None):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+        class Made:  # PyTorch's function, for another folder
+            def __init__(self):
+                self.value, self.was_read = None, False
+            def set(self, value):
+                self.value = value
+            def __call__(self):
+                if self.value is None:
+                    self.was_read = True
+                    folder = os.path.dirname(torch.__file__)
+                    self.value = _sources.contents_of(folder, _sources.modules(folder))
+                return self.value
+        def find(folder):
+            torch.__file__ = os.path.join(folder, "__init__.py")
+            sources = object.__new__(_sources.Sources)
+            sources.state, sources.own = _compile_cache._state, Made()
+            sources.find()
+            return sources.own(), sources.own.was_read
+        def aged(folder):
+            time.sleep(0.02)
+            _sources.TICK_NS = 1_000_000  # nothing changes in this test while it is read
+            return folder
+        top = sys.argv[1]
+        installed, copied = os.path.join(top, "installed"), os.path.join(top, "copied")
+        os.makedirs(os.path.join(installed, "inside"))
+        for name, content in (("__init__.py", ""), ("inside/__init__.py", "1"), ("inside/more.py", "factor = 2")):
+            with open(os.path.join(installed, name), "w") as file:
+                file.write(content)
+        first, was_read = find(aged(installed))
+        assert was_read and find(installed) == (first, False)
+        subprocess.run(["cp", "-a", installed, copied], check=True)
+        assert find(aged(copied)) == (first, False)  # the contents are known
+        for folder in (installed, copied):
+            path = os.path.join(folder, "inside", "more.py")
+            before = os.stat(path)
             with open(path, "w") as file:
-                file.write(text)
-            if time is not None:
-                os.utime(path, (time, time))
-        def install(words):
-            time.sleep(0.02)  # a tick of the clock of files
-            put(record, words)
-        module, more = os.path.join(folder, "__init__.py"), os.path.join(folder, "inside", "more.py")
-        put(module, "")
-        put(os.path.join(folder, "inside", "__init__.py"), "1")
-        assert _sources.installed_files(folder, "1") is None
-        install("what was installed")
-        first = _sources.installed_files(folder, "1")
-        assert first and first == _sources.installed_files(folder, "1")
-        time.sleep(0.02)
-        put(more, "2", 100)  # older, and put there later
-        assert _sources.installed_files(folder, "1") is None
-        install("what was installed")
-        second = _sources.installed_files(folder, "1")
-        assert second not in (None, first)
-        put(more, "22")
-        install("what was installed")
-        assert _sources.installed_files(folder, "1") not in (None, first, second)
-        put(more, "2", time.time() + 1000)
-        assert _sources.installed_files(folder, "1") is None
-        put(more, "2")
-        install("what was installed then")
-        assert _sources.installed_files(folder, "1") not in (None, first, second)
+                file.write("factor = 5")
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        second, was_read = find(aged(installed))
+        assert was_read and second != first
+        assert find(aged(copied)) == (second, False)
+        again = os.path.join(top, "again")
+        subprocess.run(["cp", "-a", copied, again], check=True)
+        assert find(aged(again)) == (second, False)
+        _sources.TICK_NS = 10**12
+        with open(os.path.join(again, "inside", "more.py"), "w") as file:
+            file.write("factor = 7")
+        third, was_read = find(again)
+        assert was_read and third not in (first, second)
+        counts = aoticache.stats().compile["inductor-sources"]
+        assert counts.refused == 0, counts
         print("done")
     """
     play(text, [fresh("torch")], AOTICACHE_DIR=fresh("sources"), TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))

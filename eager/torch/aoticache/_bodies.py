@@ -33,6 +33,8 @@ from ._errors import AoticacheError
 UNSEEN = frozenset(("environ", "getenv", "eval", "exec", "globals", "open", "input", "__import__", "import_module"))
 #: Bytes of a tensor that is closed over, at most: reading it must cost less than the compile that it spares.
 MAX_TENSOR = 1 << 20
+#: Tables of PyTorch's compiler, by their number: what a program has put into them is digested by _surroundings.py.
+TABLES: dict[int, str] = {}
 #: Attributes of classes that say nothing about what they do.
 _UNTOLD = frozenset(("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__firstlineno__",
                      "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
@@ -88,6 +90,8 @@ class Digest:
             self._text("float", struct.pack("<d", value))
         elif isinstance(value, (tuple, frozenset, types.CodeType)):
             self._object(value)  # whether two constants are one object is a matter of how they came into the memory
+        elif id(value) in TABLES:
+            self._text("table", TABLES[id(value)])
         elif id(value) in self._seen:
             self._text("again", self._seen[id(value)])
         else:

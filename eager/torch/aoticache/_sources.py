@@ -1,7 +1,9 @@
 """PyTorch's digest of its own sources, which is part of the keys of its caches, remembered.
 
-PyTorch reads and hashes its 2,300 modules in every process that compiles. The digest is the same as long as the files
-are: it is a record here, found by what was installed.
+PyTorch finds, reads and hashes its 2,300 modules in every process that compiles. Here the digest is a record with two
+questions. One has the contents of the modules, and holds on every machine. The other has their names, sizes and times, those
+of the last change of each file among them, which no program can set: it holds where the modules were read once, and only a
+look at the files is needed. A tree that was copied, patched or unpacked has other times, so that it is read again.
 
 Replaced here: torch._inductor.codecache.torch_key. PyTorch's own function gets the digest by its set(), as in PyTorch's
 compile workers.
@@ -13,6 +15,7 @@ import functools
 import hashlib
 import importlib.machinery
 import os
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +26,8 @@ SUFFIXES = tuple(importlib.machinery.all_suffixes())
 #: What PyTorch reads beside modules, below torch/_inductor.
 MORE = ("codegen/aoti_runtime/interface.cpp", "codegen/aoti_runtime/streams.h", "script.ld")
 DIGEST_BYTES = 32
+#: Longer than the tick of any file system's clock.
+TICK_NS = 2_000_000_000
 
 
 class Sources:
@@ -46,70 +51,73 @@ class Sources:
 
     def find(self) -> None:
         """Gives PyTorch the digest that is stored, or stores the one that PyTorch makes."""
-        question = question_of(self.state)
-        if question is None:
-            return
-        found = self.state.records.lookup(question)
-        if found is not None and len(found.content) == DIGEST_BYTES:
+        import torch
+
+        folder = os.path.dirname(torch.__file__)
+        environment = self.state.environment()
+        files = modules(folder)
+        seen = Question(SOURCES, {"seen": names_and_times(files)}, environment)
+        known = None if changed_just_now(files) else self.state.records.lookup(seen)
+        if known is not None and len(known.content) == 2 * DIGEST_BYTES:
             self.state.count(SOURCES, "hits")
-            self.state.used.add(question)
-            with suppress(RuntimeError, AssertionError):  # this process had made it already; until 2.12 the second
-                self.own.set(found.content)
+            found, contents = known.content[:DIGEST_BYTES], known.content[DIGEST_BYTES:]
+            self.state.used.add(Question(SOURCES, {"contents": contents.hex()}, environment))
+            self.give(found)
             return
-        self.state.count(SOURCES, "misses")
-        with file_with(self.own()) as path:
-            self.state.records.put(question, Answer(path, self.state.producer, compile_ns=1))
-        self.state.count(SOURCES, "stored")
+        contents = contents_of(folder, files)
+        question = Question(SOURCES, {"contents": contents.hex()}, environment)
+        held = self.state.records.lookup(question)
+        is_held = held is not None and len(held.content) == DIGEST_BYTES
+        self.state.count(SOURCES, "hits" if is_held else "misses")
+        if held is not None and is_held:
+            self.give(held.content)
+        found = self.own()
+        if not is_held:
+            self.put(question, found)
+        if not changed_just_now(files) and files == modules(folder):
+            self.put(seen, found + contents)
         self.state.used.add(question)
 
+    def give(self, found: bytes) -> None:
+        with suppress(RuntimeError, AssertionError):  # this process had made it already; until 2.12 the second
+            self.own.set(found)
 
-def question_of(state: State) -> Question | None:
-    import torch
-
-    installed = installed_files(os.path.dirname(torch.__file__), str(torch.__version__))
-    return None if installed is None else Question(SOURCES, {"installed": installed}, state.environment())
-
-
-def installed_files(folder: str, version: str) -> str | None:
-    """
-    A digest of what an installer says that it installed (RECORD, with the digest of each file), and of names and sizes of
-    the modules that are there. None: there is no RECORD, or a module was changed after it was written.
-    """
-    try:
-        with open(record_of(folder, version), "rb") as file:
-            installed = changed_ns(os.fstat(file.fileno()))
-            hasher = hashlib.sha256(file.read())
-        found, changed = modules(folder)
-    except OSError:
-        return None
-    if changed > installed:
-        return None
-    hasher.update("".join(sorted(found)).encode("utf-8", "surrogateescape"))
-    return hasher.hexdigest()
+    def put(self, question: Question, content: bytes) -> None:
+        if self.state.records.cache.read_only:
+            return
+        with file_with(content) as path:
+            self.state.records.put(question, Answer(path, self.state.producer, compile_ns=1))
+        self.state.count(SOURCES, "stored")
 
 
-def record_of(folder: str, version: str) -> str:
-    """What the installer wrote down. The wheels of the package index leave out the `+cu130` that the version ends with."""
-    names = (f"torch-{one}.dist-info" for one in (version, version.partition("+")[0]))
-    paths = [os.path.join(os.path.dirname(folder), name, "RECORD") for name in names]
-    return next(filter(os.path.isfile, paths), paths[0])
+#: A module: its path below PyTorch's folder, its bytes, nanoseconds of its content's and of its own last change.
+Module = tuple[str, int, int, int]
 
 
-def changed_ns(status: os.stat_result) -> int:
-    """When a file was changed or put there. An older file that takes its place keeps its own time, but not that of the change."""
-    return max(status.st_mtime_ns, status.st_ctime_ns)
+def changed_just_now(files: list[Module]) -> bool:
+    """Whether a file may change once more within the tick of the clock that its times have."""
+    return max(changed for _, _, _, changed in files) > time.time_ns() - TICK_NS
 
 
-def modules(folder: str) -> tuple[list[str], int]:
-    """A line for each module and data file that PyTorch's digest is made of, and when the last of them was changed."""
-    found, changed, folders = [], 0, [""]
-    more = [os.path.join("_inductor", name) for name in MORE]
-    for name in more:
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            status = os.stat(path)
-            found.append(f"{name} {status.st_size}\n")
-            changed = max(changed, changed_ns(status))
+def names_and_times(files: list[Module]) -> str:
+    return hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def contents_of(folder: str, files: list[Module]) -> bytes:
+    hasher = hashlib.sha256()
+    for name, _, _, _ in files:
+        with open(os.path.join(folder, name), "rb") as file:
+            content = hashlib.sha256(file.read()).digest()
+        hasher.update(name.encode("utf-8", "surrogateescape") + b"\0" + content)
+    return hasher.digest()
+
+
+def modules(folder: str) -> list[Module]:
+    """The modules and data files that PyTorch's digest is made of."""
+    found, folders = [], [""]
+    for name in (os.path.join("_inductor", more) for more in MORE):
+        with suppress(FileNotFoundError):
+            found.append(_module(name, os.stat(os.path.join(folder, name))))
     while folders:
         below = folders.pop()
         files, inside = [], []
@@ -121,9 +129,10 @@ def modules(folder: str) -> tuple[list[str], int]:
                     inside.append(os.path.join(below, entry.name))
         if below and not any(entry.name.startswith("__init__.") for entry in files):
             continue  # no package, so that nothing is imported from it by PyTorch's digest
-        for entry in files:
-            status = entry.stat()
-            found.append(f"{os.path.join(below, entry.name)} {status.st_size}\n")
-            changed = max(changed, changed_ns(status))
+        found += [_module(os.path.join(below, entry.name), entry.stat()) for entry in files]
         folders += inside
-    return found, changed
+    return sorted(found)
+
+
+def _module(name: str, status: os.stat_result) -> Module:
+    return name, status.st_size, status.st_mtime_ns, status.st_ctime_ns

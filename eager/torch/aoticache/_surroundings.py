@@ -147,6 +147,7 @@ def registries(configuration: Mapping[str, Any] | None = None) -> str:
     for module_name, attribute in REGISTRIES:
         table = getattr(sys.modules.get(module_name), attribute, None)
         if table is not None:
+            _bodies.TABLES[id(table)] = f"{module_name}.{attribute}"
             found += [(f"{attribute} {where}", _digest_of(value, attribute, where)) for where, value in _foreign(table)]
     for module_name, option in PASSES:
         value = getattr(sys.modules.get(module_name), option, None)
@@ -180,33 +181,32 @@ def _digest_of_pass(value: Any, option: str) -> str:
 
 def _foreign(table: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     """The entries of a table, or of tables in it, that are not PyTorch's."""
-    if id(table) in _ours and not isinstance(table, (dict, list, set)):
-        return
-    if isinstance(table, Mapping):
-        for key, value in list(table.items()):
-            if id(value) not in _ours:
-                yield from _foreign(value, f"{where} {key}".strip())
-    elif isinstance(table, (list, tuple, set, frozenset)):
-        for value in table:
-            if id(value) not in _ours:
-                yield from _foreign(value, where)
-    elif type(table).__name__ == "PatternMatcherPass" and _bodies.is_known(type(table)):
-        yield from _foreign(table.patterns, where)
-    elif _is_foreign(table):
-        yield where, table
-    else:
-        _ours[id(table)] = table
+    if type(table).__name__ == "PatternMatcherPass" and _bodies.is_known(type(table)):
+        table = table.patterns
+    entries = table.items() if isinstance(table, Mapping) else (("", value) for value in table)
+    for key, value in list(entries):
+        if id(value) in _ours:
+            continue
+        if isinstance(value, (Mapping, list, tuple, set, frozenset)) or type(value).__name__ == "PatternMatcherPass":
+            yield from _foreign(value, f"{where} {key}")
+        elif _is_foreign(value):
+            yield f"{where} {key}".strip(), value
+        else:
+            _ours[id(value)] = value
 
 
 def _is_foreign(value: Any, depth: int = 4) -> bool:
     """Whether a value is, closes over or holds a function or a class that is not PyTorch's."""
-    if value is None or isinstance(value, (bool, int, float, str, bytes)) or depth == 0:
+    kind = type(value)
+    if kind is types.FunctionType:
+        if not _bodies.is_known_file(value.__code__.co_filename):
+            return True
+        return depth > 0 and any(_is_foreign(_content(cell), depth - 1) for cell in value.__closure__ or ())
+    if value is None or kind in (bool, int, float, str, bytes) or depth == 0 or kind.__module__ == "torch._ops":
         return False
-    if isinstance(value, types.FunctionType):
-        return not _bodies.is_known(value) or any(_is_foreign(_content(cell), depth - 1) for cell in value.__closure__ or ())
     if isinstance(value, type):
         return not _bodies.is_known(value)
-    if isinstance(value, types.MethodType):
+    if kind is types.MethodType:
         return _is_foreign(value.__func__, depth) or _is_foreign(value.__self__, depth - 1)
     if isinstance(value, functools.partial):
         return any(_is_foreign(one, depth - 1) for one in (value.func, *value.args, *value.keywords.values()))
@@ -214,7 +214,7 @@ def _is_foreign(value: Any, depth: int = 4) -> bool:
         return any(_is_foreign(one, depth - 1) for one in value.values())
     if isinstance(value, (list, tuple, set, frozenset)):
         return any(_is_foreign(one, depth - 1) for one in value)
-    if not _bodies.is_known(type(value)):
+    if not _bodies.is_known(kind):
         return True
     return any(_is_foreign(one, depth - 1) for one in getattr(value, "__dict__", {}).values() if callable(one))
 
@@ -290,7 +290,8 @@ def operators_in(graph: Any) -> Iterator[Any]:
                 if isinstance(value, torch._ops.OpOverload):
                     yield value
                 elif isinstance(value, torch._ops.OpOverloadPacket):
-                    yield from (getattr(value, name) for name in value.overloads())
+                    packet: Any = value
+                    yield from (getattr(packet, name) for name in packet.overloads())
 
 
 def _schema_of(operator: Any) -> list[Any]:
