@@ -372,6 +372,8 @@ def is_known_module(name: str | None) -> bool:
 def is_known(value: Any) -> bool:
     """Whether a function or class is PyTorch's or Python's, by the file that it is from."""
     code = getattr(value, "__code__", None)
+    if code is not None and code.co_filename == "<string>":  # made by a program: by that of the module that it is in
+        return is_known_module(getattr(value, "__globals__", {}).get("__name__"))
     if code is not None:
         return is_known_file(code.co_filename)
     module = getattr(value, "__module__", None)

@@ -36,12 +36,23 @@ BACKENDS = (
 )  # fmt: skip
 #: Functions without arguments, of torch and of torch.backends.
 GETTERS = (
-    "get_default_dtype", "get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
-    "is_deterministic_algorithms_warn_only_enabled", "is_grad_enabled", "is_inference_mode_enabled",
+    "get_default_dtype", "get_default_device", "get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "is_inference_mode_enabled",
     "is_autocast_cache_enabled", "is_anomaly_enabled", "_C._get_default_device", "_C._get_sm_carveout_experimental",
-    "_C._get_sdp_priority_order", "backends.cuda.flash_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled",
+    "_C._get_sdp_priority_order", "_C._get_overrideable_sdp_enabled", "_C._get_fa3_sdp_enabled", "_C._is_view_replay_enabled", "_C._is_fwd_grad_enabled",
+    "_C._only_lift_cpu_tensors", "_C._get_dtensor_allow_implicit_replication",
+    "_C._get_cpu_allow_fp16_reduced_precision_reduction", "_C._autograd._saved_tensors_hooks_is_enabled",
+    "sparse.check_sparse_tensor_invariants.is_enabled", "backends.cuda.flash_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled",
     "backends.cuda.math_sdp_enabled", "backends.cuda.cudnn_sdp_enabled",
     "backends.cuda.fp16_bf16_reduction_math_sdp_allowed", "backends.mha.get_fastpath_enabled",
+)  # fmt: skip
+
+#: Variables that change code and are no option of a configuration.
+VARIABLES = (
+    "FX_PATCH_GETITEM", "HALIDE_INCLUDE", "HALIDE_LIB", "PYTORCH_ROCM_ARCH", "TENSORIFY_PYTHON_SCALARS",
+    "TORCHINDUCTOR_DEBUG_COMPILE", "TORCHINDUCTOR_DEBUG_SYMBOL", "TORCHINDUCTOR_DISABLE_MULTI_KERNEL_CACHE",
+    "TORCHINDUCTOR_PATTERN_MATCH_BACKEND", "TORCHINDUCTOR_XPU_KERNEL_FORMAT", "TRITON_INTERPRET", "TRITON_USE_META_WS",
+    "TVM_SCHEDULER", "_SPLITTER_MERGE_OVERLAPPING_FUSIONS",
 )  # fmt: skip
 
 
@@ -62,6 +73,7 @@ def process_state(is_on_cpu: bool = True) -> str:
     state: dict[str, Any] = {name: getter() for name in GETTERS if (getter := _get(name)) is not None}
     state.update((name, _get("backends." + name)) for name in BACKENDS)
     state["fill_uninitialized_memory"] = _get("utils.deterministic.fill_uninitialized_memory")
+    state["variables"] = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
     state["denormals are zero"] = sys.float_info.min / 2 == 0.0
     for device in torch._C._autocast_supported_devices():
         if torch.is_autocast_enabled(device):
@@ -91,15 +103,17 @@ def _pytorch_has_threads() -> bool:
 def _dispatch_modes() -> list[str]:
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-    return [digest(type(mode)) for mode in _get_current_dispatch_mode_stack() if not _bodies.is_known(type(mode))]
+    return [digest(type(mode)) for mode in _get_current_dispatch_mode_stack()]
 
 
 def _options(module: Any) -> dict[str, Any]:
     """The options of a configuration that are not what PyTorch sets them to."""
     if module is None:
         return {}
-    changed = module._get_dict(skip_default=True)
-    return {name: changed[name] for name in sorted(changed) if name not in getattr(module, "_save_config_ignore", ())}
+    changed = module._get_dict(skip_default=True)  # with those that were set back, as PyTorch's own code does
+    ignored = getattr(module, "_save_config_ignore", ())
+    return {name: changed[name] for name in sorted(changed)
+            if name not in ignored and changed[name] != module._config[name].default}  # fmt: skip
 
 
 # ---- what a program registers with PyTorch's compiler ----
@@ -108,7 +122,12 @@ def _options(module: Any) -> dict[str, Any]:
 REGISTRIES = (
     ("torch._inductor.lowering", "lowerings"), ("torch._inductor.lowering", "user_lowerings"),
     ("torch._inductor.lowering", "_maybe_layout_constraints"), ("torch._inductor.decomposition", "decompositions"),
-    ("torch._decomp", "global_decomposition_table"), ("torch._subclasses.fake_impls", "op_implementations_dict"),
+    ("torch._decomp", "global_decomposition_table"), ("torch._decomp.decompositions_for_rng", "rng_decompositions"),
+    ("torch._decomp.decompositions_for_rng", "extra_random_decomps"), ("torch._inductor.decomposition", "inductor_decompositions"),
+    ("torch._higher_order_ops.utils", "registered_hop_fake_fns"), ("torch._subclasses.fake_impls", "FAST_OP_IMPLEMENTATIONS"),
+    ("torch._inductor.ir", "REDUCTION_COMBINE_FN"), ("torch._inductor.fx_utils", "flop_registry"),
+    ("torch._inductor.runtime.benchmarking", "_BENCHMARK_DISPATCH"), ("torch._library.triton", "triton_ops_to_kernels"),
+    ("torch._subclasses.fake_impls", "op_implementations_dict"),
     ("torch._subclasses.fake_impls", "op_implementations_checks"), ("torch._subclasses.fake_tensor", "_DISPATCH_META_HANDLERS"),
     ("torch._functorch.aot_autograd", "aot_autograd_decompositions"), ("torch._inductor.hooks", "INTERMEDIATE_HOOKS"),
     ("torch._inductor.codegen.common", "device_codegens"), ("torch._inductor.codegen.common", "device_op_overrides_dict"),
@@ -116,8 +135,8 @@ REGISTRIES = (
     ("torch._inductor.template_heuristics.registry", "_TEMPLATE_HEURISTIC_REGISTRY"),
     ("torch._inductor.utils", "op_dtype_propagation_rules"), ("torch._inductor.config", "external_matmul"),
     ("torch._inductor.fx_passes.post_grad", "noop_registry"), ("torch._inductor.fx_passes.post_grad", "pass_patterns"),
-    ("torch._inductor.fx_passes.joint_graph", "pass_patterns"), ("torch._inductor.fx_passes.joint_graph", "patterns"),
-    ("torch._inductor.fx_passes.freezing_patterns", "pass_patterns"), ("torch._inductor.fx_passes.reinplace", "inplaceable_ops"),
+    ("torch._inductor.fx_passes.joint_graph", "pass_patterns"), ("torch._inductor.fx_passes.freezing_patterns", "pass_patterns"),
+    ("torch._inductor.fx_passes.reinplace", "inplaceable_ops"),
     ("torch._inductor.fx_passes.reinplace", "inplaceable_foreach_ops"),
     ("torch._inductor.fx_passes.split_cat", "PRE_GRAD_PATTERNS"), ("torch._inductor.fx_passes.split_cat", "POST_GRAD_PATTERNS"),
     ("torch._inductor.fx_passes.group_batch_fusion", "PRE_GRAD_FUSIONS"),
@@ -149,9 +168,11 @@ def registries(configuration: Mapping[str, Any] | None = None) -> str:
         if table is not None:
             _bodies.TABLES[id(table)] = f"{module_name}.{attribute}"
             found += [(f"{attribute} {where}", _digest_of(value, attribute, where)) for where, value in _foreign(table)]
+    for name, table in _pattern_passes():
+        found += [(f"{name} {where}", _digest_of(value, name, where)) for where, value in _foreign(table.patterns)]
     for module_name, option in PASSES:
         value = getattr(sys.modules.get(module_name), option, None)
-        if value is not None and _is_foreign(value):
+        if value and _is_foreign(value):
             found.append((option, _digest_of_pass(value, option)))
     for name, value in (configuration or {}).items():
         if _is_foreign(value):
@@ -160,6 +181,20 @@ def registries(configuration: Mapping[str, Any] | None = None) -> str:
     if choices is not None and _is_foreign(type(choices.V.choices)):
         found.append(("choices", _digest_of(choices.V.choices, "the choices", "handler")))
     return digest(sorted(found) + [_names_of_decompositions()])
+
+
+_passes: tuple[int, list[tuple[str, Any]]] = (0, [])
+
+
+def _pattern_passes() -> list[tuple[str, Any]]:
+    """The passes that match patterns, of all modules of Inductor's that have been imported."""
+    global _passes
+    if _passes[0] != len(sys.modules):
+        modules = [(name, vars(one)) for name, one in list(sys.modules.items()) if name.startswith("torch._inductor.fx_passes.")]
+        found = [(f"{name}.{attribute}", value) for name, inside in modules for attribute, value in inside.items()
+                 if type(value).__name__ == "PatternMatcherPass"]  # fmt: skip
+        _passes = (len(sys.modules), found)
+    return _passes[1]
 
 
 def _digest_of(value: Any, table: str, where: str) -> str:
@@ -190,7 +225,7 @@ def _foreign(table: Any, where: str = "") -> Iterator[tuple[str, Any]]:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)) or type(value).__name__ == "PatternMatcherPass":
             yield from _foreign(value, f"{where} {key}")
         elif _is_foreign(value):
-            yield f"{where} {key}".strip(), value
+            yield re.sub(r" at 0x[0-9a-f]+", "", f"{where} {key}".strip()), value
         else:
             _ours[id(value)] = value
 
@@ -199,7 +234,7 @@ def _is_foreign(value: Any, depth: int = 4) -> bool:
     """Whether a value is, closes over or holds a function or a class that is not PyTorch's."""
     kind = type(value)
     if kind is types.FunctionType:
-        if not _bodies.is_known_file(value.__code__.co_filename):
+        if not _bodies.is_known(value):
             return True
         return depth > 0 and any(_is_foreign(_content(cell), depth - 1) for cell in value.__closure__ or ())
     if value is None or kind in (bool, int, float, str, bytes) or depth == 0 or kind.__module__ == "torch._ops":
@@ -207,7 +242,9 @@ def _is_foreign(value: Any, depth: int = 4) -> bool:
     if isinstance(value, type):
         return not _bodies.is_known(value)
     if kind is types.MethodType:
-        return _is_foreign(value.__func__, depth) or _is_foreign(value.__self__, depth - 1)
+        code = getattr(value.__func__, "__code__", None)
+        is_made = code is not None and code.co_filename == "<string>" and _bodies.is_known(type(value.__self__))
+        return not is_made and _is_foreign(value.__func__, depth) or _is_foreign(value.__self__, depth - 1)
     if isinstance(value, functools.partial):
         return any(_is_foreign(one, depth - 1) for one in (value.func, *value.args, *value.keywords.values()))
     if isinstance(value, Mapping):
@@ -294,11 +331,19 @@ def operators_in(graph: Any) -> Iterator[Any]:
                     yield from (getattr(packet, name) for name in packet.overloads())
 
 
+#: Lists of operators that are handled in a way of their own.
+LISTS = (
+    ("torch._inductor.lowering", "needs_realized_inputs"), ("torch._inductor.lowering", "foreach_ops"),
+    ("torch._inductor.lowering", "inplace_foreach_ops"), ("torch._inductor.lowering", "inplaceable_foreach_ops"),
+    ("torch._inductor.constant_folding", "_dont_constant_fold"), ("torch.fx.node", "_side_effectful_functions"),
+    ("torch.fx.node", "_side_effectful_need_to_be_preserved_pre_dispatch"),
+)  # fmt: skip
+
+
 def _schema_of(operator: Any) -> list[Any]:
-    lowering = sys.modules.get("torch._inductor.lowering")
-    is_realized = operator in getattr(lowering, "needs_realized_inputs", ())
+    lists = [attribute for module, attribute in LISTS if operator in getattr(sys.modules.get(module), attribute, ())]
     own = {str(key): body for key, body in operator.py_kernels.items() if _is_foreign(body)}
-    return [str(operator._schema), sorted(map(str, operator.tags)), is_realized, own]
+    return [str(operator._schema), sorted(map(str, operator.tags)), lists, own]
 
 
 def _bodies_of(operator: Any) -> list[Any]:
@@ -363,11 +408,18 @@ def is_foreign(operator: Any) -> bool:
     return found
 
 
+_all_names: tuple[tuple[int, ...], list[str]] = ((), [])
+
+
 def _operators_named(names: set[str]) -> Iterator[Any]:
     """Overloads whose namespace and name occur in the code of a body."""
     import torch
 
-    for whole in torch._C._dispatch_get_all_op_names() if names else ():
+    global _all_names
+    state = (len(sys.modules), len(torch.library._defs), len(torch.ops.loaded_libraries))  # who defines one changes one of these
+    if _all_names[0] != state:
+        _all_names = (state, [name for name in torch._C._dispatch_get_all_op_names() if not name.startswith("aten::")])
+    for whole in _all_names[1]:
         namespace, _, name = whole.partition("::")
         name, _, overload = name.partition(".")
         if namespace in names and name in names:
