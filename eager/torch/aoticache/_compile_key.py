@@ -14,7 +14,6 @@ import functools
 from typing import Any
 
 from . import _surroundings
-from ._bodies import NotDigestible
 from ._compile_state import State
 from ._errors import warn_once
 from ._records import AUTOGRAD, GRAPH
@@ -31,7 +30,7 @@ def install(state: State) -> None:
         kind = GRAPH if type(details) is FxGraphHashDetails else AUTOGRAD
         try:
             details.aoticache = parts_of(details, gm, example_inputs, kind)
-        except NotDigestible as error:
+        except Exception as error:  # noqa: BLE001 - mostly NotDigestible; no fault of the cache is one of the program
             state.count(kind, "refused")
             warn_once(
                 f"compile-digest-{kind}",
