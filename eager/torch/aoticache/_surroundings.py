@@ -66,12 +66,19 @@ def _get(name: str) -> Any:
     return found
 
 
+def _value_of(name: str) -> Any:
+    try:
+        found = _get(name)
+        return found() if callable(found) else found
+    except RuntimeError:  # PyTorch raises if a precision was set both in the old way and in the new one
+        return "undecided"
+
+
 def process_state(is_on_cpu: bool = True) -> str:
     """Returns the modes of the process and of this thread. is_on_cpu: the code is for the CPU too. Raises NotDigestible."""
     import torch
 
-    state: dict[str, Any] = {name: getter() for name in GETTERS if (getter := _get(name)) is not None}
-    state.update((name, _get("backends." + name)) for name in BACKENDS)
+    state = {name: _value_of(name) for name in (*GETTERS, *("backends." + one for one in BACKENDS))}
     state["fill_uninitialized_memory"] = _get("utils.deterministic.fill_uninitialized_memory")
     state["variables"] = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
     state["denormals are zero"] = sys.float_info.min / 2 == 0.0
