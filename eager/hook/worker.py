@@ -960,7 +960,20 @@ def producer(torch):
     return f"pytorch {torch.__version__.split('+')[0]}"
 
 
+#: Variables that are options of PyTorch's compiler begin so. Keys do not have them, so a worker has none of them.
+OPTIONS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_INDUCTOR_", "AOTINDUCTOR_")
+#: Where files are, and what is tried out; neither changes what a key stands for.
+NO_OPTIONS = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_VEC_ISA_OK")
+
+
+def forget_options():
+    for name in list(os.environ):
+        if name.startswith(OPTIONS) and name not in NO_OPTIONS:
+            del os.environ[name]
+
+
 def import_torch():
+    forget_options()
     # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     prepare_folders()

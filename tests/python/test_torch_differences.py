@@ -4,6 +4,8 @@
 Environment: BUILD; SEED, COUNT: of the campaign's pairs of an operator and a dtype.
 """
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -143,6 +145,16 @@ def together(cache):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_is_as_pytorch_has_it(together, name):
     together.play(name, SCENARIOS[name])
+
+
+def test_options_of_the_compiler_do_not_reach_a_worker():
+    """By variables, which are in no key. PyTorch's compiler cannot be imported with this one."""
+    variables = {**os.environ, "TORCHINDUCTOR_PRECOMPILATION_TIMEOUT_SECONDS": "no number"}
+    plain = subprocess.run([sys.executable, "-c", "import torch._inductor.config"], env=variables, capture_output=True)
+    assert b"no number" in plain.stderr, plain
+    worker = os.path.join(torch_differences.BUILD, "share", "aoticache", "worker.py")
+    done = subprocess.run([sys.executable, worker, "--once"], input=b'{"id": 1}\n', capture_output=True, env=variables)
+    assert b"this worker speaks" in done.stdout, done
 
 
 def test_a_part_of_the_campaign():
