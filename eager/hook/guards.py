@@ -7,6 +7,7 @@ request that is not supported.
 
 import itertools
 import math
+import re
 import sys
 
 # A symbol of a guard (docs/checks.md) has a range and a multiple; what a program demands beyond that is proved from
@@ -24,7 +25,7 @@ class Symbol:
     """What values a symbol may have: least to most (None: no limit), multiples of `multiple`. hint: the example's."""
 
     def __init__(self, least, most, hint):
-        self.least, self.most, self.multiple, self.hint = max(least, 2), most, 1, hint
+        self.least, self.most, self.multiple, self.hint = least, most, 1, hint
 
     def copy(self, least, most, multiple=None):
         other = Symbol(least, most, self.hint)
@@ -259,7 +260,7 @@ def program_symbols(environment, expressions):
                 raise Inexpressible(f"{name} depends on the values of a tensor")
             known = environment.var_to_range[name]
             most = None if known.upper in (int_oo, sys.maxsize) or known.upper > UNLIMITED else int(known.upper)
-            symbols.setdefault(name, Symbol(int(known.lower), most, int(hints[name])))
+            symbols.setdefault(name, Symbol(max(int(known.lower), 2), most, int(hints[name])))
     return symbols
 
 
@@ -281,14 +282,25 @@ def make_guard(torch, program):
     if any(environment.deferred_runtime_asserts.values()):
         raise Inexpressible("the program checks values when it runs: "
                           f"{next(iter(environment.deferred_runtime_asserts.values()))[0].expr}")
+    meet_conditions(sympy, environment, symbols)
+    return guard_text(torch, sympy, inputs, shapes, symbols)
+
+
+def meet_conditions(sympy, environment, symbols):
     conditions = [sympy.sympify(environment.replace(guard.expr)) for guard in environment.guards]
     # What narrows one symbol comes before what could narrow any of several.
     for condition in sorted(conditions, key=lambda condition: len(condition.free_symbols)):
         narrow(sympy, condition, symbols)
-    return guard_text(torch, sympy, inputs, shapes, symbols)
 
 
 def guard_text(torch, sympy, inputs, shapes, symbols):
+    text = check_text(torch, sympy, inputs, shapes, symbols)
+    if ";" not in text:
+        raise Inexpressible("the operator's code is for these sizes alone")
+    return text
+
+
+def check_text(torch, sympy, inputs, shapes, symbols):
     fixed = {name: sympy.Integer(symbol.least) for name, symbol in symbols.items() if symbol.least == symbol.most}
     shapes = [([size.xreplace(fixed) for size in sizes], [stride.xreplace(fixed) for stride in strides])
               for sizes, strides in shapes]
@@ -296,8 +308,6 @@ def guard_text(torch, sympy, inputs, shapes, symbols):
     used = {name for sizes, strides in shapes
             for value in sizes + ([] if format_of(sympy, sizes, strides) else strides) for name in value.free_symbols}
     names = [name for name in symbols if name not in fixed and name in used]
-    if not names:
-        raise Inexpressible("the operator's code is for these sizes alone")
     numbers = {name: number for number, name in enumerate(names)}
     alone = {name for sizes, strides in shapes for value in sizes + strides
              for name in value.free_symbols if value.free_symbols == {name} and sympy.degree(value, name) == 1}
@@ -308,4 +318,102 @@ def guard_text(torch, sympy, inputs, shapes, symbols):
         dtype = str(tensor.dtype).removeprefix("torch.")
         dims = ", ".join(dimension_text(sympy, size, numbers) for size in sizes)
         tensors.append(f"{dtype}[{dims}]{{{strides_text(sympy, sizes, strides, numbers)}}}@{tensor.device}")
-    return ", ".join(tensors) + "; " + ", ".join(f"s{numbers[name]}={symbols[name].text()}" for name in names)
+    ranges = ", ".join(f"s{numbers[name]}={symbols[name].text()}" for name in names)
+    return ", ".join(tensors) + (f"; {ranges}" if ranges else "")
+
+
+# ---- whole models ----
+
+
+def make_check(torch, program, module):
+    """Which tensors a compiled model takes: a text for aoticache_check_parse(), after the compile.
+
+    program: an ExportedProgram, whose ranges count. Of a size that is free PyTorch's compiler assumes 2 at least; where the
+    export allows 1 or 0, they are allowed if module, the program's own, has the results that the code has for them.
+    """
+    import sympy
+
+    environment, values = shape_environment(program)
+    inputs = [value for value in values if isinstance(value, torch.Tensor)]
+    if environment is None:
+        shapes = [([sympy.Integer(size) for size in tensor.shape], [sympy.Integer(s) for s in tensor.stride()]) for tensor in inputs]
+        return check_text(torch, sympy, inputs, shapes, {})
+    shapes = []
+    for tensor in inputs:
+        sizes = [expression_of(sympy, environment, size) for size in tensor.shape]
+        strides = [expression_of(sympy, environment, stride) for stride in tensor.stride()]
+        shapes.append((sizes, plain_strides(sympy, sizes, strides)))
+    symbols = program_symbols(environment, [value for sizes, strides in shapes for value in sizes + strides])
+    for name, limits in program.range_constraints.items():
+        symbol = symbols.get(environment.replace(name))
+        if symbol is None:
+            continue
+        symbol.least = max(int(limits.lower), 0)
+        if symbol.least < 2:
+            symbol.least = small_size(torch, sympy, environment, module, values, name, symbol.least)
+        if limits.upper < UNLIMITED:
+            symbol.most = min(int(limits.upper), symbol.most or UNLIMITED)
+    known = set(symbols)
+    conditions = [sympy.sympify(environment.replace(guard.expr)) for guard in environment.guards]
+    # What concerns values of tensors the code checks itself.
+    for condition in sorted(conditions, key=lambda condition: len(condition.free_symbols)):
+        if condition.free_symbols <= known:
+            narrow(sympy, condition, symbols)
+    return re.sub(r"@(\w+):\d+", r"@\1", check_text(torch, sympy, inputs, shapes, symbols))  # any device of the kind
+
+
+def plain_strides(sympy, sizes, strides):
+    """Without Max(1, size), which PyTorch writes where a size may be 0: then no element is at any stride."""
+    def plain(part):
+        if part.is_Symbol or part.is_Number:
+            return part
+        if type(part).__name__ == "Max" and 1 in part.args and len(part.args) == 2:
+            return plain(next(arg for arg in part.args if arg != 1))
+        return part.func(*map(plain, part.args))
+
+    return [sympy.expand(plain(stride)) for stride in strides]
+
+
+def small_size(torch, sympy, environment, module, values, name, least):
+    """The least value from 0 to 2, not below `least`, for which the program's results are those of its formulas."""
+    for value in (1, 0):
+        if value < least or not serves_size(torch, sympy, environment, module, values, name, value):
+            return value + 1
+    return 0
+
+
+def serves_size(torch, sympy, environment, module, values, name, value):
+    """Whether each operation of the program, tried without data, gives the sizes that it has been compiled for."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    hints = getattr(environment, "backed_var_to_val", None) or environment.var_to_val
+    chosen = {**hints, environment.replace(name): sympy.Integer(value)}
+
+    def number(size):
+        node = getattr(size, "node", None)
+        found = sympy.Integer(size) if node is None else environment.replace(node.expr).xreplace(chosen)
+        return int(found) if found.is_number else None
+
+    class Trial(torch.fx.Interpreter):
+        def run_node(self, node):
+            result, known = super().run_node(node), node.meta.get("val")
+            for one, other in zip(tensors_of(torch, result), tensors_of(torch, known)):
+                sizes = [(size, number(wanted)) for size, wanted in zip(one.shape, other.shape)]
+                if one.dim() != other.dim() or any(isinstance(size, int) and size != wanted is not None for size, wanted in sizes):
+                    raise ValueError(node.name)
+            return result
+
+    try:
+        with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True), torch.no_grad():
+            given = [torch.empty([number(size) for size in tensor.shape], dtype=tensor.dtype, device=tensor.device)
+                     if isinstance(tensor, torch.Tensor) else tensor for tensor in values]
+            Trial(module).run(*given)
+        return True
+    except Exception:  # what cannot be tried is not shown
+        return False
+
+
+def tensors_of(torch, value):
+    items = value if isinstance(value, (list, tuple)) else (value,)
+    return [item for item in items if isinstance(item, torch.Tensor)]

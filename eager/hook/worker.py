@@ -13,6 +13,7 @@ later, PyTorch 2.6 and later.
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -738,7 +739,8 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
     are returned. frozen: they are compiled in, folded, and laid out as the compiler likes.
     options: Inductor's, by name; they take the place of those that are set here.
 
-    Returns files (the library first), constants (name: tensor), requirements, built (as compile_library()), all in a dict.
+    Returns files (the library first), constants (name: tensor), requirements, built (as compile_library()), check (of the
+    inputs, as guards.make_check()) and results (as keep_tensors()), all in a dict.
     """
     wanted = inductor_options(directory)
     wanted["aot_inductor.output_path"] = directory
@@ -750,15 +752,20 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
         wanted["always_keep_tensor_constants"] = True
         wanted["aot_inductor.package_constants_in_so"] = False
         wanted["aot_inductor.package_constants_on_disk_format"] = "pickle_weights"
+    if hasattr(torch._inductor.config.aot_inductor, "check_lowerbound"):
+        wanted["aot_inductor.check_lowerbound"] = False  # it demands 2; the host compares with the export's own ranges
     wanted.update(options or {})
     args, kwargs = program.example_inputs
+    module = plain_module(program)
+    results = keep_tensors(torch, module)
     recorded = set()
     with torch.no_grad(), compile_for(cpu_features, wanted):
         with torch._inductor.config.patch({k: v for k, v in wanted.items() if k == "cpp.march"}):
-            with record_flags(recorded), thread_count_left_open(), mends(), own_build(torch, label) as build:
-                results = torch._inductor.aot_compile(plain_module(program), args, kwargs, options=wanted)
+            with record_flags(recorded), thread_count_left_open(), mends(), careful_scatter(), own_build(torch, label) as build:
+                made = torch._inductor.aot_compile(module, args, kwargs, options=wanted)
                 built = build.report()
-    paths = [result for result in results if isinstance(result, str)]
+    check = model_check(torch, program)  # after the compile, which adds conditions of its own
+    paths = [one for one in made if isinstance(one, str)]
     library = next(path for path in paths if path.endswith(".so"))
     files = [{"name": MODEL_LIBRARY, "path": library}]
     for path in paths:
@@ -767,9 +774,63 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
         elif path == library.removesuffix(".so") + ".json":  # what the proxy executor calls
             files.append({"name": MODEL_LIBRARY.removesuffix(".so") + ".json", "path": path})
     constants = {
-        name: tensor for result in results if isinstance(result, dict) for name, (tensor, _) in result.items()
+        name: tensor for one in made if isinstance(one, dict) for name, (tensor, _) in one.items()
     }
-    return {"files": files, "constants": constants, "requirements": used_features(recorded), "built": built}
+    return {"files": files, "constants": constants, "requirements": used_features(recorded), "built": built, "check": check,
+            "results": results}
+
+
+@contextlib.contextmanager
+def careful_scatter():
+    """Keeps Inductor from writing to a part of a tensor in place what it reads from another part of it: it leaves out the clone in
+    x[1:] = x[:-1].clone(), and then reads what it has just written (PyTorch's issue 197829)."""
+    from torch._inductor.fx_passes import reinplace
+
+    table, name = getattr(reinplace, "inplaceable_ops", {}), getattr(reinplace, "_generalized_scatter", None)
+    original = table.get(name)
+    if original is None:
+        yield
+        return
+
+    def check(node):
+        target, source = node.args[:2]
+        if hasattr(source, "meta") and reinplace.get_node_storage(source) == reinplace.get_node_storage(target):
+            return False
+        return original.extra_check(node)
+
+    try:
+        table[name] = dataclasses.replace(original, extra_check=check)
+        yield
+    finally:
+        table[name] = original
+
+
+def keep_tensors(torch, module):
+    """Takes out of a module's results what the code need not make: constants (None, numbers, texts), and tensors that are there
+    twice. Returns where each result is among those that are left: its position, {"number": position} of a number that depends
+    on sizes, or {"value": constant}."""
+    output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
+    kept, places = [], []
+    for value in output.args[0]:
+        known = value.meta.get("val") if isinstance(value, torch.fx.Node) else value
+        if isinstance(known, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            if value not in kept:
+                kept.append(value)
+            place = kept.index(value)
+            places.append(place if isinstance(known, torch.Tensor) else {"number": place})
+        else:
+            places.append({"value": known})
+    output.args = (tuple(kept),)
+    module.recompile()
+    return places
+
+
+def model_check(torch, program):
+    guards = load_beside("guards.py")
+    try:
+        return guards.make_check(torch, program, plain_module(program))
+    except guards.Inexpressible as error:
+        raise Unsupported(f"which sizes the model takes cannot be said: {error}") from error
 
 
 def plain_module(program):

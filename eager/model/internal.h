@@ -74,6 +74,12 @@ aoticache_status aoticache_model_weights_create(const char *directory, const cha
 /* Gives the tensors to a runner that has not run yet. Returns: as aoticache_runner_update_constants(). */
 aoticache_status aoticache_model_weights_give(aoticache_model_weights *weights, aoticache_runner *runner,
                                               aoticache_error *ret_error);
+/*
+ * Makes the runner compare its inputs with what the list says of them. Returns: OK, CORRUPT (the list says it in no readable
+ * form), NO_MEMORY.
+ */
+aoticache_status aoticache_model_weights_expect(const aoticache_model_weights *weights, aoticache_runner *runner,
+                                                aoticache_error *ret_error);
 void aoticache_model_weights_report(const aoticache_model_weights *weights, aoticache_model_report *report);
 /* After the runner is gone. weights: an aoticache_model_weights; NULL is allowed. */
 void aoticache_model_weights_free(void *weights);

@@ -35,6 +35,8 @@ static aoticache_status make_runner(aoticache_artifact *artifact, const char *na
     report->load_ns = aoticache_monotonic_ns() - begun;
     begun = aoticache_monotonic_ns();
     if (status == AOTICACHE_OK)
+        status = aoticache_model_weights_expect(weights, runner, ret_error);
+    if (status == AOTICACHE_OK)
         status = aoticache_model_weights_give(weights, runner, ret_error);
     report->weights_ns += aoticache_monotonic_ns() - begun;
     if (status != AOTICACHE_OK) {

@@ -21,7 +21,7 @@
 #include "base/text/json.h"
 
 #define MAX_LIST_BYTES (64u << 20)
-#define FORMAT 1
+#define FORMAT 2
 
 bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                           uint64_t *ret_bytes)
@@ -111,7 +111,9 @@ static aoticache_status read_list(aoticache_model_tensors *tensors, aoticache_er
     const json_t *list = json_object_get(tensors->tree, "tensors");
     aoticache_status status = AOTICACHE_OK;
     if (json_integer_value(json_object_get(tensors->tree, "format")) != FORMAT || !json_is_array(list))
-        return corrupt(AOTICACHE_WEIGHTS_LIST, "its format is not known here", ret_error);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "the model was stored by another version of libaoticache, in a format that is not "
+                                   "known here; compile it again");
     tensors->dims = calloc(2 * count_dims(list) + 1, sizeof *tensors->dims);
     tensors->places = calloc(json_array_size(list) + 1, sizeof *tensors->places);
     if (tensors->dims == NULL || tensors->places == NULL)

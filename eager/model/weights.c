@@ -17,6 +17,8 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "loader/check/check.h"
+#include "loader/runner/hot.h"
 
 #define HUGE_PAGE_BYTES (2u << 20)
 #define NAMED_MISSING 4
@@ -322,6 +324,48 @@ aoticache_status aoticache_model_weights_give(aoticache_model_weights *weights, 
     if (weights->count == 0)
         return AOTICACHE_OK;
     return aoticache_runner_update_constants(runner, &options, weights->pairs, weights->count, ret_error);
+}
+
+/* Returns the names of the inputs in one block, which the caller frees with free(); NULL: there are not `count` of them. */
+static const char **copy_names(const json_t *list, size_t count)
+{
+    size_t bytes = count * sizeof(char *);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        if (name == NULL)
+            return NULL;
+        bytes += strlen(name) + 1;
+    }
+    const char **names = malloc(bytes + 1);
+    char *text = (char *)(names + count);
+    for (size_t i = 0; names != NULL && i < count; i++) {
+        names[i] = text;
+        text = stpcpy(text, json_string_value(json_array_get(list, i))) + 1;
+    }
+    return names;
+}
+
+aoticache_status aoticache_model_weights_expect(const aoticache_model_weights *weights, aoticache_runner *runner,
+                                                aoticache_error *ret_error)
+{
+    const json_t *inputs = json_object_get(weights->list.tree, "inputs");
+    const char *text = json_string_value(json_object_get(inputs, "check"));
+    aoticache_check *check = NULL;
+    aoticache_error detail = {.message = ""};
+    if (text == NULL)
+        return AOTICACHE_OK; /* a program that was stored by another program than ours */
+    aoticache_status status = aoticache_check_parse(text, &check, &detail);
+    if (status == AOTICACHE_OK && aoticache_check_num_tensors(check) != aoticache_runner_num_inputs(runner))
+        status = aoticache_error_set(&detail, AOTICACHE_INVALID, "its library takes %zu inputs, not %zu",
+                                     aoticache_runner_num_inputs(runner), aoticache_check_num_tensors(check));
+    if (status != AOTICACHE_OK) {
+        aoticache_check_free(check);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%.200s: " AOTICACHE_WEIGHTS_LIST ": inputs: %s",
+                                   weights->model, detail.message);
+    }
+    aoticache_runner_expect(runner, check,
+                            copy_names(json_object_get(inputs, "names"), aoticache_check_num_tensors(check)));
+    return AOTICACHE_OK;
 }
 
 void aoticache_model_weights_report(const aoticache_model_weights *weights, aoticache_model_report *report)

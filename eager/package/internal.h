@@ -47,7 +47,23 @@ aoticache_status aoticache_package_request_of(const aoticache_package_source *so
                                               aoticache_error *ret_error);
 
 /* A model's metadata as one line of JSON; the caller's, by free(). NULL: it has none, or there is no memory. */
-char *aoticache_package_metadata_format(const aoticache_package *package, const aoticache_package_model *model);
+char *aoticache_package_metadata_format(const aoticache_package_source *source, const aoticache_package_model *model);
+
+/* ---- inputs.c ---- */
+
+/* The metadata that are ours: the check that inputs must pass, and the positions of results that are numbers ("1,4"). */
+#define AOTICACHE_PACKAGE_INPUTS "aoticache.inputs"
+#define AOTICACHE_PACKAGE_NUMBERS "aoticache.numbers"
+
+/*
+ * Returns the check that a model's inputs must pass, as text that the caller frees with free(); NULL: the package does not have
+ * the source of its wrapper, or that says something unknown. ret_numbers: the second of the metadata above.
+ */
+char *aoticache_package_describe_inputs(const aoticache_package_source *source, const aoticache_package_model *model,
+                                        char *ret_numbers, size_t size);
+
+/* The same of the source's text, which is changed. */
+char *aoticache_package_inputs_parse(char *text, char *ret_numbers, size_t size);
 
 /* Whether the model's code is for this machine's architecture. */
 bool aoticache_package_is_for_this_machine(const aoticache_package_model *model);
@@ -91,6 +107,13 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
                                                const aoticache_package_options *options, void *owned,
                                                void (*release)(void *owned), aoticache_runner **ret_runner,
                                                aoticache_error *ret_error);
+
+/*
+ * Makes the runner compare its inputs with what the package says of them, if that is known.
+ * Returns: OK, NO_MEMORY, INVALID (the stored check cannot be read).
+ */
+aoticache_status aoticache_package_expect_inputs(aoticache_cache *cache, const aoticache_artifact *artifact,
+                                                 aoticache_runner *runner, aoticache_error *ret_error);
 
 /* ---- given.c: weights from a .safetensors file ---- */
 

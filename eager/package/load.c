@@ -4,14 +4,17 @@
  * A package that is in the cache is found by the digest of its file alone: its archive is not even opened, as long as
  * the model asked for is called as the caller says, or "model".
  */
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "base/text/json.h"
 #include "eager/internal.h"
 #include "eager/package/internal.h"
+#include "loader/runner/hot.h"
 
 /* ---- finding the model ---- */
 
@@ -229,6 +232,40 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
     return AOTICACHE_OK;
 }
 
+/* ---- what inputs must be like ---- */
+
+/* Returns the check as text, which the caller frees with free(); NULL: it is not known. */
+static char *read_inputs(aoticache_cache *cache, const aoticache_artifact *artifact)
+{
+    cleanup_free char *text = NULL;
+    if (!aoticache_artifact_is_stored(artifact) ||
+        aoticache_cache_read_metadata(cache, aoticache_artifact_digest(artifact), &text, NULL) != AOTICACHE_OK)
+        return NULL;
+    json_error_t problem;
+    json_t *object = aoticache_json_parse(text, strlen(text), 0, &problem);
+    const char *check = json_string_value(json_object_get(object, AOTICACHE_PACKAGE_INPUTS));
+    char *copy = check != NULL ? strdup(check) : NULL;
+    json_decref(object);
+    return copy;
+}
+
+aoticache_status aoticache_package_expect_inputs(aoticache_cache *cache, const aoticache_artifact *artifact,
+                                                 aoticache_runner *runner, aoticache_error *ret_error)
+{
+    aoticache_check *check = NULL;
+    cleanup_free char *text = read_inputs(cache, artifact);
+    if (text == NULL)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_check_parse(text, &check, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (aoticache_check_num_tensors(check) == aoticache_runner_num_inputs(runner))
+        aoticache_runner_expect(runner, check, NULL);
+    else
+        aoticache_check_free(check);
+    return AOTICACHE_OK;
+}
+
 /* ---- options ---- */
 
 aoticache_status aoticache_package_read_options(const aoticache_package_options *options,
@@ -245,13 +282,20 @@ static aoticache_status load_model(aoticache_cache *cache, aoticache_package_sou
                                    aoticache_package_report *report, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
+    aoticache_runner *runner = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status = find_known(cache, source, options, &artifact, report, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         status = find_in_package(cache, source, options, &artifact, report, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_package_make_runner(artifact, source->path, report->device, options, NULL, NULL, ret_runner,
+        status = aoticache_package_make_runner(artifact, source->path, report->device, options, NULL, NULL, &runner,
                                                ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_expect_inputs(cache, artifact, runner, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_runner = runner;
+    else
+        aoticache_runner_unref(runner);
     aoticache_artifact_unref(artifact);
     report->load_ns = aoticache_monotonic_ns() - begun - report->add_ns;
     return status;

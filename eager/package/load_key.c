@@ -94,6 +94,12 @@ static aoticache_status find_by_request(aoticache_cache *cache, const char *hex,
                                         aoticache_package_report *report, aoticache_error *ret_error)
 {
     const char *arch = aoticache_request_get_environment(request, "arch");
+    if (aoticache_request_get_environment(request, "inputs") == NULL)
+        return aoticache_error_set(
+            ret_error, AOTICACHE_UNSUPPORTED,
+            "the package %.12s was stored by an older version, which did not note what its inputs "
+            "must be like; add the package again",
+            hex);
     if (arch == NULL || strcmp(arch, aoticache_cpu_arch()) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "the package %.12s was compiled for %s; this is %s", hex,
@@ -117,6 +123,7 @@ aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aotica
     aoticache_package_report report = {.added = false};
     aoticache_request *request = NULL;
     aoticache_artifact *artifact = NULL;
+    aoticache_runner *runner = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status = aoticache_package_read_options(options, &known, ret_error);
     if (status != AOTICACHE_OK)
@@ -131,8 +138,14 @@ aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aotica
         status = aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.12s is the model %s, not %s", hex, report.model,
                                      known.model);
     if (status == AOTICACHE_OK)
-        status = aoticache_package_make_runner(artifact, hex, report.device, &known, NULL, NULL, ret_runner, ret_error);
+        status = aoticache_package_make_runner(artifact, hex, report.device, &known, NULL, NULL, &runner, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_expect_inputs(cache, artifact, runner, ret_error);
     report.load_ns = aoticache_monotonic_ns() - begun;
+    if (status == AOTICACHE_OK)
+        *ret_runner = runner;
+    else
+        aoticache_runner_unref(runner);
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = report;
     aoticache_artifact_unref(artifact);

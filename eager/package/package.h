@@ -70,7 +70,8 @@ typedef struct aoticache_package_options {
 
 /*
  * A runner for a model of the package at `path`, from the cache, where it is put if it is not there. options and
- * ret_report may be NULL. The counterpart of torch._inductor.aoti_load_package.
+ * ret_report may be NULL. The counterpart of torch._inductor.aoti_load_package. Runs compare their inputs with what the package
+ * says of them (docs/packages.md, "What inputs must be like").
  * In a process without PyTorch operators that the model calls by name are those of aoticache_dispatcher_get(), which must
  * be registered now and as long as the runner runs (docs/packages.md, "Operators of your own").
  * Returns: as aoticache_package_add(), and LOAD_FAILED; UNSUPPORTED also where this machine, CPU or device is not what
@@ -91,7 +92,9 @@ AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache
 
 /*
  * The pairs of a stored model's metadata (the user's too), by the key that add or load reported: what
- * aoticache_package_list_metadata() tells of the package, without it. A model that an older version stored has none.
+ * aoticache_package_list_metadata() tells of the package, without it. Two more are ours, if the package says it: the check that
+ * every run's inputs must pass ("aoticache.inputs", docs/checks.md), and the positions of results that are numbers
+ * ("aoticache.numbers").
  * Source: AOTIModelPackageLoader::get_metadata, torch/csrc/inductor/aoti_package/model_package_loader.h.
  * Returns: OK, also where the callback stopped; NOT_FOUND (ret_error is written, too); INVALID, CORRUPT, DENIED, IO,
  * LOCKED, NO_MEMORY.

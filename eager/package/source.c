@@ -81,6 +81,8 @@ aoticache_status aoticache_package_request_create(const char *digest, const char
         status = aoticache_request_add_string(request, NULL, model, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_request_set_environment(request, "framework", "pt2", ret_error);
+    if (status == AOTICACHE_OK) /* what older versions stored does not say what its inputs must be like */
+        status = aoticache_request_set_environment(request, "inputs", "described", ret_error);
     if (status == AOTICACHE_OK && machine[0] != '\0')
         status = aoticache_request_set_environment(request, "arch", machine, ret_error);
     if (status == AOTICACHE_OK)
@@ -122,12 +124,26 @@ static bool add_pair(void *user, const char *name, const char *value)
     return json_object_set_new(object, name, json_string(value)) == 0;
 }
 
-char *aoticache_package_metadata_format(const aoticache_package *package, const aoticache_package_model *model)
+/* What the model's inputs must be like, beside the package's own metadata. */
+static void add_inputs(json_t *object, const aoticache_package_source *source, const aoticache_package_model *model)
+{
+    char numbers[256] = "";
+    cleanup_free char *check = aoticache_package_describe_inputs(source, model, numbers, sizeof numbers);
+    if (check == NULL)
+        return;
+    add_pair(object, AOTICACHE_PACKAGE_INPUTS, check);
+    if (numbers[0] != '\0')
+        add_pair(object, AOTICACHE_PACKAGE_NUMBERS, numbers);
+}
+
+char *aoticache_package_metadata_format(const aoticache_package_source *source, const aoticache_package_model *model)
 {
     json_t *object = json_object();
     char *text = NULL;
-    if (object != NULL)
-        aoticache_package_list_metadata(package, model, add_pair, object);
+    if (object != NULL) {
+        aoticache_package_list_metadata(source->package, model, add_pair, object);
+        add_inputs(object, source, model);
+    }
     if (json_object_size(object) > 0) /* in the file's order */
         text = aoticache_json_write(object, JSON_COMPACT);
     json_decref(object);

@@ -77,7 +77,7 @@ static aoticache_status unpack_model(void *user, const aoticache_request *reques
     aoticache_file *files = calloc(unpacking->model->part_count, sizeof *files);
     if (files == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to unpack a package");
-    cleanup_free char *metadata = aoticache_package_metadata_format(unpacking->source->package, unpacking->model);
+    cleanup_free char *metadata = aoticache_package_metadata_format(unpacking->source, unpacking->model);
     aoticache_status status = unpack_parts(unpacking, directory, files, &count, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_package_source_check(unpacking->source, ret_error);

@@ -40,7 +40,19 @@ typedef struct opening {
     aoticache_runner *runner;
     aoticache_key key;
     char name[256], device[32];
+    char *folder;      /* of a stored model: what is beside its library */
+    bool is_described; /* the runner knows what its inputs must be like */
+    char numbers[256]; /* the positions of the results of a package that are numbers: "1,4" */
 } opening;
+
+static bool find_inputs(void *user, const char *name, const char *value)
+{
+    opening *open = user;
+    open->is_described |= strcmp(name, "aoticache.inputs") == 0;
+    if (strcmp(name, "aoticache.numbers") == 0)
+        snprintf(open->numbers, sizeof open->numbers, "%s", value);
+    return true;
+}
 
 static aoticache_status open_package(opening *open, bool by_key, aoticache_error *ret_error)
 {
@@ -61,6 +73,7 @@ static aoticache_status open_package(opening *open, bool by_key, aoticache_error
     if (status != AOTICACHE_OK)
         return status;
     open->key = report.key;
+    aoticache_package_read_metadata(open->cache, &open->key, find_inputs, open, NULL);
     snprintf(open->name, sizeof open->name, "%s", report.model);
     snprintf(open->device, sizeof open->device, "%s", report.device);
     return status;
@@ -73,8 +86,15 @@ static aoticache_status open_stored_model(opening *open, aoticache_error *ret_er
     options.weights = open->weights;
     options.map_weights = open->map_weights;
     options.num_models = (size_t)open->num_runners;
-    aoticache_status status =
-        aoticache_model_open(open->cache, open->what, &options, &open->runner, &report, ret_error);
+    aoticache_artifact *artifact = NULL;
+    aoticache_status status = aoticache_model_lookup(open->cache, open->what, &options, &artifact, &report, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_model_open_artifact(open->cache, artifact, open->what, &options, &open->runner, &report,
+                                               ret_error);
+    const char *folder = status == AOTICACHE_OK ? aoticache_artifact_directory(artifact) : NULL;
+    open->folder = folder != NULL ? strdup(folder) : NULL;
+    open->is_described = true;
+    aoticache_artifact_unref(artifact);
     if (status != AOTICACHE_OK)
         return status;
     open->key = report.key;
@@ -94,7 +114,7 @@ static aoticache_status open_runner(opening *open, aoticache_error *ret_error)
 }
 
 /* open_model(cache, kind, what, model, weights, map_weights, ignore_unknown, num_runners, share_read_only) ->
- * (model, name, key) */
+ * (model, name, key, folder, numbers); numbers: None where nobody says what inputs must be like */
 PyObject *runtime_open_model(PyObject *module, PyObject *arguments)
 {
     PyObject *cache;
@@ -118,11 +138,14 @@ PyObject *runtime_open_model(PyObject *module, PyObject *arguments)
     Py_BEGIN_ALLOW_THREADS status = open_runner(&open, &error);
     Py_END_ALLOW_THREADS made->runner = open.runner;
     if (status != AOTICACHE_OK) {
+        free(open.folder);
         Py_DecRef((PyObject *)made);
         return runtime_raise(&error, status);
     }
     aoticache_digest_to_hex(&open.key, hex);
-    PyObject *result = Py_BuildValue("(Oss)", (PyObject *)made, open.name, hex);
+    PyObject *result = Py_BuildValue("(Osszz)", (PyObject *)made, open.name, hex, open.folder,
+                                     open.is_described ? open.numbers : NULL);
+    free(open.folder);
     Py_DecRef((PyObject *)made);
     return result;
 }

@@ -6,6 +6,7 @@
 #ifndef AOTICACHE_LOADER_RUNNER_HOT_H
 #define AOTICACHE_LOADER_RUNNER_HOT_H
 
+#include "loader/check/check.h"
 #include "loader/runner/runner.h"
 #include "runtime/kernel.h"
 
@@ -30,6 +31,14 @@ extern _Atomic(const aoticache_kernel_host *) aoticache_runner_host;
 
 /* From now on they get these, which must stay valid as long as the process. */
 void aoticache_runner_set_host(const aoticache_kernel_host *host);
+
+/*
+ * Makes runs fail with INVALID, and the reason, if their inputs do not pass the check. (Code reads its inputs as what it was
+ * compiled for, and beyond their end if they are smaller.) To be called before the first run.
+ *
+ * check: the runner frees it. names: of the inputs, for messages, in one block that the runner frees with free(); may be NULL.
+ */
+void aoticache_runner_expect(aoticache_runner *runner, aoticache_check *check, const char **names);
 
 /* After the kernel returned `code`, with outputs missing or a failure: frees what it made. Never OK. */
 aoticache_status aoticache_runner_fail_plain(const aoticache_runner *runner, AtenTensorHandle *outputs,

@@ -9,6 +9,7 @@
 #ifndef AOTICACHE_LOADER_RUNNER_INTERNAL_H
 #define AOTICACHE_LOADER_RUNNER_INTERNAL_H
 
+#include "loader/check/check.h"
 #include "loader/internal.h"
 #include "loader/runner/run_gate.h"
 #include "loader/runner/hot.h"
@@ -58,6 +59,8 @@ struct aoticache_runner {
     AOTInductorModelContainerHandle container;
     aoticache_library_run_fn run_alone; /* for runs that nobody else's overlaps with */
     AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
+    aoticache_check *expected;   /* what inputs must be like; NULL: they are not compared */
+    const char **expected_names; /* for messages; may be NULL */
     /* What every run writes to: a line of its own. */
     _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_run_gate gate;
     /* The rest. */

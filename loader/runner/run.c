@@ -39,6 +39,36 @@ static void delete_handles(const aoticache_runner *runner, AtenTensorHandle *han
         }
 }
 
+/* Compares the inputs with what the runner expects; views: num_inputs places. */
+static aoticache_status compare_inputs(const aoticache_runner *runner, const AtenTensorHandle *inputs,
+                                       aoticache_tensor_view *views, aoticache_error *ret_error)
+{
+    const size_t count = runner->hot.num_inputs;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
+        status = aoticache_tensor_get_view(inputs[i], &views[i], &detail);
+    if (status == AOTICACHE_OK && aoticache_check_passes(runner->expected, views, count))
+        return AOTICACHE_OK;
+    if (status == AOTICACHE_OK)
+        status = aoticache_check_explain(runner->expected, views, count, runner->expected_names, &detail);
+    return aoticache_error_set(ret_error, status, "%.200s: %s", runner->library->name, detail.message);
+}
+
+static __attribute__((noinline)) aoticache_status check_inputs(const aoticache_runner *runner,
+                                                               const AtenTensorHandle *inputs,
+                                                               aoticache_error *ret_error)
+{
+    aoticache_tensor_view on_stack[HANDLES_ON_STACK];
+    if (runner->hot.num_inputs <= HANDLES_ON_STACK)
+        return compare_inputs(runner, inputs, on_stack, ret_error);
+    cleanup_free aoticache_tensor_view *views = calloc(runner->hot.num_inputs, sizeof *views);
+    if (views == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory to compare %u inputs",
+                                   runner->hot.num_inputs);
+    return compare_inputs(runner, inputs, views, ret_error);
+}
+
 /*
  * PyTorch's own check of the counts throws through the C interface, which ends a process that is not C++: nothing but
  * the right numbers may reach a library.
@@ -58,7 +88,7 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
     for (size_t i = 0; i < num_inputs; i++)
         if (inputs[i] == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "input %zu of library %.200s is NULL", i, name);
-    return AOTICACHE_OK;
+    return runner->expected == NULL ? AOTICACHE_OK : check_inputs(runner, inputs, ret_error);
 }
 
 /* ---- one after the other, or several at once ---- */
@@ -129,6 +159,26 @@ static __attribute__((noinline)) aoticache_status fail_run(const aoticache_runne
 }
 
 /*
+ * PyTorch's code gives one handle twice where a model returns a tensor twice. Each output is freed by itself, so the second
+ * one gets a handle of its own.
+ */
+static AOTIRuntimeError separate_outputs(const aoticache_runner *runner, AtenTensorHandle *made)
+{
+    for (size_t i = 1; i < runner->hot.num_outputs; i++)
+        for (size_t j = 0; j < i; j++) {
+            if (made[i] == NULL || made[i] != made[j])
+                continue;
+            AtenTensorHandle own = NULL;
+            AOTIRuntimeError code = runner->torch->aoti_torch_new_tensor_handle(made[j], &own);
+            made[i] = code == 0 ? own : NULL;
+            if (code != 0)
+                return code;
+            break;
+        }
+    return 0;
+}
+
+/*
  * Runs, and takes the inputs. The library may have written some outputs before it failed: they go to call->made, so the
  * caller never sees them.
  */
@@ -144,6 +194,8 @@ static inline aoticache_status run_taking(aoticache_runner *runner, run_call *ca
     } else {
         code = run_in_turn(runner, call);
     }
+    if (code == 0)
+        code = separate_outputs(runner, call->made);
     if (__builtin_expect(code != 0, 0))
         return fail_run(runner, call, code, ret_error);
     for (size_t i = 0; i < runner->hot.num_outputs; i++)

@@ -267,6 +267,8 @@ void aoticache_runner_unref(aoticache_runner *runner)
         runner->release(runner->owner);
     aoticache_run_gate_destroy(&runner->gate);
     free_constants(runner);
+    aoticache_check_free(runner->expected);
+    free(runner->expected_names);
     free(runner->device);
     free(runner);
     errno = saved;
@@ -283,6 +285,14 @@ aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner, 
     runner->owner = owner;
     runner->release = release;
     return AOTICACHE_OK;
+}
+
+void aoticache_runner_expect(aoticache_runner *runner, aoticache_check *check, const char **names)
+{
+    aoticache_check_free(runner->expected);
+    free(runner->expected_names);
+    runner->expected = check;
+    runner->expected_names = names;
 }
 
 /* ---- what it says of itself ---- */

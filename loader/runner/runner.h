@@ -99,12 +99,14 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  * Runs the kernel on the device's current stream.
  *
  * inputs:  borrowed; the library gets new handles of them.
- * outputs: num_outputs places. On OK the tensors are the caller's; on failure nothing is written.
+ * outputs: num_outputs places. On OK the tensors are the caller's, and NULL is a result that is None; on failure nothing is
+ *          written.
  *
  * Allocates no memory of its own if there are at most 32 inputs and outputs together.
  *
  * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
- * Returns: OK; INVALID (wrong counts; the message has both numbers); RUN_FAILED (with the library's own message, and,
+ * Returns: OK; INVALID (wrong counts; the message has both numbers; of a package or a stored model: an input with a dtype, size or
+ * stride that it was not compiled for; the message names both sides); RUN_FAILED (with the library's own message, and,
  * if a function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant has no value: it is
  * named); NO_MEMORY.
  */

@@ -20,7 +20,7 @@ static aoticache_cache *cache;
 #define HALVES "{\"name\":\"layer.weight\",\"dtype\":\"float32\",\"sizes\":[3],\"strides\":[1]"
 #define STORED HALVES ",\"file\":\"weights-0000\",\"offset\":64}"
 #define APART HALVES "}"
-#define LIST(tensors) "{\"format\":1,\"program\":\"\",\"inputs\":{},\"tensors\":[" tensors "]}"
+#define LIST(tensors) "{\"format\":2,\"program\":\"\",\"inputs\":{},\"tensors\":[" tensors "]}"
 
 static void setup(void)
 {
@@ -210,6 +210,39 @@ Test(models, weights_that_nobody_has_are_named)
     aoticache_runner_unref(runner);
 }
 
+/* ---- inputs that do not fit ---- */
+
+static aoticache_status run_with(aoticache_runner *runner, int32_t dtype, int64_t size, int64_t stride)
+{
+    double memory[16] = {0};
+    AtenTensorHandle input = NULL, outputs[2] = {NULL};
+    cr_assert_eq(aoticache_tensor_from_blob(memory, dtype, 1, &size, &stride, &input, &error), AOTICACHE_OK);
+    aoticache_status status = aoticache_runner_run(runner, &input, 1, outputs, 2, &error);
+    aoticache_tensor_free(input);
+    aoticache_tensor_free(outputs[0]);
+    aoticache_tensor_free(outputs[1]);
+    return status;
+}
+
+Test(models, inputs_are_compared_with_what_the_list_says)
+{
+#define WITH_INPUTS \
+    "{\"format\":2,\"inputs\":{\"check\":\"float32[3]{contiguous}@cpu\",\"names\":[\"x\"]},\"tensors\":[" STORED "]}"
+    aoticache_runner *runner = NULL;
+    put((stored_as){.name = "compared", .list = WITH_INPUTS, .weight = 5});
+    cr_assert_eq(aoticache_model_open(cache, "compared", NULL, &runner, NULL, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_eq(run_with(runner, AOTICACHE_DTYPE_FLOAT32, 3, 1), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(run_with(runner, AOTICACHE_DTYPE_FLOAT32, 2, 1), AOTICACHE_INVALID);
+    cr_assert_not_null(strstr(error.message, "argument 0 (x): size of dimension 0 is 2, and must be 3"), "%s",
+                       error.message);
+    cr_assert_eq(run_with(runner, AOTICACHE_DTYPE_FLOAT64, 3, 1), AOTICACHE_INVALID);
+    cr_assert_not_null(strstr(error.message, "dtype is float64"), "%s", error.message);
+    cr_assert_eq(run_with(runner, AOTICACHE_DTYPE_FLOAT32, 3, 2), AOTICACHE_INVALID);
+    cr_assert_not_null(strstr(error.message, "stride"), "%s", error.message);
+    aoticache_runner_unref(runner);
+}
+
 /* ---- lists that lie ---- */
 
 static void expect_corrupt(const char *list, const char *what)
@@ -223,7 +256,10 @@ Test(models, lists_that_lie_are_refused)
 #define TENSOR(dtype, sizes, strides, place) \
     LIST("{\"name\":\"layer.weight\",\"dtype\":\"" dtype "\",\"sizes\":" sizes ",\"strides\":" strides place "}")
     expect_corrupt("no JSON", "weights.list");
-    expect_corrupt("{\"format\":2,\"tensors\":[]}", "format");
+    put((stored_as){.name = "older", .list = "{\"format\":1,\"tensors\":[]}", .weight = 5});
+    expect_refused("older", NULL, AOTICACHE_UNSUPPORTED, "another version", "compile it again");
+    expect_corrupt("{\"format\":2,\"inputs\":{\"check\":\"float32[\"},\"tensors\":[]}", "inputs");
+    expect_corrupt("{\"format\":2,\"inputs\":{\"check\":\"float32[3], float32[3]\"},\"tensors\":[]}", "takes 1 inputs");
     expect_corrupt(LIST("{\"dtype\":\"float32\",\"sizes\":[3],\"strides\":[1]}"), "no name");
     expect_corrupt(TENSOR("float31", "[3]", "[1]", ""), "dtype");
     expect_corrupt(TENSOR("float32", "[3]", "[1,1]", ""), "one length");

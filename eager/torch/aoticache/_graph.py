@@ -15,7 +15,7 @@ from typing import Any
 
 from ._errors import AoticacheError
 
-FORMAT = 1
+FORMAT = 2
 #: Operators of these namespaces are PyTorch's own: its version, which is in the key too, says what their schemas are.
 _OWN_NAMESPACES = frozenset(
     {"aten", "prim", "prims", "profiler", "higher_order", "_c10d_functional", "inductor", "quantized"}

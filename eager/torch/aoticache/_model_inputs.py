@@ -1,62 +1,193 @@
-"""What a compiled model takes: dtypes, sizes and orders of its inputs, checked before each call.
+"""What a compiled model takes and gives: the structure of its arguments and results, what is compiled in, and strides.
 
-Compiled code looks at the memory of its inputs and believes that they are as they were when it was compiled. So a
-tensor of another dtype or size is refused here, with words; one with other strides is copied into those that the code
-expects.
+The library takes a flat list of tensors, and the runner compares these with what it was compiled for (loader/check). Here a
+call's arguments become that list. Each must be where the export had it, in a dict under its key, whatever the order of the
+keys; numbers, flags and texts are compiled in, so they must be the ones of the export. What does not fit is refused in words.
 """
 
 from __future__ import annotations
 
+import ast
+import math
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from ._errors import AoticacheError
 
 
-def describe(program: Any) -> dict[str, Any]:
-    """Of an ExportedProgram, as JSON can hold it: {"tensors": [...], "symbols": {"s0": [2, 64]}}."""
+def describe(program: Any, check: str, results: Sequence[Any]) -> dict[str, Any]:
+    """
+    Of an ExportedProgram, as JSON can hold it. check and results: as the worker's compile_program() gives them.
+
+    {"check": TEXT, "names": [...], "orders": [...], "arguments": [null or a constant's text], "results": [...]}
+    """
     import torch
 
-    signature = program.graph_signature
-    wanted = set(signature.user_inputs)
-    symbols: dict[str, list[int | None]] = {}
-    tensors: list[dict[str, Any]] = []
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "placeholder" or node.name not in wanted or not isinstance(value, torch.Tensor):
+    names: list[str] = []
+    orders: list[list[int] | None] = []
+    arguments: list[str | None] = []
+    changed = {spec.target for spec in program.graph_signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"}
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind.name != "USER_INPUT":
             continue
-        sizes = [_size(size, program.range_constraints, symbols) for size in value.shape]
-        tensors.append(
-            {
-                "name": node.name,
-                "dtype": str(value.dtype).removeprefix("torch."),
-                "device": value.device.type,
-                "sizes": sizes,
-                "order": _order(value),
-            }
+        # A program that was saved and loaded has constants in its signature only.
+        value = spec.arg.value if hasattr(spec.arg, "value") else nodes[spec.arg.name].meta["val"]
+        if not isinstance(value, torch.Tensor):
+            arguments.append(text_of(value, spec.arg.name))
+            continue
+        names.append(spec.arg.name)
+        # A copy would be changed in its place.
+        orders.append(None if spec.arg.name in changed else _order(value))
+        arguments.append(None)
+    return {
+        "check": check,
+        "names": names,
+        "orders": orders,
+        "arguments": arguments,
+        "results": [{"value": text_of(one["value"])} if isinstance(one, dict) and "value" in one else one for one in results],
+    }
+
+
+def text_of(value: Any, name: str = "a result") -> str:
+    """What is compiled in, as text: equal texts are the same value, of the same type. Raises AoticacheError."""
+    if value is None or isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
+        return ascii(value)
+    if type(value) is float:
+        return repr(value)
+    if type(value) is complex:
+        return f"complex {value.real.hex()} {value.imag.hex()}"
+    kind = type(value)
+    if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device", "layout", "memory_format"):
+        return f"{kind.__name__} {value}"
+    raise AoticacheError(f"{name} is a {kind.__name__}, which cannot be compared with later ones", "UNSUPPORTED")
+
+
+def value_of(text: str) -> Any:
+    """What text_of() made a text of."""
+    kind, _, rest = text.partition(" ")
+    if text in ("inf", "-inf", "nan"):
+        return float(text)
+    if kind == "complex":
+        return complex(*map(float.fromhex, rest.split()))
+    if kind in ("dtype", "layout", "memory_format", "device"):
+        import torch
+
+        return torch.device(rest) if kind == "device" else getattr(torch, rest.removeprefix("torch."))
+    return ast.literal_eval(text)
+
+
+# ---- the structure of arguments ----
+
+
+def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[tuple[str, Any]]:
+    """
+    The leaves of a call's arguments, each with the place where it is, in the order of the export. spec: a TreeSpec. Raises
+    AoticacheError where the arguments are made up in another way.
+    """
+    positional, named = spec.children()
+    names = list(named.context or ())
+    if len(args) != positional.num_children or set(kwargs) != set(names):
+        raise _refusal(
+            f"the model takes {positional.num_children} arguments" + "".join(f", {name}=" for name in names),
+            f"given were {len(args)}" + "".join(f", {name}=" for name in kwargs),
         )
-    return {"tensors": tensors, "symbols": symbols}
+    leaves: list[tuple[str, Any]] = []
+    for place, (value, child) in enumerate(zip(args, positional.children())):
+        _take(value, child, f"argument {place}", leaves)
+    for name, child in zip(names, named.children()):
+        _take(kwargs[name], child, f"argument {name}", leaves)
+    return leaves
 
 
-def _size(size: Any, ranges: Any, symbols: dict[str, list[int | None]]) -> int | str | None:
-    """A number, the name of a symbol, or None for an expression of symbols, which the program itself checks."""
-    if isinstance(size, int):
-        return size
-    expression = size.node.expr
-    if expression.is_number:
-        return int(expression)
-    if not expression.is_symbol:
-        return None
-    limits = ranges.get(expression)
-    symbols[str(expression)] = [_limit(limits, "lower"), _limit(limits, "upper")]
-    return str(expression)
+def _take(value: Any, spec: Any, where: str, leaves: list[tuple[str, Any]]) -> None:
+    if spec.is_leaf():
+        leaves.append((where, value))
+    elif spec.type in (dict, OrderedDict, defaultdict):
+        _take_dict(value, spec, where, leaves)
+    else:
+        _take_sequence(value, spec, where, leaves)
 
 
-def _limit(limits: Any, side: str) -> int | None:
+def _take_dict(value: Any, spec: Any, where: str, leaves: list[tuple[str, Any]]) -> None:
+    keys = spec.context[1] if spec.type is defaultdict else spec.context
+    if type(value) is not spec.type or set(value) != set(keys):
+        given = f"one of {sorted(map(str, value))}" if isinstance(value, dict) else type(value).__name__
+        raise _refusal(f"{where}: the model takes a {spec.type.__name__} of {sorted(map(str, keys))}", f"not {given}")
+    if spec.type is OrderedDict and list(value) != list(keys):
+        raise _refusal(f"{where}: the model takes an OrderedDict with the keys {list(keys)} in this order", "not in another")
+    for key, child in zip(keys, spec.children()):
+        _take(value[key], child, f"{where}[{key!r}]", leaves)
+
+
+def _take_sequence(value: Any, spec: Any, where: str, leaves: list[tuple[str, Any]]) -> None:
+    import torch
+    import torch.utils._pytree as pytree
+
+    kind = tuple if isinstance(value, torch.Size) and spec.type is tuple else pytree._get_node_type(value)
+    if kind is not spec.type:
+        raise _refusal(f"{where}: the model takes a {spec.type.__name__}", f"not a {type(value).__name__}")
+    children, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
+    if context != spec.context or len(children) != spec.num_children:
+        raise _refusal(f"{where}: the model takes a {spec.type.__name__} of {spec.num_children}",
+                       f"not one of {len(children)}" + ("" if context == spec.context else f" with {context}"))  # fmt: skip
+    for place, (item, child) in enumerate(zip(children, spec.children())):
+        _take(item, child, f"{where}[{place}]", leaves)
+
+
+def tensors_among(leaves: Sequence[tuple[str, Any]], arguments: Sequence[str | None] | None, count: int) -> list[Any]:
+    """
+    The tensors. arguments: as describe() has them; None: what was compiled in is not known (a package). count: how many tensors
+    the library takes. Raises AoticacheError where a value is not the one that was compiled in.
+    """
+    import torch
+
+    if arguments is None and len(leaves) != count:
+        raise AoticacheError(
+            f"the package was exported with {len(leaves) - count} arguments that are compiled in (numbers, flags, texts, None), "
+            "and does not say with which values, so a call with others would be answered wrongly: call run() with the list of "
+            "its tensors, or compile the model with aoticache.compile()",
+            "UNSUPPORTED",
+        )
+    tensors = []
+    for number, (where, value) in enumerate(leaves):
+        known = arguments[number] if arguments is not None else None
+        if known is not None:
+            check_constant(where, value, known)
+        elif not isinstance(value, torch.Tensor):
+            raise _refusal(f"{where}: the model takes a tensor", f"not a {type(value).__name__}")
+        else:
+            tensors.append(value)
+    return tensors
+
+
+def check_constant(where: str, value: Any, known: str) -> None:
+    """Refuses a value that is not the one that was compiled in. Raises AoticacheError."""
     try:
-        return int(getattr(limits, side))
-    except (AttributeError, TypeError, ValueError, OverflowError):
-        return None  # infinite
+        given = text_of(value)
+    except AoticacheError:
+        given = f"a {type(value).__name__}"
+    if given != known:
+        raise AoticacheError(
+            f"{where} is {given}; the model was compiled for {known}, which is part of its code: compile it for that value too",
+            "INVALID",
+        )
+
+
+def _refusal(takes: str, given: str) -> AoticacheError:
+    return AoticacheError(f"{takes}; {given}" if not given.startswith("not ") else f"{takes}, {given}", "INVALID")
+
+
+def fill_in(outputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """All results, from those that the library made. results: as describe() has them."""
+    return [
+        outputs[one] if isinstance(one, int) else outputs[one["number"]].item() if "number" in one else value_of(one["value"])
+        for one in results
+    ]
+
+
+# ---- strides ----
 
 
 def _order(value: Any) -> list[int] | None:
@@ -81,77 +212,25 @@ def _hint(number: Any) -> int:
     return int(hint) if hint is not None else 2
 
 
-class Inputs:
-    """Checks and prepares the inputs of one model."""
-
-    def __init__(self, described: dict[str, Any]) -> None:
-        import torch
-
-        self.symbols: dict[str, list[int | None]] = described["symbols"]
-        self.tensors = [
-            (
-                item["name"],
-                getattr(torch, item["dtype"]),
-                item["device"],
-                item["sizes"],
-                item["order"] if item["order"] != list(range(len(item["sizes"]))) else "row-major",
-            )
-            for item in described["tensors"]
-        ]
-
-    def prepare(self, tensors: Sequence[Any]) -> list[Any]:
-        """The same tensors, or copies with the strides that the code expects. Raises AoticacheError."""
-        if len(tensors) != len(self.tensors):
-            names = ", ".join(name for name, *_ in self.tensors)
-            raise AoticacheError(
-                f"the model takes {len(self.tensors)} tensors ({names}), not {len(tensors)}", "INVALID"
-            )
-        bound: dict[str, tuple[int, str]] = {}
-        ready = []
-        for tensor, (name, dtype, device, sizes, order) in zip(tensors, self.tensors):
-            if tensor.dtype != dtype:
-                raise AoticacheError(f"the input {name} is {tensor.dtype}; the model takes {dtype}", "INVALID")
-            if tensor.device.type != device:
-                raise AoticacheError(f"the input {name} is on {tensor.device}; the model takes {device}", "INVALID")
-            if len(sizes) != tensor.dim():
-                raise AoticacheError(
-                    f"the input {name} has {tensor.dim()} dimensions; the model takes {len(sizes)}", "INVALID"
-                )
-            for place, (size, wanted) in enumerate(zip(tensor.shape, sizes)):
-                if size != wanted and wanted is not None:
-                    self._check_symbol(name, place, size, wanted, bound)
-            if tensor.is_conj() or tensor.is_neg():
-                tensor = tensor.resolve_conj().resolve_neg()
-            ready.append(_with_order(tensor, order))
-        return ready
-
-    def _check_symbol(
-        self, name: str, place: int, size: int, wanted: int | str, bound: dict[str, tuple[int, str]]
-    ) -> None:
-        if isinstance(wanted, int):
-            raise AoticacheError(
-                f"the input {name} has size {size} in dimension {place}; the model takes {wanted}", "INVALID"
-            )
-        lower, upper = self.symbols[wanted]
-        if (lower is not None and size < lower) or (upper is not None and size > upper):
-            limits = f"{lower} to {upper}" if upper is not None else f"at least {lower}"
-            raise AoticacheError(
-                f"the input {name} has size {size} in dimension {place}; the model takes {limits}", "INVALID"
-            )
-        other, where = bound.setdefault(wanted, (size, f"dimension {place} of {name}"))
-        if other != size:
-            raise AoticacheError(
-                f"the input {name} has size {size} in dimension {place}; it must be that of {where}, {other}", "INVALID"
-            )
-
-
-def _with_order(tensor: Any, order: Any) -> Any:
-    if order == "row-major":
-        return tensor if tensor.is_contiguous() else tensor.contiguous()
-    if order is None:
+def with_order(tensor: Any, order: Sequence[int] | None) -> Any:
+    """The same tensor, or a copy that lies in this order; what has other dimensions is for the runner to refuse."""
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    if order is None or tensor.dim() != len(order):
         return tensor
-    view = tensor.permute(order)
-    if view.is_contiguous():
+    strides = _dense_strides(tensor.shape, order)
+    if list(tensor.stride()) == strides:
         return tensor
-    back = [order.index(place) for place in range(len(order))]
-    return view.contiguous().permute(back)
+    view = tensor.permute(list(order))
+    if not view.is_contiguous():
+        tensor = tensor.new_empty_strided(tensor.shape, strides).copy_(tensor)
+    # Otherwise only dimensions of one element differ.
+    return tensor.as_strided(tensor.shape, strides)
+
+
+def _dense_strides(sizes: Sequence[int], order: Sequence[int]) -> list[int]:
+    strides, step = [0] * len(order), 1
+    for place in reversed(order):
+        strides[place] = step
+        step *= max(int(sizes[place]), 1)
+    return strides

@@ -23,7 +23,7 @@ from ._records import Answer, Question, Records
 
 PROGRAM, MODEL = "program", "model"
 LIST = "weights.list"
-FORMAT = 1
+FORMAT = 2
 #: Smaller tensors share a file: as objects they would cost more than they save.
 OWN_FILE_BYTES = 64 * 1024
 #: Files of weights of one model; each is a descriptor while it is verified. With more tensors, modules share a file.
@@ -67,13 +67,15 @@ class Contents:
     constants: list[Constant] = field(default_factory=list)
     #: `_model_inputs.describe()`.
     inputs: dict[str, Any] = field(default_factory=dict)
-    #: The key of the program that a named model is made of.
+    #: The key of the program that a named model is made of, and the fingerprint of the module that was exported for it.
     program: str = ""
+    fingerprint: str = ""
 
     def write(self, path: str) -> None:
         document = {
             "format": FORMAT,
             "program": self.program,
+            "fingerprint": self.fingerprint,
             "inputs": self.inputs,
             "tensors": [constant.as_json() for constant in self.constants],
         }
@@ -88,7 +90,11 @@ class Contents:
             with open(path, encoding="utf-8") as file:
                 document = json.load(file)
             if document["format"] != FORMAT:
-                raise ValueError(f"format {document['format']}")
+                raise AoticacheError(
+                    f"{path}: the model was stored by another version of libaoticache, in format {document['format']}, which is "
+                    "not known here; compile it again",
+                    "UNSUPPORTED",
+                )
             constants = [
                 Constant(
                     item["name"],
@@ -101,7 +107,7 @@ class Contents:
                 )
                 for item in document["tensors"]
             ]
-            return Contents(constants, document["inputs"], document["program"])
+            return Contents(constants, document["inputs"], document["program"], document["fingerprint"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise AoticacheError(f"{path} cannot be read: {error}", "CORRUPT") from error
 
@@ -256,6 +262,14 @@ class Artifact:
     def contents(self) -> Contents:
         return Contents.read(self.folder)
 
+    def graph(self) -> str:
+        """The text of the program that it was compiled from (_graph.describe()); "" where there is none."""
+        try:
+            with open(os.path.join(self.folder, "graph.txt"), encoding="utf-8") as file:
+                return file.read()
+        except OSError:
+            return ""
+
     def manifest(self) -> dict[str, Any]:
         """Raises AoticacheError; an artifact that is not stored has none."""
         text = c_char_p()
@@ -272,7 +286,8 @@ def program_question(environment: Mapping[str, str], graph: str, options: str, d
 
 
 def model_question(environment: Mapping[str, str], name: str, device: _library.Device) -> Question:
-    return Question(MODEL, {"name": name}, environment, device=device)
+    # An entry of another format is another question's, so that the model is compiled again.
+    return Question(MODEL, {"name": name}, {**environment, "format": str(FORMAT)}, device=device)
 
 
 def make_program(
@@ -308,7 +323,9 @@ def make_program(
     )
 
 
-def make_model(directory: str, program: Artifact, key: str, tensors: Mapping[str, Any], producer: str) -> Answer:
+def make_model(
+    directory: str, program: Artifact, key: str, fingerprint: str, tensors: Mapping[str, Any], producer: str
+) -> Answer:
     """The entry of a program with these weights."""
     folder, contents = program.folder, program.contents()
     missing = {constant.name: constant.value_in(tensors) for constant in contents.constants if not constant.file}
@@ -317,7 +334,7 @@ def make_model(directory: str, program: Artifact, key: str, tensors: Mapping[str
     for constant in contents.constants:
         if not constant.file:
             constant.file, constant.offset = places[constant.name].file, places[constant.name].offset
-    Contents(contents.constants, contents.inputs, key).write(os.path.join(directory, LIST))
+    Contents(contents.constants, contents.inputs, key, fingerprint).write(os.path.join(directory, LIST))
     kept = [(name, os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name not in (LIST, "model.so")]
     return Answer(
         path="",

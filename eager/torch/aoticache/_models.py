@@ -23,7 +23,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from . import _caches, _executor, _graph, _library, _model_inputs, _model_store, _session, _tools
+from . import _caches, _executor, _graph, _library, _model_inputs, _model_key, _model_store, _session, _tools
 from ._errors import AoticacheError, SettingsError, warn_once
 from ._model_store import Artifact, Contents
 from ._operators import require_torch
@@ -80,12 +80,19 @@ class CompiledModel(PackagedModel):
     ) -> None:
         super().__init__(cache, runner, origin.name or origin.key, origin, executor)  # type: ignore[arg-type]
         self._contents = contents
-        self._inputs = _model_inputs.Inputs(contents.inputs) if contents.inputs else None
+        self._arguments = contents.inputs["arguments"]
+        self._results = contents.inputs["results"]
+        self._orders = contents.inputs["orders"]
         self._update_lock = threading.Lock()
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Runs it with its inputs as a flat list, and gives its outputs as one."""
-        return super().run(self._inputs.prepare(inputs) if self._inputs is not None else inputs)
+        if len(inputs) == len(self._orders):
+            inputs = [
+                _model_inputs.with_order(one, order) if isinstance(one, require_torch().Tensor) else one
+                for one, order in zip(inputs, self._orders)
+            ]
+        return super().run(inputs)
 
     def get_metadata(self) -> dict[str, str]:
         """What is known of the model: key, name, program."""
@@ -222,12 +229,13 @@ def compile(
     A model, compiled ahead of time: once per machine or fleet, then from the cache.
 
     model: a module, a function of tensors, or an ExportedProgram (its args and kwargs are not needed).
-    args, kwargs: examples of what it is called with. What is no tensor in them becomes part of the program.
+    args, kwargs: examples of what it is called with. What is no tensor in them becomes part of the program, and calls with
+        other values are refused.
     dynamic_shapes: as `torch.export.export` takes it; None: every size is fixed.
     options: Inductor's, by name ({"max_autotune": True}). They are part of the key.
-    id: a name. Where it is stored, that program is used as it is, without exporting: give another name when the model
-        or its arguments change, or replace=True. Where it is not, program and weights are stored under it, for
-        `load()`.
+    id: a name. If it is stored, that program is used with this module's weights, without an export as long as the module
+        has the classes, attributes and sizes that it had. A module that would be another program is refused: give another
+        name, or replace=True. If the name is not stored, program and weights are stored under it, for `load()`.
     weights: "apart": they are no part of the program, so all fine-tuned variants of a model share one compile.
         "frozen": they are compiled in, folded and packed, and part of the key.
     mode: "wait", or "background": the model answers itself until it is compiled (`BackgroundModel`).
@@ -258,7 +266,8 @@ def compile(
         found = task.open_named()
         if found is not None:
             return found
-    task.export()
+    if task.program is None:
+        task.export()
     if mode == "background":
         found = task.open_program()
         if found is None:
@@ -357,12 +366,32 @@ class _Task:
         if artifact is None:
             return None
         try:
+            self._check_named(artifact)
             model = self._open(artifact, self.named_question(), "stored", self.name)
         finally:
             artifact.close()
         if not self.frozen:
             _give(model, model._fit(self._tensors_of_model(), needed=False))
         return model
+
+    def _check_named(self, artifact: Artifact) -> None:
+        """Refuses a module, a function or options that the stored program was not compiled for."""
+        contents = artifact.contents()
+        if contents.fingerprint and contents.fingerprint == self.fingerprint():
+            return
+        if self.program is None:
+            self.export()
+        if _key_of(self.store, self.program_question()) == contents.program:
+            return
+        difference = _graph.difference(self.text, artifact.graph()) or "weights= or options= are not the same"
+        raise AoticacheError(
+            f"the model {self.name} is stored, and was compiled for another program than this one ({difference}); give another "
+            "id, or say replace=True",
+            "INVALID",
+        )
+
+    def fingerprint(self) -> str:
+        return _model_key.fingerprint(self.torch, self.model, {"strict": self.strict, **self.options}, self.frozen)
 
     def open_program(self) -> CompiledModel | None:
         artifact = _model_store.look_up(self.store, self.program_question())
@@ -381,6 +410,7 @@ class _Task:
             else _export(self.torch, self.model, self.args, self.kwargs, self.dynamic_shapes, self.strict)
         )
         self.text = _graph.describe(self.program, frozen=self.frozen)
+        self.text += _model_key.surroundings(self.torch, self.program.graph_module)
         self.export_seconds = time.monotonic() - begun
 
     def make(self, replace: bool) -> CompiledModel:
@@ -410,9 +440,12 @@ class _Task:
         artifact, _ = _model_store.get_or_make(
             self.store,
             named,
-            lambda directory: _model_store.make_model(directory, program, key, weights, self.producer),
+            lambda directory: _model_store.make_model(
+                directory, program, key, self.fingerprint(), weights, self.producer
+            ),
         )
         try:
+            self._check_named(artifact)  # another process may have stored it meanwhile
             model = self._open(artifact, named, "compiled" if made else "stored", self.name)
         finally:
             artifact.close()
@@ -423,16 +456,19 @@ class _Task:
     def _compile(self, directory: str) -> Answer:
         worker = load_worker(self.store.library)
         with _inductor_alone():
-            compiled = worker.compile_program(
-                self.torch,
-                self.program,
-                directory,
-                self.name,
-                self.options,
-                self._cpu_features(),
-                self.frozen,
-            )
-        inputs = _model_inputs.describe(self.program)
+            try:
+                compiled = worker.compile_program(
+                    self.torch,
+                    self.program,
+                    directory,
+                    self.name,
+                    self.options,
+                    self._cpu_features(),
+                    self.frozen,
+                )
+            except worker.Unsupported as error:
+                raise AoticacheError(f"{self.name or 'the model'} cannot be compiled: {error}", "UNSUPPORTED") from error
+        inputs = _model_inputs.describe(self.program, compiled["check"], compiled["results"])
         return _model_store.make_program(directory, compiled, inputs, self.program, self.producer, self.text)
 
     def _cpu_features(self) -> str | None:

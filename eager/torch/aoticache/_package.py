@@ -14,9 +14,13 @@ from ctypes import byref, c_bool, c_char_p, c_int, c_size_t, c_void_p, create_st
 from dataclasses import dataclass
 from typing import Any
 
-from . import _caches, _handles, _library, _session
+from . import _caches, _handles, _library, _model_inputs, _session
 from ._errors import AoticacheError, warn_once
 from ._operators import require_torch
+
+
+#: Metadata of packages that are ours, and no part of the package: what its inputs must be like, which results are numbers.
+OURS = "aoticache."
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,31 @@ class PackagedModel:
         self._path = path
         #: Where it came from: key, bytes, times.
         self.origin = origin
+        self._inputs = int(library.get("aoticache_runner_num_inputs", runner))
         self._outputs = int(library.get("aoticache_runner_num_outputs", runner))
+        #: What is known of arguments and results (_model_inputs.describe()); of a package, which results are numbers.
+        self._arguments: list[str | None] | None = None
+        self._results: list[Any] = list(range(self._outputs))
         self._specs: tuple[Any, Any] | None = None
         self._kept: list[list[int]] = []
         self._finalizer = weakref.finalize(self, _release, library, runner, self._kept, executor)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model."""
-        torch = require_torch()
-        pytree = torch.utils._pytree
         in_spec, out_spec = self._get_specs()
-        flat = pytree.tree_flatten((args, _reorder(kwargs, in_spec)))[0]
-        results = self.run([value for value in flat if isinstance(value, torch.Tensor)])
-        return pytree.tree_unflatten(results, out_spec)
+        leaves = _model_inputs.flatten(args, kwargs, in_spec)
+        outputs = self.run(_model_inputs.tensors_among(leaves, self._arguments, self._inputs))
+        results = _model_inputs.fill_in(outputs, self._results)
+        return require_torch().utils._pytree.tree_unflatten(results, out_spec)
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Runs it with its inputs as a flat list, and gives its outputs as one."""
-        handles = _handles.to_handles(inputs)
+        torch = require_torch()
+        for place, tensor in enumerate(inputs):
+            if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
+                what = f"a tensor of {tensor.layout}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+                raise AoticacheError(f"{self._path}: input {place} is {what}; the model takes strided tensors", "INVALID")
+        handles = _handles.to_handles([tensor.resolve_conj().resolve_neg() for tensor in inputs])
         given = (c_void_p * max(1, len(handles)))(*handles)
         outputs = (c_void_p * max(1, self._outputs))()
         # The inputs are taken, whatever happens.
@@ -82,12 +94,14 @@ class PackagedModel:
             outputs,
             c_size_t(self._outputs),
         )
-        return _handles.from_handles([handle for handle in outputs[: self._outputs] if handle is not None])
+        made = iter(_handles.from_handles([handle for handle in outputs[: self._outputs] if handle is not None]))
+        return [None if handle is None else next(made) for handle in outputs[: self._outputs]]
 
     def get_metadata(self) -> dict[str, str]:
         """The metadata of the compiled model, the user's too; kept in the cache, so that the package may be gone."""
         try:
-            return stored_metadata(self._cache, self.origin.key)
+            found = stored_metadata(self._cache, self.origin.key)
+            return {name: value for name, value in found.items() if not name.startswith(OURS)}
         except AoticacheError:  # it could not be stored, or an older version has stored it
             return read_metadata(self._library, self._path, self.origin.model)
 
@@ -191,7 +205,15 @@ class PackagedModel:
             pytree = require_torch().utils._pytree
             texts = c_char_p(), c_char_p()
             self._library.call("aoticache_runner_call_spec", self._runner, byref(texts[0]), byref(texts[1]))
-            self._specs = tuple(pytree.treespec_loads((text.value or b"").decode()) for text in texts)
+            try:
+                self._specs = tuple(pytree.treespec_loads((text.value or b"").decode()) for text in texts)
+            except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+                reason = str(error).split("\n")[0]
+                raise AoticacheError(
+                    f"{self._path}: the structure of its arguments or results is not known here: {reason}; import first what "
+                    "registers its classes, or call run() with its tensors as a list",
+                    "UNSUPPORTED",
+                ) from error
         return self._specs
 
 
@@ -200,12 +222,6 @@ def _release(library: _library.Library, runner: c_void_p, kept: list[list[int]],
     library.get("aoticache_runner_unref", runner)
     for handles in kept:
         _handles.delete_handles(handles)
-
-
-def _reorder(kwargs: dict[str, Any], in_spec: Any) -> Any:
-    from torch.export._tree_utils import reorder_kwargs
-
-    return reorder_kwargs(kwargs, in_spec)
 
 
 def load_package(
@@ -303,7 +319,22 @@ def _load(cache: _caches.Cache, path: str, options: _library.PackageOptions, dev
         raise AoticacheError(
             f"its model {origin.model} calls operators of PyTorch by way of its proxy executor", "UNSUPPORTED"
         )
-    return PackagedModel(cache, runner, path, origin)
+    model = PackagedModel(cache, runner, path, origin)
+    model._results = _results_of(cache, origin, model._outputs)
+    return model
+
+
+def _results_of(cache: _caches.Cache, origin: Origin, count: int) -> list[Any]:
+    """Which results are numbers, that the code gives as tensors. What a package does not say, its code compares if it is told
+    to before it runs for the first time."""
+    try:
+        known = stored_metadata(cache, origin.key)
+    except AoticacheError:  # it could not be stored
+        known = {}
+    if OURS + "inputs" not in known:
+        os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
+    numbers = set(known.get(OURS + "numbers", "").split(","))
+    return [{"number": place} if str(place) in numbers else place for place in range(count)]
 
 
 def stored_metadata(cache: _caches.Cache, key: str) -> dict[str, str]:

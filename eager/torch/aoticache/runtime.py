@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._errors import AoticacheError, LibraryNotFoundError
+from ._model_inputs import check_constant, fill_in
 from ._places import candidates
 
 __all__ = ["AoticacheError", "Model", "Operator", "Tensor", "load", "operator", "provider", "tensor"]
@@ -113,6 +114,10 @@ def _after_fork() -> None:
 # ---- arguments and results, as the module had them ----
 
 
+#: What arguments and results can be made up of here. A named tuple is a tuple: its class is the program's.
+_KINDS = frozenset(("leaf", "dict", "OrderedDict", "defaultdict", "list", "tuple", "namedtuple"))
+
+
 class _Node:
     """How arguments or results are made up of tensors: a leaf, or a container with its keys."""
 
@@ -129,22 +134,26 @@ class _Node:
             keys = json.loads(context) if isinstance(context, str) else context
             self.keys = keys if self.kind != "defaultdict" else keys["dict_context"]
 
+    def unknown_kind(self) -> str:
+        """The name of a class that arguments or results are made up of and that is the exporting program's; "": there is none."""
+        own = "" if self.kind in _KINDS else self.kind
+        return own or next(filter(None, (child.unknown_kind() for child in self.children)), "")
+
     def is_flat(self, count: int) -> bool:
         return len(self.children) == count and all(child.kind == "leaf" for child in self.children)
 
-    def take(self, value: Any, where: str, leaves: list[Any]) -> None:
+    def take(self, value: Any, where: str, leaves: list[tuple[str, Any]]) -> None:
         """Adds what the value has at the leaves. Raises TypeError where it is made up in another way."""
         if self.kind == "leaf":
-            leaves.append(value)
-        elif self.keys or self.kind in ("dict", "OrderedDict", "defaultdict"):
+            leaves.append((where, value))
+        elif self.kind in ("dict", "OrderedDict", "defaultdict"):
             if not isinstance(value, dict) or set(value) != set(self.keys):
                 given = f"{sorted(map(str, value))}" if isinstance(value, dict) else type(value).__name__
                 raise TypeError(f"{where}: the model takes a dict of {sorted(map(str, self.keys))}, not {given}")
+            if self.kind == "OrderedDict" and list(value) != self.keys:
+                raise TypeError(f"{where}: the model takes an OrderedDict with the keys {self.keys} in this order")
             for key, child in zip(self.keys, self.children):
                 child.take(value[key], f"{where}[{key!r}]", leaves)
-        elif self.kind == "NoneType":
-            if value is not None:
-                raise TypeError(f"{where}: the model takes None, not {type(value).__name__}")
         else:
             if not isinstance(value, (list, tuple)) or len(value) != len(self.children):
                 given = f"{len(value)}" if isinstance(value, (list, tuple)) else type(value).__name__
@@ -160,11 +169,25 @@ class _Node:
         if self.kind == "leaf":
             return next(leaves)
         made = [child.make(leaves) for child in self.children]
-        if self.keys:
+        if self.kind in ("dict", "OrderedDict", "defaultdict"):
             return dict(zip(self.keys, made))
-        if self.kind == "NoneType":
-            return None
-        return made if self.kind == "list" else {} if self.kind.lower().endswith("dict") else tuple(made)
+        return made if self.kind == "list" else tuple(made)
+
+
+def _read_inputs(folder: str | None) -> dict[str, Any]:
+    """What is known of the arguments and results of a stored model (_model_inputs.describe()); {} of a package."""
+    if folder is None:
+        return {}
+    import json
+
+    with open(os.path.join(folder, "weights.list"), encoding="utf-8") as file:
+        return dict(json.load(file)["inputs"])
+
+
+def _results_of(numbers: str, count: int) -> dict[str, Any]:
+    """The results of a package. numbers: the positions of those that are numbers, which code gives as arrays."""
+    places = numbers.split(",")
+    return {"results": [{"number": place} if str(place) in places else place for place in range(count)]}
 
 
 def _parse(text: str) -> _Node | None:
@@ -190,7 +213,10 @@ class Model:
     TypeError and ValueError for what is no array, or none that compiled code can read.
     """
 
-    def __init__(self, made: Any, name: str, key: str) -> None:
+    def __init__(self, made: Any, name: str, key: str, folder: str | None, numbers: str | None) -> None:
+        if numbers is None:
+            # Nothing says what its inputs must be like, but its code, which reads this at its first run.
+            os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
         self._made = made
         self._run = made.run
         #: The name that it is stored under, or the model's in its package.
@@ -204,7 +230,13 @@ class Model:
             or self._inputs.children[0].is_flat(made.num_inputs)
             and not self._inputs.children[1].children
         )
-        self._outputs = outputs if outputs is not None and outputs.count() == made.num_outputs else None
+        described = _read_inputs(folder) or _results_of(numbers or "", made.num_outputs)
+        #: What is compiled in at which leaf of the arguments; None: of a package, which does not say.
+        self._arguments = described.get("arguments")
+        self._results = described["results"]
+        self._outputs = outputs if outputs is not None and outputs.count() == len(self._results) else None
+        nodes = [node for node in (self._inputs, self._outputs) if node is not None]
+        self._unknown = next(filter(None, (node.unknown_kind() for node in nodes)), "")
 
     @property
     def num_inputs(self) -> int:
@@ -218,9 +250,15 @@ class Model:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model."""
+        if self._unknown:
+            raise AoticacheError(
+                f"{self.name or self.key[:12]}: an argument or a result is a {self._unknown}, a class of the program that "
+                "exported the model: call run() with the list of its arrays",
+                "UNSUPPORTED",
+            )
         if kwargs or not self._is_flat:
             args = self._flatten(args, kwargs)
-        results = self._run(args)
+        results = tuple(fill_in(self._run(args), self._results))
         if self._outputs is None:
             return results[0] if len(results) == 1 else results
         return results[0] if self._outputs.kind == "leaf" else self._outputs.make(iter(results))
@@ -239,14 +277,29 @@ class Model:
                 f"the model takes {len(positional.children)} arguments{names}; given were {len(args)}"
                 + "".join(f", {name}=" for name in kwargs)
             )
-        leaves: list[Any] = []
+        leaves: list[tuple[str, Any]] = []
         for place, child in enumerate(positional.children):
             child.take(args[place], f"argument {place}", leaves)
         for name, child in zip(named.keys, named.children):
             child.take(kwargs[name], f"argument {name}", leaves)
-        if len(leaves) != self.num_inputs:  # numbers, texts and None were compiled in
-            leaves = [leaf for leaf in leaves if not (leaf is None or isinstance(leaf, (bool, int, float, str)))]
-        return tuple(leaves)
+        return self._without_constants(leaves)
+
+    def _without_constants(self, leaves: list[tuple[str, Any]]) -> tuple[Any, ...]:
+        if self._arguments is None and len(leaves) != self.num_inputs:
+            raise AoticacheError(
+                f"the package was exported with {len(leaves) - self.num_inputs} arguments that are compiled in (numbers, flags, "
+                "texts, None), and does not say with which values, so a call with others would be answered wrongly: call run() "
+                "with the list of its arrays",
+                "UNSUPPORTED",
+            )
+        arrays = []
+        for number, (where, value) in enumerate(leaves):
+            known = self._arguments[number] if self._arguments is not None else None
+            if known is None:
+                arrays.append(value)
+            else:
+                check_constant(where, value, known)
+        return tuple(arrays)
 
     def __repr__(self) -> str:
         return f"<aoticache.runtime.Model {self.name or self.key[:12]}>"
@@ -308,8 +361,6 @@ def load(
     """
     if num_runners < 1:
         raise ValueError(f"num_runners is {num_runners}; it must be at least 1")
-    # The compiled code reads it at its first run, and then compares every input with what it was compiled for.
-    os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
     name = os.fspath(what)
     is_path = not isinstance(what, str) or name.endswith(".pt2") or os.sep in name
     if not is_path and model is not None:

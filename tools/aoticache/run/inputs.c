@@ -38,7 +38,6 @@ static int make_input(const aoticache_cli *cli, const char *word, uint64_t *rand
 int aoticache_run_inputs_make(aoticache_run_inputs *inputs, const aoticache_cli *cli)
 {
     uint64_t random = inputs->seed;
-    setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 0); /* the library compares sizes, strides and dtypes with its own */
     int result = AOTICACHE_CLI_EXIT_OK;
     if (inputs->words.count > MAX_INPUTS)
         return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);

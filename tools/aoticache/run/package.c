@@ -8,6 +8,7 @@
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/run/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -75,6 +76,23 @@ static int load(const aoticache_cli *cli, struct run *run)
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
+static bool find_inputs(void *user, const char *name, const char *value)
+{
+    bool *is_described = user;
+    (void)value;
+    *is_described |= strcmp(name, "aoticache.inputs") == 0;
+    return true;
+}
+
+/* If the package does not say what its inputs must be like, its code compares them, if it is told to before its first run. */
+static void have_inputs_compared(struct run *run)
+{
+    bool is_described = false;
+    aoticache_package_read_metadata(run->cache, &run->report.key, find_inputs, &is_described, NULL);
+    if (!is_described)
+        setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 0);
+}
+
 /* ---- printing ---- */
 
 static const char *source_text(const aoticache_package_report *report)
@@ -131,6 +149,8 @@ static int load_run_and_print(const aoticache_cli *cli, struct run *run)
         result = aoticache_cli_open_or_report(cli, true, &run->cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = load(cli, run);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        have_inputs_compared(run);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_run_inputs_add(&run->inputs, cli, &run->runs);
     if (result == AOTICACHE_CLI_EXIT_OK)

@@ -92,6 +92,13 @@ int aoticache_timed_runs_print_outputs(const aoticache_timed_runs *runs, const a
     for (size_t i = 0; i < runs->output_count; i++) {
         aoticache_error error = {.message = ""};
         aoticache_tensor_view view;
+        if (runs->outputs[i] == NULL) { /* Python's None */
+            if (array != NULL)
+                aoticache_cli_json_append(array, json_null());
+            else
+                printf("output %zu: none\n", i);
+            continue;
+        }
         aoticache_status status = aoticache_tensor_get_view(runs->outputs[i], &view, &error);
         if (status != AOTICACHE_OK)
             return aoticache_cli_fail(cli, status, &error);

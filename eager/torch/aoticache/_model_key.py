@@ -1,0 +1,115 @@
+"""What decides the code of a model and is not in its graph, for its key; and what a module is, without exporting it.
+
+A model that is stored under a name is used without an export if the module that is given has the same fingerprint: the same
+classes and attributes, the same names, dtypes and sizes of weights, in a process that would compile it in the same way. What
+has no fingerprint, or another one, is exported, and the keys of the programs are compared.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from . import _bodies, _graph, _surroundings
+
+#: Attributes of a module that have a line of their own, or none.
+_TENSORS = frozenset(("_parameters", "_buffers", "_modules", "training"))
+#: Options that a compile itself changes, and that are in no code.
+_NOT_IN_CODE = frozenset(("aot_inductor.metadata", "aot_inductor.output_path"))
+#: Variables that PyTorch's compiler reads into its options begin so; those that end so are in no code.
+_VARIABLES = ("TORCH", "AOT_INDUCTOR", "AOTINDUCTOR", "INDUCTOR", "TRITON", "PYTORCH")
+_NOT_READ = ("_DIR", "_LOGS", "_TRACE", "_THREADS")
+
+
+def surroundings(torch: Any, graph: Any) -> str:
+    """
+    Lines for the text of a program. graph: its GraphModule. Raises NotDigestible if something is compiled in that cannot be
+    compared with what another process has.
+    """
+    import torch._inductor.config as config
+    import torch._inductor.decomposition  # noqa: F401 - its table is among what is registered
+
+    configuration = _configuration(config)
+    changed = {name: value for name, value in configuration.items() if not _is_default(config, name, value)}
+    lines = [
+        *(f"option {name}: {_plain(value)}" for name, value in sorted(changed.items())),
+        f"options of the compiler: {_bodies.digest(configuration)}",
+        f"modes of the process: {_modes(torch)}",
+        f"registered with the compiler: {_surroundings.registries(configuration)}",
+        f"operators of others: {_surroundings.Operators(graph).bodies()}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _configuration(config: Any) -> dict[str, Any]:
+    found = config.save_config_portable(ignore_private_configs=False)
+    return {name: found[name] for name in sorted(found) if name not in _NOT_IN_CODE}
+
+
+def _modes(torch: Any) -> str:
+    with torch.no_grad():  # models are exported and compiled so, and for any number of threads
+        return _surroundings.process_state(is_on_cpu=False)
+
+
+def _is_default(config: Any, name: str, value: Any) -> bool:
+    entry = getattr(config, "_config", {}).get(name)
+    return entry is not None and type(entry.default) is type(value) and bool(entry.default == value)
+
+
+def _plain(value: Any) -> str:
+    return repr(value) if isinstance(value, (bool, int, float, str, type(None))) else type(value).__name__
+
+
+# ---- modules ----
+
+
+def fingerprint(torch: Any, model: Any, options: Mapping[str, Any], with_values: bool) -> str:
+    """
+    Of a module or a function. with_values: the weights' values are compiled in. "": there is none, because it has something
+    that cannot be compared.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        return ""  # there is nothing to export
+    try:
+        told = _bodies.Digest().add([{name: options[name] for name in sorted(options)}, with_values])
+        told.add([_modes(torch), _changes(), _variables()])
+        if isinstance(model, torch.nn.Module):
+            _add_module(torch, told, model, with_values)
+        else:
+            told.add(model)
+        return told.hex()
+    except (_bodies.NotDigestible, RuntimeError):
+        return ""
+
+
+def _changes() -> list[Any]:
+    """What this process changed of PyTorch's compiler; nothing as long as that is not even imported."""
+    config = sys.modules.get("torch._inductor.config")
+    configuration = _configuration(config) if config is not None else {}
+    changed = {name: value for name, value in configuration.items() if not _is_default(config, name, value)}
+    registered = _surroundings.registries(configuration)
+    nothing = _bodies.digest([_surroundings._names_of_decompositions()])
+    return [changed, "" if registered == nothing else registered]
+
+
+def _variables() -> list[tuple[str, str]]:
+    return sorted(
+        (name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES) and not name.endswith(_NOT_READ)
+    )
+
+
+def _add_module(torch: Any, told: _bodies.Digest, model: Any, with_values: bool) -> None:
+    places: dict[Any, int] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        told.add([name, type(module), module.training])
+        for attribute, value in sorted(vars(module).items()):
+            if attribute not in _TENSORS:
+                told.add([attribute, value])
+    tensors = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))}
+    for name, tensor in tensors.items():
+        place = places.setdefault((tensor.untyped_storage().data_ptr(), tensor.storage_offset()), len(places))
+        told.add([name, type(tensor), str(tensor.dtype), list(tensor.shape), list(tensor.stride()), tensor.device.type, place])
+        if with_values:
+            told.add(_graph.tensor_digest(torch, tensor))
