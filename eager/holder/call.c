@@ -624,6 +624,9 @@ static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *
     if (!left && aoticache_holder_has_short_forms(holder, arguments)) {
         struct spelt_call call = {.holder = holder, .key_set = key_set, .stack = stack};
         aoticache_epoch_leave(slot);
+        aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
         return aoticache_holder_with_spelt_out(holder, arguments, call_spelt_out, &call, ret_error);
     }
     const bool lent = packed != NULL && !left && aoticache_numbers_lend(holder, arguments, packed, &numbers);

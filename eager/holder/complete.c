@@ -138,9 +138,7 @@ aoticache_status aoticache_holder_with_spelt_out(const aoticache_holder *holder,
                                                  void *user, aoticache_error *ret_error)
 {
     struct block *blocks = NULL;
-    aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
+    aoticache_status status;
     aoticache_value *spelt = allocate(&blocks, holder->num_arguments, sizeof *spelt);
     if (spelt != NULL)
         memcpy(spelt, arguments, holder->num_arguments * sizeof *spelt);

@@ -537,8 +537,8 @@ void aoticache_holder_save_judgements(aoticache_holder *holder);
 /* Whether an argument is a tensor without strides or an int where the schema says float: what others spell out. */
 bool aoticache_holder_has_short_forms(const aoticache_holder *holder, const aoticache_value *arguments);
 /*
- * Calls use() with the arguments spelt out, which are borrowed during that call. Returns what it returns; INVALID (as
- * aoticache_holder_check_arguments()); NO_MEMORY.
+ * Calls use() with the arguments spelt out, which are borrowed during that call. The arguments
+ * have passed aoticache_holder_check_arguments(). Returns what use() returns; NO_MEMORY.
  */
 aoticache_status aoticache_holder_with_spelt_out(const aoticache_holder *holder, const aoticache_value *arguments,
                                                  aoticache_status (*use)(void *user, const aoticache_value *spelt,

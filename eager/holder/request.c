@@ -401,6 +401,9 @@ aoticache_status aoticache_holder_request(const aoticache_holder *holder, const 
                                    "those that have defaults",
                                    holder->op, holder->num_arguments, count);
     struct wanted_request wanted = {.holder = holder, .ret_request = ret_request};
+    aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     return aoticache_holder_with_spelt_out(holder, arguments, make_exact_request, &wanted, ret_error);
 }
 

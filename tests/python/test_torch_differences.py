@@ -107,6 +107,13 @@ SCENARIOS = {
         compare({"one channel, last": lambda: torch.neg(x), "a row turned": lambda: torch.neg(row),
                  "odd": lambda: torch.neg(x.as_strided((1, 4, 4), (7, 4, 1)))}, "aten::neg")
     """,
+    "a_number_is_rounded_to_16_bits_first": """
+        halves = torch.randn(40, generator=torch.Generator().manual_seed(3)).half() * 9
+        compare({f"fmod {number} {x.dtype}": lambda x=x, number=number: torch.fmod(x, number)
+                 for x in (halves, halves.bfloat16(), halves.float()) for number in (0.1, 1 / 3, 2.7, 0.7)},
+                "aten::fmod.Scalar", rtol=0, atol=0)
+        assert hits() > 0
+    """,
     "means_of_nothing": """
         x = torch.empty(0)
         compare({"var_mean": lambda: tuple(torch.var_mean(x)), "std_mean": lambda: tuple(torch.std_mean(x)),

@@ -99,6 +99,16 @@ def renumbered(sample, numbers, kind, wanted=lambda value: True):
                     break
 
 
+def with_number(torch, sample, numbers):
+    """The sample of an operator of two tensors with each of the numbers in the place of the second."""
+    if not sample.args or not isinstance(sample.args[0], torch.Tensor) or not isinstance(sample.input, torch.Tensor):
+        return
+    for number in numbers:
+        changed = copy.copy(sample)
+        changed.args = (number, *sample.args[1:])
+        yield number, changed
+
+
 def layouts(torch):
     """(name, what becomes of a tensor)."""
     def offset(tensor):
@@ -195,6 +205,8 @@ def changes_of(torch, sample, number, draw):
         integers = draw.sample(INTEGERS, 2)
         for value, changed in itertools.chain(renumbered(sample, numbers, float), renumbered(sample, integers, int)):
             yield f"the number {value!r}", changed, {}
+        for value, changed in with_number(torch, sample, (*NUMBERS[:5], draw.choice(ODD_NUMBERS), draw.choice(INTEGERS))):
+            yield f"the number {value!r} in the place of the second tensor", changed, {}
         yield "the default dtype float64", sample, {"default dtype": "float64"}
         yield "deterministic algorithms", sample, {"deterministic": True}
 

@@ -20,6 +20,8 @@ typedef struct aoticache_key_command {
 
 /* The user's folder of keys; "" where there is none. */
 const char *aoticache_key_command_directory(const aoticache_key_command *command);
+/* A public key's name, text and fingerprint. */
+json_t *aoticache_key_to_json(const aoticache_public_key *key);
 /* Prints a public key, alone: scripts read it. */
 void aoticache_key_print_public(const aoticache_key_command *command, const aoticache_public_key *key);
 

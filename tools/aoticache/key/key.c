@@ -12,33 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *aoticache_key_command_directory(const aoticache_key_command *command)
-{
-    return aoticache_config_key_directory(aoticache_cli_config(command->cli));
-}
-
-static json_t *key_to_json(const aoticache_public_key *key)
-{
-    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES], fingerprint[AOTICACHE_FINGERPRINT_BYTES];
-    json_t *object = aoticache_cli_json_object();
-    aoticache_public_key_format(key, text);
-    aoticache_public_key_fingerprint(key, fingerprint);
-    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(key->name));
-    aoticache_cli_json_set(object, "key", aoticache_cli_json_text(text));
-    aoticache_cli_json_set(object, "fingerprint", aoticache_cli_json_text(fingerprint));
-    return object;
-}
-
-void aoticache_key_print_public(const aoticache_key_command *command, const aoticache_public_key *key)
-{
-    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
-    aoticache_public_key_format(key, text);
-    if (command->cli->json)
-        aoticache_cli_json_print(key_to_json(key));
-    else
-        printf("%s\n", text);
-}
-
 /* ---- generate, public ---- */
 
 static int generate(const aoticache_key_command *command, const char *const *words, size_t count)
@@ -252,7 +225,7 @@ static bool add_key(void *user, const aoticache_public_key *key, aoticache_trust
     char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
     listing->count++;
     if (listing->array != NULL) {
-        json_t *object = key_to_json(key);
+        json_t *object = aoticache_key_to_json(key);
         aoticache_cli_json_set(object, "trusted_by", aoticache_cli_json_text(origins[origin]));
         aoticache_cli_json_set(object, "revoked", json_boolean(is_revoked));
         aoticache_cli_json_append(listing->array, object);
