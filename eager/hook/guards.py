@@ -252,7 +252,7 @@ def program_symbols(environment, expressions):
     """The symbols of the inputs, in the order in which they appear, with the ranges that PyTorch found."""
     from torch.utils._sympy.numbers import int_oo
 
-    hints = getattr(environment, "backed_var_to_val", None) or environment.var_to_val
+    hints = environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
     symbols = {}
     for expression in expressions:
         for name in sorted(expression.free_symbols, key=str):
@@ -387,7 +387,7 @@ def serves_size(torch, sympy, environment, module, values, name, value):
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    hints = getattr(environment, "backed_var_to_val", None) or environment.var_to_val
+    hints = environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
     chosen = {**hints, environment.replace(name): sympy.Integer(value)}
 
     def number(size):

@@ -262,6 +262,27 @@ static void note_number(struct reader *reader, unsigned output)
     snprintf(reader->numbers + used, sizeof reader->numbers - used, "%s%u", used > 0 ? "," : "", output);
 }
 
+/* int64_t s77 = arg0_1_size[0]; */
+static void read_binding(struct reader *reader, const char *line)
+{
+    char symbol_name[NAME_BYTES], name[NAME_BYTES];
+    unsigned d;
+    if (sscanf(line, " int64_t %63[A-Za-z0-9_] = %63[A-Za-z0-9_][%u];", symbol_name, name, &d) != 3 || d >= MAX_DIMS)
+        return;
+    for (unsigned i = 0; i < reader->count; i++) {
+        struct input *input = &reader->inputs[i];
+        const size_t length = strlen(input->name);
+        const bool is_size = strcmp(name + strnlen(name, length), "_size") == 0;
+        if (strncmp(name, input->name, length) != 0 || (!is_size && strcmp(name + length, "_stride") != 0))
+            continue;
+        aoticache_dim *dim = &(is_size ? input->sizes : input->strides)[d];
+        int symbol = dim->is_free ? find_symbol(reader, symbol_name) : -1;
+        note_dimension(input, d);
+        if (symbol >= 0)
+            *dim = (aoticache_dim){.symbol_count = 1, .symbols = {(uint8_t)symbol}, .coefficient = 1};
+    }
+}
+
 static bool read_line(struct reader *reader, char *line)
 {
     unsigned output;
@@ -277,6 +298,8 @@ static bool read_line(struct reader *reader, char *line)
         read_shape(reader, shape);
     else if (sscanf(line, " output_handles[%u] = scalar_to_tensor_%*u.%n", &output, &used) == 1 && used > 0)
         note_number(reader, output);
+    else
+        read_binding(reader, line);
     return true;
 }
 

@@ -292,8 +292,11 @@ refused(["takes 2 inputs"], lambda: call.run([x]))
 for words, y in ((["size of dimension 1"], x[:, :2].contiguous()), (["float64"], x.double())):
     refused(words, lambda: aoticache.runtime.load(path)(x.numpy(), y.numpy()))
 z = torch.complex(x, x)
-conjugate = package("conjugate", Add(), (z, z))
+conjugate = package("conjugate", Add(), (z, z.clone()))
 equal(aoticache.load_package(conjugate)(z.conj(), z), z.conj() + z)
+# One tensor for two arguments is an example, too.
+equal(aoticache.compile(Add(), (x, x))(x, x * 2), x * 3)
+equal(aoticache.compile(Add(), (x, x), dynamic_shapes=({0: rows}, {0: rows}))(x[:2], x[1:]), x[:2] + x[1:])
 """)
 
 
@@ -320,9 +323,9 @@ refused(["stride"], lambda: aoticache.compile(ShiftInput(), (x.clone(),))(x.t().
 
 def test_a_model_of_an_older_version_is_refused_or_compiled_again(tmp_path):
     twice(tmp_path, """
-from aoticache import _models, _model_store
+from aoticache import _graph, _models, _model_store
 if FILL:
-    _model_store.FORMAT = 1
+    _model_store.FORMAT = _graph.FORMAT = 1
     _models._model_store.model_question = lambda environment, name, device: _model_store.Question("model", {"name": name}, environment, device=device)
     aoticache._library.load()
     try:

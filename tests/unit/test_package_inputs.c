@@ -44,6 +44,10 @@ Test(package_inputs, sizes_strides_and_ranges_are_read)
            "float32[s0, s1]{1, s0}@cpu, float32[2*s1+1]{contiguous}@cpu");
     expect(INPUT(0, "a", "") REST SHAPE("a", "{s0, 3L, 8L, 8L}", "{192L, 1L, 24L, 3L}"),
            "float32[s0, 3, 8, 8]{channels_last}@cpu");
+    /* Not every input has a line of its own; what a symbol is taken from says the rest. */
+    expect(INPUT(0, "a", LEAST("a", 0, 2) SIZE("a", 1, 4) STRIDE("a", 0, 4) STRIDE("a", 1, 1)) INPUT(1, "b", "") REST
+           "    int64_t s77 = a_size[0];\n" SHAPE("b", "{s77, 4L}", "{4L, 1L}"),
+           "float32[s0, 4]{contiguous}@cpu, float32[s0, 4]{contiguous}@cpu");
     expect(INPUT(0, "a", "") REST SHAPE("a", "{1L, 4L}", "{9L, 1L}"), "float32[1, 4]{contiguous}@cpu");
     expect(INPUT(0, "a", "") REST SHAPE("a", "{s0, c10::div(s0, 2L)}", "{4L, 1L}"), "float32[s0, *]{4, 1}@cpu");
 }

@@ -27,7 +27,7 @@ def describe(program: Any, check: str, results: Sequence[Any]) -> dict[str, Any]
     names: list[str] = []
     orders: list[list[int] | None] = []
     arguments: list[str | None] = []
-    changed = {spec.target for spec in program.graph_signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"}
+    changed = _changed_inputs(program)
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind.name != "USER_INPUT":
@@ -48,6 +48,31 @@ def describe(program: Any, check: str, results: Sequence[Any]) -> dict[str, Any]
         "arguments": arguments,
         "results": [{"value": text_of(one["value"])} if isinstance(one, dict) and "value" in one else one for one in results],
     }
+
+
+def _changed_inputs(program: Any) -> set[str]:
+    """The inputs that the program writes to, itself or through a view."""
+    changed = {spec.target for spec in program.graph_signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"}
+    roots: dict[Any, set[str]] = {}  # of each node the inputs that it may be a view of
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            roots[node] = {node.name}
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            roots.setdefault(node, set().union(*(roots[one] for one in node.all_input_nodes)))
+            continue
+        seen: set[str] = set()
+        given = {**dict(zip((one.name for one in schema.arguments), node.args)), **node.kwargs}
+        for argument in schema.arguments:
+            if argument.alias_info is None:
+                continue
+            values = given.get(argument.name)
+            for value in values if isinstance(values, (list, tuple)) else [values]:
+                found = roots.get(value, set()) if value.__hash__ is not None else set()
+                seen |= found
+                changed |= found if argument.alias_info.is_write else set()
+        roots[node] = seen if any(one.alias_info is not None for one in schema.returns) else set()
+    return changed
 
 
 def text_of(value: Any, name: str = "a result") -> str:
