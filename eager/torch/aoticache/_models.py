@@ -596,6 +596,18 @@ def _model_options(torch: Any, num_runners: int) -> _library.ModelOptions:
     )
 
 
+def _own_tensors(torch: Any, examples: Any) -> Any:
+    """The examples with a tensor for each place: torch.export takes one that is there twice for one input."""
+    seen: set[int] = set()
+
+    def own(value: Any) -> Any:
+        is_again = isinstance(value, torch.Tensor) and id(value) in seen
+        seen.add(id(value))
+        return torch.empty_like(value).copy_(value.detach()).requires_grad_(value.requires_grad) if is_again else value
+
+    return torch.utils._pytree.tree_map(own, examples)
+
+
 def _export(torch: Any, model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
     if not isinstance(model, torch.nn.Module):
         if not callable(model):
@@ -605,6 +617,7 @@ def _export(torch: Any, model: Any, args: Any, kwargs: Any, dynamic_shapes: Any,
         function, model = model, torch.nn.Module()
         model.forward = function  # its signature is the module's then
     with torch.no_grad():
+        args, kwargs = _own_tensors(torch, (tuple(args), dict(kwargs or {})))
         return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
 
 
