@@ -1,5 +1,5 @@
 """Right, or not served: calls that compiled kernels once answered otherwise than PyTorch, and a part of the differential campaign
-(torch_differences.py; make long FORMS=torch_differences plays all of it).
+(torch_differences.py; make long FORMS=python/torch_differences plays all of it).
 
 Environment: BUILD; SEED, COUNT: of the campaign's pairs of an operator and a dtype.
 """

@@ -2,7 +2,8 @@
 numbers and settings of the process.
 
     torch_differences.py campaign [SECONDS]     all entries of PyTorch's operator database, in an order that SEED decides, until
-                                                the time is over; goes on where the last run ended (make long FORMS=torch_differences)
+                                                the time is over; goes on where the last run ended, and writes the table
+                                                (make long FORMS=python/torch_differences: hours)
     torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
     torch_differences.py table                  writes the results into docs/torch-checks.md
     torch_differences.py child NAME:DTYPE ...   those pairs; a line of JSON for each case
@@ -396,7 +397,7 @@ def write_table(found):
         text = file.read()
     begin, end = "<!-- differences -->\n", "<!-- end of differences -->\n"
     section = (begin + "## Every dtype\n\n"
-               f"Made by `make long FORMS=torch_differences` (tests/python/torch_differences.py): {entries} entries of PyTorch's "
+               f"Made by `make long FORMS=python/torch_differences` (tests/python/torch_differences.py): {entries} entries of PyTorch's "
                "operator\ndatabase, each with every dtype that it takes, with other sizes, layouts, values, numbers, settings of the "
                "process and\nthreads. Every operator that can be served is enabled. *Served*: a compiled kernel answered.\n\n"
                "| dtype | " + " | ".join(columns) + " |\n" + "| --- " * (len(columns) + 1) + "|\n" + "\n".join(rows) + "\n" + end)
@@ -427,6 +428,7 @@ def main(what, *words):
         left = [pair for pair in all_pairs() if pair not in done]
         found = run_all(left, float(words[0]) if words else float("inf"), RESULTS)
         print(f"# {len(left)} pairs were left")
+        write_table(read_results())
     served = sum(one.get("served", False) for one in found)
     wrong = report(found)
     print(f"# {len(found)} cases, a compiled kernel answers in {served}, {wrong} wrong")
