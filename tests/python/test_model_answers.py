@@ -44,7 +44,6 @@ def twice(folder, text):
         play(BEGIN + text + "\nprint('done')\n", [turn], AOTICACHE_DIR=os.path.join(str(folder), "cache"))
 
 
-@pytest.mark.quick
 def test_what_is_compiled_in_is_compared(tmp_path):
     twice(tmp_path, """
 class Scaled(torch.nn.Module):
@@ -232,7 +231,6 @@ assert "output 1: none" in subprocess.run([tool, "run-package", path, "--input",
 """)
 
 
-@pytest.mark.quick
 def test_small_batches(tmp_path):
     twice(tmp_path, """
 import subprocess
@@ -271,7 +269,6 @@ with torch.no_grad():
 """)
 
 
-@pytest.mark.quick
 def test_inputs_unlike_the_example(tmp_path):
     twice(tmp_path, """
 class Add(torch.nn.Module):
