@@ -182,8 +182,15 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
     return AOTICACHE_OK;
 }
 
+/* Whether a path is that of the folder, or begins with it. */
+static bool is_below(const char *path, size_t length, const char *folder)
+{
+    const size_t bytes = strlen(folder);
+    return length >= bytes && strncmp(path, folder, bytes) == 0 && (length == bytes || path[bytes] == '/');
+}
+
 /*
- * Whether a path means the same in every process: it is absolute, and not of /proc or /dev, through which the working directory and
+ * Whether a path means the same in every process: it is absolute, and not of /proc or /dev/fd, through which the working directory and
  * the descriptors of the process are reached. $ORIGIN alone is the folder of the library itself.
  */
 static bool is_one_place(const char *path, size_t length)
@@ -192,7 +199,9 @@ static bool is_one_place(const char *path, size_t length)
     for (size_t i = 0; i < 2; i++)
         if (length == strlen(origins[i]) && strncmp(path, origins[i], length) == 0)
             return true;
-    return length > 0 && path[0] == '/' && strncmp(path, "/proc", 5) != 0 && strncmp(path, "/dev", 4) != 0;
+    while (length > 1 && path[0] == '/' && path[1] == '/')
+        path++, length--;
+    return length > 0 && path[0] == '/' && !is_below(path, length, "/proc") && !is_below(path, length, "/dev/fd");
 }
 
 /* Returns the first folder of a list with ':' between them that is not one place; NULL: each is. */

@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "loader/loader.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* PyTorch's own limit on dimensions (c10/core/TensorImpl.h asserts it for many operations). */
@@ -59,11 +60,12 @@ aoticache_status aoticache_tensor_from_blob(void *data, int32_t dtype, int64_t n
     if (status != AOTICACHE_OK)
         return status;
     AtenTensorHandle tensor = NULL;
+    errno = 0;
     AOTITorchError code = torch->aoti_torch_create_tensor_from_blob(
         data, ndim, sizes, strides != NULL ? strides : contiguous, 0, dtype, AOTICACHE_DEVICE_TYPE_CPU, 0, &tensor);
     if (code != 0 || tensor == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoti_torch_create_tensor_from_blob returned %d",
-                                   (int)code);
+        return aoticache_error_set(ret_error, errno == ENOMEM ? AOTICACHE_NO_MEMORY : AOTICACHE_INVALID,
+                                   "aoti_torch_create_tensor_from_blob returned %d", (int)code);
     *ret_tensor = tensor;
     return AOTICACHE_OK;
 }

@@ -41,10 +41,10 @@ prints 'hits with their share' '^hits +3 \(50\.0 %\)$'
 prints 'misses without the usual reason' '^misses +3$'
 prints 'compiles with their time' '^compiles +3 \(compile time [0-9.]+ m?s\)$'
 prints 'the time that was saved' '^saved time +[0-9.]+ m?s$'
-prints 'the size, and that there is no limit' '^size +[0-9.]+ KiB \(no limit, [0-9.]+ [MGT]iB free\)$'
+prints 'the size, and that there is no limit' '^size +[0-9.]+ [KM]iB \(no limit, [0-9.]+ [MGT]iB free\)$'
 prints 'entries' '^entries +3$'
 AOTICACHE_MAX_SIZE=10M AOTICACHE_MAX_ENTRIES=12 try 'stat with limits' 0 aoticache-stat
-prints 'how much of the size is used' '^size +[0-9.]+ KiB of 10\.0 MiB \([0-9.]+ %\)$'
+prints 'how much of the size is used' '^size +[0-9.]+ [KM]iB of 10\.0 MiB \([0-9.]+ %\)$'
 prints 'how many of the entries' '^entries +3 of 12 \(25\.0 %\)$'
 try 'stat --verbose' 0 aoticache-stat --verbose
 prints 'hits of the index' '^    hits index +3$'

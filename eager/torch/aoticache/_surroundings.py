@@ -349,6 +349,9 @@ LISTS = (
 
 def _schema_of(operator: Any) -> list[Any]:
     lists = [attribute for module, attribute in LISTS if operator in getattr(sys.modules.get(module), attribute, ())]
+    # Where an operator has no lowering, the first compile itself makes one that calls it, and puts it into this list.
+    if operator in getattr(sys.modules.get("torch._inductor.lowering"), "fallbacks", ()):
+        lists = [one for one in lists if one != "needs_realized_inputs"]
     own = {str(key): body for key, body in operator.py_kernels.items() if _is_foreign(body)}
     return [str(operator._schema), sorted(map(str, operator.tags)), lists, own]
 

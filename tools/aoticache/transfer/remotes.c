@@ -60,6 +60,7 @@ static void clear(remote_command *command)
 {
     free(command->keys);
     free(command->lists.items);
+    aoticache_transfer_free_signers(&command->transfer);
     aoticache_kernel_options_free(&command->kernel);
 }
 
@@ -109,7 +110,6 @@ static int push(remote_command *command)
             aoticache_cache_push(cache, command->remote, &command->transfer.options, &command->transfer.report, &error);
         result = aoticache_transfer_tell(&command->transfer, "sent", false, status, &error);
     }
-    aoticache_transfer_free_signers(&command->transfer);
     aoticache_cache_close(cache);
     return result;
 }
