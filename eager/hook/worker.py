@@ -758,7 +758,6 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
     args, kwargs = program.example_inputs
     module = plain_module(program)
     results = keep_tensors(torch, module)
-    part_inputs(torch, module)
     recorded = set()
     with torch.no_grad(), compile_for(cpu_features, wanted):
         with torch._inductor.config.patch({k: v for k, v in wanted.items() if k == "cpp.march"}):
@@ -804,20 +803,6 @@ def careful_scatter():
         yield
     finally:
         table[name] = original
-
-
-def part_inputs(torch, module):
-    """Gives inputs a tensor each where the example had one tensor for several. PyTorch would compile code that takes the last of
-    them for all."""
-    seen = set()
-    for node in module.graph.nodes:
-        tensor = node.meta.get("val")
-        if node.op != "placeholder" or not isinstance(tensor, torch.Tensor):
-            continue
-        if id(tensor) in seen:
-            with tensor.fake_mode:
-                node.meta["val"] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-        seen.add(id(tensor))
 
 
 def keep_tensors(torch, module):
