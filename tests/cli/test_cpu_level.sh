@@ -62,7 +62,9 @@ says 'with the place' "wrong.conf:1: cpu: 'skylake' is not native, a level"
 # ---- PyTorch's worker ----
 
 export AOTICACHE_DIR=$work/worker AOTICACHE_PYTHON=$VENV/bin/python
-if "$AOTICACHE_PYTHON" -c 'import torch' 2>/dev/null; then
+if is_instrumented; then
+    skip 'the worker' 'this build is instrumented, and Python is not'
+elif "$AOTICACHE_PYTHON" -c 'import torch' 2>/dev/null; then
     try 'the worker compiles' 0 aoticache run aten::add.Tensor --input float32:64x64=-2 --input float32:64x64=1 --hook worker --json
     member 'and its kernel runs' source compiled
     member 'right' outputs.0.values.0 -1.0

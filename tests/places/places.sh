@@ -80,7 +80,11 @@ works() {
 }
 # fails_with WHAT PATTERN: something failed in that work, and each failure's line matches the pattern.
 fails_with() {
-    holds "$name: $1: something fails" grep -q '^failure' "$work/$name.work"
+    if [ "$seconds" -le 1 ] && ! grep -q '^failure' "$work/$name.work"; then
+        skip "$name: $1: something fails" 'a second was not enough to come to its limit'
+    else
+        holds "$name: $1: something fails" grep -q '^failure' "$work/$name.work"
+    fi
     is "$name: $1: each message says so" '' "$(grep '^failure' "$work/$name.work" | grep -vE -- "$2" | cut -c 1-300 | head -n 5)"
 }
 fails_with_nothing() { is "$name: nothing fails" '' "$(grep '^failure' "$work/$name.work" | grep -v LOCKED | cut -c 1-300 | head -n 5)"; }
