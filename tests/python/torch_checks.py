@@ -362,15 +362,20 @@ def counts(aoticache):
 
 # ---- all batches ----
 
-def run_batch(names):
-    """The results of a batch; where its process died, it is named, and the others follow in another one."""
-    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "child", ",".join(names)]
+def run_child(file, words, seconds):
+    """Runs `file child words`: its status ("no end" after so many seconds), the objects that it printed, and its errors."""
+    command = [sys.executable, "-W", "ignore", os.path.abspath(file), "child", *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
         status, output, errors = done.returncode, done.stdout, done.stderr
     except subprocess.TimeoutExpired as error:
         status, output, errors = "no end", (error.stdout or b"").decode(), ""
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return status, [json.loads(line) for line in output.splitlines() if line.startswith("{")], errors
+
+
+def run_batch(names):
+    """The results of a batch; where its process died, it is named, and the others follow in another one."""
+    status, lines, errors = run_child(__file__, [",".join(names)], SECONDS)
     found = [line for line in lines if "case" in line]
     at = next((line for line in reversed(lines) if "at" in line), {"at": names[0], "threads": THREADS[0]})
     if status != 0:

@@ -27,7 +27,6 @@ import json
 import logging
 import os
 import random
-import subprocess
 import sys
 import time
 import warnings
@@ -310,13 +309,7 @@ def hits(aoticache):
 # ---- all processes ----
 
 def run_pairs(pairs):
-    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "child", *pairs]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-        status, output, errors = done.returncode, done.stdout, done.stderr
-    except subprocess.TimeoutExpired as error:
-        status, output, errors = "no end", (error.stdout or b"").decode(), ""
-    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    status, lines, errors = torch_checks.run_child(__file__, pairs, SECONDS)
     found = [line for line in lines if "verdict" in line or "skipped" in line]
     if status == 0:
         return found
