@@ -67,7 +67,8 @@ ALL_CPPFLAGS = $(OWN_CPPFLAGS) $(HARDEN_CPPFLAGS) $(CPPFLAGS)
 CFLAGS   += $(OPTIMISE)
 CXXFLAGS += $(OPTIMISE)
 OWN_CFLAGS =
-ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(shell $(PKG_CONFIG) --cflags $(PKGS)) $(OWN_CFLAGS) $(CFLAGS)
+PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS)))$(PKG_CFLAGS)
+ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(PKG_CFLAGS) $(OWN_CFLAGS) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(HARDEN_CFLAGS) $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
                $(INSTRUMENT) $(CXXFLAGS)
 # SHA-256 alone is used of libcrypto. Linked from its archive where there is one, that is 25 KB; loading the shared library
@@ -158,7 +159,7 @@ EXTENSION := $(BUILD)/lib/aoticache/_runtime.abi3.so
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/forms.py $(BUILD)/share/aoticache/inductor/mends.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/forms.py $(BUILD)/share/aoticache/inductor/corrections.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
@@ -182,6 +183,10 @@ $(BUILD)/obj/%.o: %.c
 	$(if $(V),,@echo "  CC    $<")
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 	$(if $(filter $@,$(START_OBJ)),$(Q)$(OBJCOPY) --rename-section .text=.text.hot $@)
+
+# Tests are compiled about as often as they are run.
+$(BUILD)/obj/tests/%.o: OPTIMISE := $(if $(DEBUG),-O0 -g3,-O1 -g1)
+$(BUILD)/obj/tests/bench/%.o: OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 
 # The container is in every kernel library: small, but for what a run goes through. No exception passes it.
 $(filter-out $(call objects,runtime/run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)

@@ -340,7 +340,7 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
         if (!is_word)
             aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_name_text(name), word,
                                   name == AOTICACHE_CONFIG_revoked_keys
-                                      ? "cannot be read, and until it is mended nothing from elsewhere is accepted"
+                                      ? "cannot be read, and until it is fixed nothing from elsewhere is accepted"
                                       : "is not used",
                                   detail.message);
     }

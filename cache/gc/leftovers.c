@@ -454,13 +454,13 @@ static int64_t quarantined_ns(int folder, const char *name)
 /* A time in the future becomes now: else the file would stay until then. */
 static void mend_time(const aoticache_collection *collection, int folder, const char *name)
 {
-    char mended[NAME_MAX + 1];
+    char fixed[NAME_MAX + 1];
     int64_t ns;
     const char *dash = find_time(name, &ns);
     int label = dash != NULL ? (int)(dash - name) : 200;
-    snprintf(mended, sizeof mended, "%.*s-%lld", label, name, (long long)collection->now_ns);
+    snprintf(fixed, sizeof fixed, "%.*s-%lld", label, name, (long long)collection->now_ns);
     if (!collection->options->dry_run)
-        aoticache_syscall_renameat(folder, name, folder, mended);
+        aoticache_syscall_renameat(folder, name, folder, fixed);
 }
 
 void aoticache_collection_remove_quarantine(aoticache_collection *collection)

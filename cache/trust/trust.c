@@ -96,7 +96,7 @@ static aoticache_status load_revoked(void *user, const char *word, const char *p
     if (aoticache_revocation_parse(word, &revocation, &detail) != AOTICACHE_OK)
         return aoticache_error_set(loading->ret_error, AOTICACHE_INVALID,
                                    "%s: %s; nothing from elsewhere is accepted until "
-                                   "this line is mended",
+                                   "this line is fixed",
                                    place, detail.message);
     if (!AOTICACHE_ARRAY_RESERVE(trust->revoked, trust->revoked_capacity, trust->revoked_count + 1))
         return NO_MEMORY(loading->ret_error);

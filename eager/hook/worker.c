@@ -312,9 +312,10 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
 /* Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. */
 /*
  * Raised whenever the worker makes other code of the same request: libraries of an earlier revision are not found then.
- * 2: bytes are reduced right, and numbers that are read at run time are doubles (eager/inductor/mends.py).
+ * 2: bytes are reduced right, and numbers that are read at run time are doubles (eager/inductor/corrections.py).
+ * 3: numbers beside 16-bit floats are rounded as PyTorch rounds them (forms.py), expm1, atanh and erf are right near zero.
  */
-#define WORKER_REVISION "2"
+#define WORKER_REVISION "3"
 
 static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                aoticache_error *ret_error)

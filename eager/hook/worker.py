@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import math
 import os
 import platform
 import pwd
@@ -258,7 +259,7 @@ def plain_value(torch, spec):
 
 def make_call(torch, request):
     """The module that calls the operator, and its inputs: the tensors among the arguments, in order."""
-    inputs, constants, read = [], {}, set()
+    inputs, values, constants, read = [], [], {}, set()
 
     def place(spec, is_number=False):
         """How to find an argument again: a function of the module and of its inputs."""
@@ -276,8 +277,9 @@ def make_call(torch, request):
         if spec["kind"] == "list":
             items = [place(item) for item in spec["items"]]
             return lambda module, tensors: [item(module, tensors) for item in items]
-        value = plain_value(torch, spec)
-        return lambda module, tensors: value
+        known = [plain_value(torch, spec)]
+        values.append(known)
+        return lambda module, tensors: known[0]
 
     operator = find_operator(torch, request["operator"])
     wanted = request.get("environment", {}).get("results")
@@ -294,6 +296,12 @@ def make_call(torch, request):
     ]
 
     forms = load_beside("inductor", "forms.py")
+    dtype, refusal = forms.rounding_of(torch, request["operator"], inputs, read)
+    if refusal:
+        raise Unsupported(refusal)
+    if dtype is not None:
+        for known in values:
+            known[0] = rounded(torch, known[0], dtype)
     form = operator if constants else forms.form_of(torch, operator, request["operator"], inputs)
 
     class Call(torch.nn.Module):
@@ -314,6 +322,16 @@ def make_call(torch, request):
     if wanted is not None:
         refuse_resizing(torch, call, inputs)
     return call, tuple(inputs)
+
+
+def rounded(torch, value, dtype):
+    """The number that PyTorch makes of this one for tensors of 16-bit floats; anything else as it is."""
+    if type(value) not in (int, float):
+        return value
+    near = torch.tensor(value, dtype=torch.float64).to(dtype).item()
+    if math.isinf(near) and not math.isinf(value):
+        raise Unsupported(f"{value} is beyond {dtype}")
+    return type(value)(near)
 
 
 def number_arguments(torch, operator, request):
@@ -641,9 +659,9 @@ def load_beside(*names):
     return module
 
 
-def mends():
-    """Mends Inductor, as eager/inductor/mends.py says, until its context ends."""
-    return load_beside("inductor", "mends.py").applied()
+def corrections():
+    """Corrects Inductor, as eager/inductor/corrections.py says, until its context ends."""
+    return load_beside("inductor", "corrections.py").applied()
 
 
 def own_build(torch, label=""):
@@ -721,7 +739,7 @@ def compile_library(torch, module, inputs, request):
         if dynamic:
             make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
         with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
-            with record_flags(recorded), thread_count_left_open(), mends():
+            with record_flags(recorded), thread_count_left_open(), corrections():
                 with own_build(torch, request["operator"]) as build:
                     path = torch._inductor.aot_compile(program.module(), inputs, options=options)
         guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
@@ -761,7 +779,7 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
     recorded = set()
     with torch.no_grad(), compile_for(cpu_features, wanted):
         with torch._inductor.config.patch({k: v for k, v in wanted.items() if k == "cpp.march"}):
-            with record_flags(recorded), thread_count_left_open(), mends(), careful_scatter(), own_build(torch, label) as build:
+            with record_flags(recorded), thread_count_left_open(), corrections(), careful_scatter(), own_build(torch, label) as build:
                 made = torch._inductor.aot_compile(module, args, kwargs, options=wanted)
                 built = build.report()
     check = model_check(torch, program)  # after the compile, which adds conditions of its own

@@ -3,6 +3,14 @@
 Owns: what is called in an operator's place when a library for it is exported. Knows nothing of how libraries are built.
 """
 
+# PyTorch rounds the numbers that these are given to the dtype of tensors of 16-bit floats, and computes in 32 bits then.
+# (Measured: PyTorch answers alike for the number and for the rounded one, and otherwise than in 32 bits with the number.)
+ROUNDING = frozenset(("add", "sub", "subtract", "rsub", "fmod", "remainder", "pow", "eq", "ne", "ge", "gt", "le", "lt", "xlogy",
+                      "special_xlog1py", "hardshrink"))
+# With these it uses the number as it is; those that are in neither list have not been compared.
+NOT_ROUNDING = frozenset(("mul", "multiply", "div", "leaky_relu", "elu", "softplus", "hardtanh", "threshold", "clamp",
+                          "clamp_min", "clamp_max"))
+CLAMPS = ("aten::clamp", "aten::clamp_min", "aten::clamp_max", "aten::hardtanh")
 BATCH_NORMS = ("aten::native_batch_norm", "aten::_native_batch_norm_legit_no_training")
 
 
@@ -13,9 +21,31 @@ def form_of(torch, operator, name, inputs):
     """
     if name in BATCH_NORMS and inputs[0].device.type == "cpu":
         return batch_norm(torch, operator, inputs[0])
+    if name == "aten::softshrink":
+        return softshrink(torch, inputs[0].dtype)
+    if name in CLAMPS and len(inputs) == 1 and inputs[0].is_floating_point():
+        return clamp(torch, operator, name)
     if len(inputs) > 1 and not all(one.is_contiguous() for one in inputs) and is_elementwise(torch, operator):
         return elementwise(torch, operator, inputs)
     return operator
+
+
+def rounding_of(torch, name, inputs, numbers):
+    """To which dtype known numbers must be rounded, or None; and why this operator cannot be compiled so, or "".
+
+    name: as "aten::add_.Tensor"; inputs: example tensors; numbers: the positions of those that stand for numbers which are
+    read when the library runs.
+    """
+    given = [one for at, one in enumerate(inputs) if at not in numbers]
+    counting = [one for one in given if one.dim() > 0] or given
+    dtype = counting[0].dtype if counting else None
+    if dtype not in (torch.float16, torch.bfloat16) or any(one.dtype != dtype for one in counting):
+        return None, ""
+    base = name.partition("::")[2].partition(".")[0].removesuffix("_")
+    wider = numbers or any(one.dtype != dtype for one in given)
+    if wider and base not in NOT_ROUNDING:
+        return None, f"a number must be known beside tensors of {dtype}, to which PyTorch rounds it"
+    return dtype if base in ROUNDING else None, ""
 
 
 def is_elementwise(torch, operator):
@@ -38,6 +68,37 @@ def elementwise(torch, operator, inputs):
     def call(*arguments, **keywords):
         result = operator(*arguments, **keywords)
         return result.permute(order).clone(memory_format=torch.contiguous_format).permute(back)
+
+    return call
+
+
+def softshrink(torch, dtype):
+    """As PyTorch's kernel: NaN stays NaN, and 16-bit floats are computed in 32 bits, with the number as it is."""
+    wide = torch.promote_types(dtype, torch.float32)
+
+    def call(tensor, lambd=0.5):
+        x = tensor.to(wide)
+        rest = torch.where(x == x, 0.0, x)  # x * 0, of which Inductor makes 0
+        return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, rest)).to(dtype)
+
+    return call
+
+
+def clamp(torch, operator, name):
+    """With what equals a bound kept, and so the sign of a zero, as PyTorch does it."""
+    argument_names = [one.name for one in getattr(operator, "default", operator)._schema.arguments]
+    defaults = {"min_val": -1.0, "max_val": 1.0} if name == "aten::hardtanh" else {}
+
+    def call(tensor, *bounds, **named):
+        given = {**defaults, **dict(zip(argument_names[1:], bounds)), **named}
+        least, most = (given.get(one, given.get(f"{one}_val")) for one in ("min", "max"))
+        if any(isinstance(one, float) and one != one for one in (least, most)):
+            return operator(tensor, *bounds, **named)
+        if least is not None:
+            tensor = torch.where(tensor < least, least, tensor)
+        if most is not None:
+            tensor = torch.where(tensor > most, most, tensor)
+        return tensor
 
     return call
 

@@ -318,9 +318,16 @@ template <typename T> constexpr T min(initializer_list<T> all)
 }
 using ::ceil;
 using ::floor;
-using ::pow;
 using ::sqrt;
 using ::trunc;
+template <typename A, typename B> inline double pow(A base, B exponent)
+{
+    return ::pow(static_cast<double>(base), static_cast<double>(exponent));
+}
+inline float pow(float base, float exponent)
+{
+    return ::powf(base, exponent);
+}
 inline double abs(double value)
 {
     return fabs(value);

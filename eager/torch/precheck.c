@@ -349,7 +349,7 @@ static bool is_short_float(const aoticache_value *value)
 /*
  * PyTorch rounds down with care (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and what remains when an
  * infinity divides is another number. So floats that are divided so are PyTorch's. So are quotients of 16 bits whose fraction is
- * dropped: PyTorch rounds 17.97 to 18 first. It also rounds the number that such floats are divided by in fmod().
+ * dropped: PyTorch rounds 17.97 to 18 first.
  */
 static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_value *arguments)
 {
@@ -362,8 +362,7 @@ static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_v
         (mode != NULL && (mode->kind != AOTICACHE_VALUE_STRING || strcmp(mode->as.string, "trunc") != 0));
     const aoticache_value *dividend = &arguments[precheck->other];
     if (!is_integer(divisor) || !is_integer(dividend))
-        return !rounds_down && (mode != NULL ? !is_short_float(divisor) && !is_short_float(dividend)
-                                             : is_tensor(divisor) || !is_short_float(dividend));
+        return !rounds_down && (mode == NULL || (!is_short_float(divisor) && !is_short_float(dividend)));
     if (is_tensor(divisor))
         return all_within(divisor->as.tensor, &divisors);
     int64_t number = divisor->kind == AOTICACHE_VALUE_INT ? divisor->as.int_value : divisor->as.bool_value;

@@ -20,8 +20,8 @@ void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib);
 #define AOTICACHE_INDEX_LOG_PAGES 1000
 void aoticache_index_checkpoint_if_due(aoticache_index *index, int pages);
 
-/* Sets last uses after now_ns to now_ns, of at most `limit` entries. *ret_mended: how many it were. */
-aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_mended,
+/* Sets last uses after now_ns to now_ns, of at most `limit` entries. *ret_fixed: how many it were. */
+aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_fixed,
                                            aoticache_error *ret_error);
 /* How many entries were used after since_ns; when the last use of any was, 0 where there is none. */
 aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_t since_ns, uint64_t *ret_count,

@@ -87,7 +87,7 @@ aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t 
     return status;
 }
 
-static aoticache_status mend_rows(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_mended,
+static aoticache_status fix_rows(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_fixed,
                                   aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
@@ -96,19 +96,19 @@ static aoticache_status mend_rows(aoticache_index *index, int64_t now_ns, size_t
         return status;
     sqlite3_bind_int64(statement, 1, now_ns);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)limit);
-    return aoticache_index_execute(index, statement, ret_mended, ret_error);
+    return aoticache_index_execute(index, statement, ret_fixed, ret_error);
 }
 
-aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_mended,
+aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_fixed,
                                            aoticache_error *ret_error)
 {
-    uint64_t mended = 0;
+    uint64_t fixed = 0;
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_leave_write(index, mend_rows(index, now_ns, limit, &mended, ret_error), ret_error);
+    status = aoticache_index_leave_write(index, fix_rows(index, now_ns, limit, &fixed, ret_error), ret_error);
     if (status == AOTICACHE_OK)
-        *ret_mended = mended;
+        *ret_fixed = fixed;
     return status;
 }
 

@@ -270,7 +270,7 @@ try 'and refused' 1 bob aoticache import "$archive"
 says 'by name' 'the entry is revoked'
 echo 'nonsense:nonsense' >>"$work/bob/revoked_keys"
 try 'a damaged list of revoked keys' 1 bob aoticache import "$archive"
-says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is mended'
+says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is fixed'
 
 # ---- a key of one's own that is revoked, and another in its place ----
 

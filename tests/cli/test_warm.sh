@@ -87,7 +87,7 @@ member 'as one' failed 1
 member 'and its message is there' results.0.result failed
 cp "$BUILD/share/aoticache/kernels/aten_relu.c" "$work/kernels/"
 head -n 1 "$work/partly" >"$work/first"
-try 'when it is mended' 0 aoticache warm "$work/first" --hook c --kernels "$work/kernels" --retry
+try 'when it is fixed' 0 aoticache warm "$work/first" --hook c --kernels "$work/kernels" --retry
 kernel "$work/broken" aten_abs.c <<<'#error no'
 printf 'aten::abs(float32[%d])\n' 11 12 13 14 >"$work/four"
 try 'fail-fast begins nothing more' 1 aoticache warm "$work/four" --hook c --kernels "$work/broken" --jobs 1 --fail-fast --json

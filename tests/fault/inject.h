@@ -43,7 +43,7 @@ void injection_resume(void);
 /*
  * Allocations of libarchive, libzstd and the dynamic linker do not fail, where they are loaded by now: without memory
  * libarchive 3.6 ends the process, zstd 1.5 reads through NULL, and that of glibc 2.36 ends the process or forgets what a library
- * needs. That is not this library's to mend.
+ * needs. That is not this library's to fix.
  */
 void injection_spare_others(void);
 /* Has file systems be of a kind that several machines share, where the index has a rollback journal and no WAL. */

@@ -108,11 +108,37 @@ SCENARIOS = {
                  "odd": lambda: torch.neg(x.as_strided((1, 4, 4), (7, 4, 1)))}, "aten::neg")
     """,
     "a_number_is_rounded_to_16_bits_first": """
-        halves = torch.randn(40, generator=torch.Generator().manual_seed(3)).half() * 9
-        compare({f"fmod {number} {x.dtype}": lambda x=x, number=number: torch.fmod(x, number)
-                 for x in (halves, halves.bfloat16(), halves.float()) for number in (0.1, 1 / 3, 2.7, 0.7)},
-                "aten::fmod.Scalar", rtol=0, atol=0)
-        assert hits() > 0
+        values = torch.randn(40, generator=torch.Generator().manual_seed(3)) * 9
+        near = torch.tensor([1 / 3, 0.1, -1.0, 0.7, 1 / 7, 2.7])  # what results near zero need: the same rounding
+        calls = {
+            "fmod": lambda x, n: torch.fmod(x, n), "fmod of a tensor": lambda x, n: torch.fmod(x, torch.tensor(n, dtype=torch.float64)),
+            "add": lambda x, n: x + n, "sub": lambda x, n: x - n, "rsub": lambda x, n: n - x,
+            "sub of a tensor": lambda x, n: x - torch.tensor(n, dtype=torch.float64), "mul": lambda x, n: x * n,
+            "pow": lambda x, n: x.abs() ** n, "==": lambda x, n: x == n, ">=": lambda x, n: x >= n,
+            "addcmul": lambda x, n: torch.addcmul(x, torch.ones_like(x), torch.ones_like(x), value=n),
+            "threshold": lambda x, n: F.threshold(x, n, 7.0), "softshrink": lambda x, n: F.softshrink(x, abs(n)),
+            "hardshrink": lambda x, n: F.hardshrink(x, abs(n)),
+        }
+        compare({f"{what} {number} {dtype}": lambda x=torch.cat([values, near]).to(dtype), number=number, call=call: call(x, number)
+                 for what, call in calls.items() for dtype in (torch.float16, torch.bfloat16)
+                 for number in (1 / 3, -1.0000001)},
+                *[f"aten::{one}" for one in ("fmod.Scalar", "fmod.Tensor", "add.Tensor", "sub.Tensor", "rsub.Scalar", "mul.Tensor",
+                                             "pow.Tensor_Scalar", "eq.Scalar", "ge.Scalar", "addcmul", "threshold", "softshrink",
+                                             "hardshrink")], rtol=0, atol=0)
+        assert hits() > 50, hits()
+    """,
+    "small_numbers": """
+        values = torch.tensor([1e-7, -1e-7, 3e-5, -3e-5, 1e-20, 0.0, -0.0, 0.3, -0.49, 0.51, float("nan"), 2.0, -2.0])
+        calls = {"expm1": torch.expm1, "atanh": torch.atanh, "erf": torch.erf, "elu": F.elu, "selu": F.selu,
+                 "softshrink": F.softshrink, "clamp": lambda x: x.clamp(0, 1), "relu6": F.relu6,
+                 "clamp_min": lambda x: x.clamp_min(0.0)}
+        compare({f"{what} of {len(x)} {x.dtype}{sign}": lambda call=call, x=x, sign=sign: call(x).nan_to_num(7).signbit() if sign else call(x)
+                 for what, call in calls.items() for x in (values, values.repeat(20), values.double())
+                 for sign in ("", ", sign") if not sign or what != "softshrink"},  # PyTorch's depends on the place
+                *[f"aten::{what}" for what in ("expm1", "atanh", "erf", "elu", "softshrink", "clamp", "clamp_min", "hardtanh")],
+                rtol=1e-6, atol=0)
+        compare({"softshrink of NaN": lambda: F.softshrink(torch.tensor(float("nan"), dtype=torch.float64))}, "aten::softshrink")
+        assert hits() > 20, hits()
     """,
     "means_of_nothing": """
         x = torch.empty(0)

@@ -356,7 +356,7 @@ Test(trust_transfer, rule_says_whether_a_signature_is_needed)
     close(fd);
 }
 
-/* An old entry, well signed, must not take the place of the one that mended it. */
+/* An old entry, well signed, must not take the place of the one that fixed it. */
 Test(trust_transfer, replayed_old_entry_is_refused)
 {
     aoticache_cache *cache = fixture_open(), *other = NULL;
@@ -364,18 +364,18 @@ Test(trust_transfer, replayed_old_entry_is_refused)
     options.replace = true;
     fixture_put(cache, 1, "library with a mistake");
     int old = export_by(cache, ann);
-    fixture_put(cache, 1, "library mended");
+    fixture_put(cache, 1, "library fixed");
     int new = export_by(cache, ann);
     other = open_other(ann_text, NULL);
     import_one(other, new, NULL, NULL);
     import_one(other, old, &options, "it is older than the entry that is here");
-    cr_assert(fixture_finds(other, 1, "library mended"));
+    cr_assert(fixture_finds(other, 1, "library fixed"));
     fixture_warnings = 0;
     options.allow_unsigned = true; /* "shall have exactly what another has" */
     import_one(other, old, &options, NULL);
     options.allow_unsigned = false;
     import_one(other, new, &options, NULL); /* newer: it may */
-    cr_assert(fixture_finds(other, 1, "library mended"));
+    cr_assert(fixture_finds(other, 1, "library fixed"));
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
     close(old);
@@ -767,7 +767,7 @@ Test(trust_transfer, lookups_heed_the_users_file_of_revoked_keys)
         aoticache_cache_close(cache);
     }
     cr_expect_not_null(strstr(fixture_last_warning, "revoked_keys:1"), "%s", fixture_last_warning);
-    fixture_write("keys/revoked_keys", "# mended\n");
+    fixture_write("keys/revoked_keys", "# fixed\n");
     cache = fixture_open_with(&options);
     cr_expect(fixture_finds(cache, 1, "library 1"));
     aoticache_cache_close(cache);
@@ -863,7 +863,7 @@ Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses
     const char *path = fixture_write("config", "revoked_keys = bob:not-base64\n");
     const aoticache_logger logger = {.log = fixture_log};
     cr_assert_eq(aoticache_config_read_file(path, logger, &config, NULL), AOTICACHE_OK);
-    cr_expect_not_null(strstr(fixture_last_warning, "until it is mended nothing from elsewhere is accepted"), "%s",
+    cr_expect_not_null(strstr(fixture_last_warning, "until it is fixed nothing from elsewhere is accepted"), "%s",
                        fixture_last_warning);
     aoticache_config_apply(config, &options);
     options.directory = other_path;
@@ -872,7 +872,7 @@ Test(trust_transfer, revocation_of_the_configuration_that_cannot_be_read_refuses
     other = fixture_open_with(&options);
     lseek(fd, 0, SEEK_SET);
     cr_expect_eq(aoticache_cache_import(other, fd, NULL, NULL, &error), AOTICACHE_INVALID);
-    cr_expect_not_null(strstr(error.message, "until this line is mended"), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "until this line is fixed"), "%s", error.message);
     aoticache_cache_close(other);
     aoticache_config_free(config);
     aoticache_cache_close(cache);

@@ -79,7 +79,6 @@ FASTER_BY_MKL = frozenset(("aten::tanh", "aten::erfc"))
 # What PyTorch's compiler makes of these gives another value than PyTorch for some numbers (docs/torch-checks.md).
 OTHER_VALUES = {
     "aten::acosh": "overflows for numbers whose square does",
-    "aten::softshrink": "gives 0 for NaN",
 }
 
 # The preset "safe" beside all pointwise operators and reductions.

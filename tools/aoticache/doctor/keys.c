@@ -20,14 +20,14 @@ static void check_own_key(aoticache_doctor *doctor, const aoticache_config *conf
         directory[0] != '\0' ? aoticache_secret_key_read(path, &key, &error) : AOTICACHE_NOT_FOUND;
     if ((status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND) &&
         aoticache_cache_signers(cache, &signers, &count, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, "own key", "until this is mended export, push and key sign fail", "%s",
+        aoticache_doctor_report(doctor, WARN, "own key", "until this is fixed export, push and key sign fail", "%s",
                                 error.message);
     else if (status == AOTICACHE_OK)
         aoticache_doctor_report(doctor, OK, "own key", NULL, "'%s'", aoticache_secret_key_public(key)->name);
     else if (status == AOTICACHE_UNSUPPORTED)
         aoticache_doctor_report(doctor, WARN, "own key", "install OpenSSL's libcrypto", "%s", error.message);
     else if (status != AOTICACHE_NOT_FOUND)
-        aoticache_doctor_report(doctor, WARN, "own key", "mend it, or move it away: the next export makes another",
+        aoticache_doctor_report(doctor, WARN, "own key", "fix it, or move it away: the next export makes another",
                                 "%s", error.message);
     aoticache_secret_key_free(key);
 }
@@ -60,7 +60,7 @@ void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_confi
     check_own_key(doctor, config, cache);
     check_rule(doctor, config);
     if (aoticache_cache_list_trusted(cache, count_key, &tally, &error) != AOTICACHE_OK)
-        aoticache_doctor_report(doctor, WARN, "trusted keys", "mend it; until then nothing from elsewhere is taken in",
+        aoticache_doctor_report(doctor, WARN, "trusted keys", "fix it; until then nothing from elsewhere is taken in",
                                 "%s", error.message);
     else if (tally.trusted + tally.revoked > 0)
         aoticache_doctor_report(doctor, OK, "trusted keys", NULL,

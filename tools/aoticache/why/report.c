@@ -262,7 +262,7 @@ static void print_advice(const aoticache_why *why)
 {
     static const char *const advice[] = {
         [AOTICACHE_WHY_guard] = "holders find it; 'aoticache run' and 'compile' look for exactly these shapes only",
-        [AOTICACHE_WHY_failed] = "mend what the message says; 'aoticache compile --retry' tries at once,\n"
+        [AOTICACHE_WHY_failed] = "fix what the message says; 'aoticache compile --retry' tries at once,\n"
                                  "'aoticache rm --failed' forgets all failures",
         [AOTICACHE_WHY_requirement] = "'aoticache compile' on this machine stores one beside it that runs here; --cpu "
                                       "LEVEL makes one for several machines",

@@ -1,6 +1,6 @@
-"""Mends of PyTorch's compiler: what it is known to get wrong, put right in the process that compiles for the cache.
+"""Corrections of PyTorch's compiler: what it is known to get wrong, put right in the process that compiles for the cache.
 
-Owns: the mends, one context manager each. What is mended here differs from PyTorch's own torch.compile. A change of any of
+Owns: the corrections, one context manager each. What is corrected here differs from PyTorch's own torch.compile. A change of any of
 these changes what a key stands for: raise WORKER_REVISION in eager/hook/worker.c with it.
 """
 
@@ -10,7 +10,7 @@ import inspect
 
 @contextlib.contextmanager
 def applied():
-    with numbers_in_double(), bytes_reduced_as_int32(), means_of_nothing(), values_checked():
+    with numbers_in_double(), bytes_reduced_as_int32(), means_of_nothing(), values_checked(), small_numbers():
         yield
 
 
@@ -154,3 +154,47 @@ def values_checked():
         for one, kernel in kernels.items():
             one.py_kernels[autograd] = kernel
         forget()
+
+
+@contextlib.contextmanager
+def small_numbers():
+    """Keeps the digits of expm1, atanh and erf near zero.
+
+    Inductor's vectorized loops compute exp(x) - 1 and half the logarithm of (1 + x) / (1 - x), so that of expm1(1e-7) one digit
+    is right in float32, and -0 becomes 0. ELU and its relatives use it too. And vectors of float32 have an erf() that is right
+    to 1e-7 of 1, not of its result.
+    """
+    import torch
+    from torch._inductor.codegen.cpp import CppVecOverrides
+
+    def expm1(x):
+        return f"{x}.expm1()"
+
+    def atanh(x):
+        return f"{x}.atanh()"
+
+    def erf(x):
+        if x.dtype == torch.float64:
+            return f"{x}.erf()"
+        vector = f"decltype({x})"
+        series = "1.1283791670955126", "-0.37612638903183754", "0.11283791670955126", "-0.026866170645131253", \
+            "0.005223977625442188", "-0.0008548327023450853", "0.00012055332981789664"
+        terms = f"{vector}({series[-1]})"
+        for factor in reversed(series[:-1]):
+            terms = f"({terms} * squared + {vector}({factor}))"
+        return f"""[&]()
+        {{
+            auto squared = {x} * {x};
+            return {vector}::blendv({x}.erf(), {x} * {terms}, {x}.abs() < {vector}(0.5));
+        }}
+        ()"""
+
+    replacements = {one.__name__: one for one in (expm1, atanh, erf)}  # the scalar forms are found by their names
+    originals = {name: CppVecOverrides.__dict__[name] for name in replacements}
+    try:
+        for name, replacement in replacements.items():
+            setattr(CppVecOverrides, name, staticmethod(replacement))
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(CppVecOverrides, name, original)
