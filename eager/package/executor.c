@@ -157,6 +157,22 @@ static aoticache_status run_node(const aoticache_executor_node *node, const aoti
     return status;
 }
 
+/*
+ * Whether the call passes no integers but those that its node's arguments have fixed. PyTorch 2.13 does so with numbers that are
+ * integers: the alpha of a complex sub(), which its own executor then finds to be one too many.
+ */
+static bool passes_fixed_integers(const aoticache_executor_node *node, const aoticache_proxy_call *call)
+{
+    int32_t found = 0;
+    for (uint32_t i = 0; i < node->argument_count && found < call->int_count; i++) {
+        const aoticache_executor_argument *argument = &node->arguments[i];
+        if (argument->source == AOTICACHE_EXECUTOR_FIXED && argument->value.kind == AOTICACHE_VALUE_INT &&
+            argument->value.as.int_value == call->ints[found])
+            found++;
+    }
+    return node->int_count == 0 && found == call->int_count;
+}
+
 aoticache_status aoticache_executor_run(AOTIProxyExecutorHandle handle, const aoticache_proxy_call *call,
                                         aoticache_error *ret_error)
 {
@@ -166,8 +182,8 @@ aoticache_status aoticache_executor_run(AOTIProxyExecutorHandle handle, const ao
                                    "the model calls node %d of its operators, and its package has %zu", call->node,
                                    executor->node_count);
     const aoticache_executor_node *node = &executor->nodes[call->node];
-    if (call->int_count < 0 || (uint32_t)call->int_count != node->int_count || call->tensor_count < 0 ||
-        (uint32_t)call->tensor_count != node->tensor_count)
+    if (call->int_count < 0 || call->tensor_count < 0 || (uint32_t)call->tensor_count != node->tensor_count ||
+        ((uint32_t)call->int_count != node->int_count && !passes_fixed_integers(node, call)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "%s: the model passes %d integers and %d tensors, and its package says %u and %u",
                                    aoticache_operator_name(node->op), call->int_count, call->tensor_count,

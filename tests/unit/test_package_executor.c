@@ -232,6 +232,10 @@ Test(package_executor, arguments_that_the_node_leaves_out_are_the_defaults)
     succeeds(run(0, 0, NULL, 2, (const AtenTensorHandle[]){tensors[2], TO(1)}));
     cr_expect(seen[1].kind == AOTICACHE_VALUE_INT && seen[1].as.int_value == 1);
     cr_expect_eq(results[1], 13);
+    /* PyTorch 2.13 passes such numbers all the same. */
+    succeeds(run(0, 1, (const int64_t[]){1}, 2, (const AtenTensorHandle[]){tensors[2], TO(1)}));
+    fails(run(0, 2, (const int64_t[]){1, 1}, 2, (const AtenTensorHandle[]){tensors[2], TO(1)}), AOTICACHE_INVALID,
+          "mine::twice: the model passes 2 integers");
 }
 
 Test(package_executor, floats_that_json_lacks_are_read)
