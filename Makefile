@@ -377,6 +377,8 @@ $(FAULT_BINS): $(BUILD)/tests/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_OBJ)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -rdynamic $< $(FAULT_OBJ) $(STATIC) $(LIBS) -lm \
 	    -Wl,--as-needed -lcriterion -o $@
+# They use more of libcrypto than its archive can be linked with alone: Debian 13's needs zstd's library.
+$(BUILD)/tests/bench/bench_remote $(BUILD)/tests/bench/bench_kernel: CRYPTO := $(shell $(PKG_CONFIG) --libs libcrypto)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")

@@ -44,4 +44,7 @@ void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy)
  */
 aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticache_error *ret_error);
 
+/* Raised whenever the worker makes other code of the same request; the pair "worker" of its requests (hook/worker.c says what). */
+#define AOTICACHE_WORKER_REVISION "3"
+
 #endif

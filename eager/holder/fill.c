@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "eager/holder/internal.h"
+#include "eager/internal.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ typedef struct fill_walk {
     int64_t last_entry;
 } fill_walk;
 
-static const char *const maker_names[] = {"framework", "framework_version"};
+static const char *const maker_names[] = {"framework", "framework_version", "worker"};
 
 static bool takes_numbers(const aoticache_request *request)
 {
@@ -29,30 +30,36 @@ static bool takes_numbers(const aoticache_request *request)
     return numbers != NULL && strcmp(numbers, AOTICACHE_NUMBERS_TENSORS) == 0;
 }
 
-/*
- * A host that compiles nothing and names no framework takes what is there, whoever compiled it. These two pairs say who made a
- * kernel, not what it computes.
- */
-static bool takes_any_maker(const aoticache_holder *holder, const aoticache_request *like)
+/* A host that names no framework, of a library that no hook of it can make, takes what is there, whoever compiled it. */
+static bool takes_any_maker(const aoticache_request *like)
 {
-    return holder->context->hook == NULL && aoticache_request_get_environment(like, maker_names[0]) == NULL &&
-           aoticache_request_get_environment(like, maker_names[1]) == NULL;
+    for (size_t i = 0; i < sizeof maker_names / sizeof *maker_names; i++)
+        if (aoticache_request_get_environment(like, maker_names[i]) != NULL)
+            return false;
+    return true;
 }
 
 /* How many pairs of a request say who made the kernel, where the walk takes kernels of makers that it does not know. */
 static size_t count_maker_pairs(const fill_walk *walk, const aoticache_request *request)
 {
     size_t count = 0;
-    for (size_t i = 0; walk->makers != MAKERS_NAMED && i < 2; i++)
+    for (size_t i = 0; walk->makers != MAKERS_NAMED && i < sizeof maker_names / sizeof *maker_names; i++)
         count += aoticache_request_get_environment(request, maker_names[i]) != NULL;
     return count;
 }
 
 static bool is_of_these_makers(const fill_walk *walk, const aoticache_request *request)
 {
-    const char *framework = aoticache_request_get_environment(request, maker_names[0]);
-    const bool is_c = framework != NULL && strcmp(framework, "c") == 0;
-    return walk->makers == MAKERS_NAMED || is_c == (walk->makers == MAKERS_C);
+    const char *framework = aoticache_request_get_environment(request, "framework");
+    const char *worker = aoticache_request_get_environment(request, "worker");
+    if (walk->makers == MAKERS_NAMED)
+        return true;
+    if (framework != NULL && strcmp(framework, "c") == 0)
+        return walk->makers == MAKERS_C;
+    /* What an earlier worker made may be wrong. */
+    const bool is_current = framework == NULL || strcmp(framework, "pytorch") != 0 ||
+                            (worker != NULL && strcmp(worker, AOTICACHE_WORKER_REVISION) == 0);
+    return walk->makers == MAKERS_OTHERS && is_current;
 }
 
 /* True if the environments are the same but for the pairs that come from a call's arguments, and the maker's. */
@@ -140,14 +147,33 @@ static bool add_stored(void *user, const aoticache_stored *stored)
     return true;
 }
 
+/*
+ * The request that those of this holder are like. ret_any: they may be of any maker. A hook of a context's own was chosen by what
+ * this machine has (one for kernels in C, where there is no PyTorch), and its owner did not ask for it: so where it does not serve
+ * the operator, what others compiled is taken.
+ */
+static aoticache_status make_request_like(const aoticache_holder *holder, aoticache_request **ret_like, bool *ret_any,
+                                          aoticache_error *ret_error)
+{
+    const aoticache_context *context = holder->context;
+    const aoticache_hook *hook = context->hook;
+    aoticache_status status = aoticache_request_create(holder->op, holder->device, ret_like, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_holder_set_environment(holder, hook, *ret_like, ret_error);
+    if (status == AOTICACHE_UNSUPPORTED && context->owns_cache_and_hook && hook != NULL) {
+        hook = NULL;
+        status = aoticache_holder_set_environment(holder, hook, *ret_like, ret_error);
+    }
+    *ret_any = status == AOTICACHE_OK && hook == NULL && takes_any_maker(*ret_like);
+    return status;
+}
+
 static aoticache_status list_new_entries(aoticache_holder *holder, aoticache_error *ret_error)
 {
     aoticache_request *like = NULL;
-    aoticache_status status = aoticache_request_create(holder->op, holder->device, &like, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_holder_set_environment(holder, like, ret_error);
+    bool any = false;
+    aoticache_status status = make_request_like(holder, &like, &any, ret_error);
     if (status == AOTICACHE_OK) {
-        const bool any = takes_any_maker(holder, like);
         fill_walk walk = {.holder = holder, .like = like, .makers = any ? MAKERS_C : MAKERS_NAMED};
         pthread_mutex_lock(&holder->lock);
         int64_t known = holder->last_entry;

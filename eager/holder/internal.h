@@ -560,9 +560,9 @@ aoticache_status aoticache_holder_make_miss_request(aoticache_holder *holder, co
 /* The dynamic request of a call; NULL with OK where there is none. */
 aoticache_status aoticache_holder_dynamic_request(const aoticache_holder *holder, const aoticache_value *arguments,
                                                   aoticache_request **ret_request, aoticache_error *ret_error);
-/* What the requests of this holder have in their environment. */
-aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
-                                                  aoticache_error *ret_error);
+/* What the requests of this holder have in their environment. hook: the context's, NULL for those that no hook completes. */
+aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, const aoticache_hook *hook,
+                                                  aoticache_request *request, aoticache_error *ret_error);
 
 /* ---- request_values.c ---- */
 

@@ -328,16 +328,16 @@ static aoticache_status write_arguments(const aoticache_holder *holder, const ao
     return status;
 }
 
-aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
-                                                  aoticache_error *ret_error)
+aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, const aoticache_hook *hook,
+                                                  aoticache_request *request, aoticache_error *ret_error)
 {
     const aoticache_context *context = holder->context;
     aoticache_status status = AOTICACHE_OK;
-    if (context->hook != NULL)
-        status = aoticache_hook_set_environment(context->hook, request, ret_error);
+    if (hook != NULL)
+        status = aoticache_hook_set_environment(hook, request, ret_error);
     for (char **pair = context->environment; status == AOTICACHE_OK && pair != NULL && pair[0] != NULL; pair += 2)
         status = aoticache_request_set_environment(request, pair[0], pair[1], ret_error);
-    if (status == AOTICACHE_OK && context->hook == NULL)
+    if (status == AOTICACHE_OK && hook == NULL)
         status = aoticache_hook_set_gpu_arch(request, ret_error);
     if (status == AOTICACHE_OK && holder->written != 0)
         status = aoticache_request_set_environment(request, AOTICACHE_RESULTS_NAME, AOTICACHE_RESULTS_NEW, ret_error);
@@ -358,7 +358,7 @@ static aoticache_status make_request(const aoticache_holder *holder, const aotic
         return AOTICACHE_OK;
     }
     if (status == AOTICACHE_OK)
-        status = aoticache_holder_set_environment(holder, writer.request, ret_error);
+        status = aoticache_holder_set_environment(holder, holder->context->hook, writer.request, ret_error);
     if (status == AOTICACHE_OK && aoticache_numbers_lent(holder, arguments) != 0)
         status = aoticache_request_set_environment(writer.request, AOTICACHE_NUMBERS_NAME, AOTICACHE_NUMBERS_TENSORS,
                                                    ret_error);

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/process/home.h"
 #include "eager/hook/internal.h"
+#include "eager/internal.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -309,14 +310,12 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
 
 /* ---- the hook ---- */
 
-/* Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. */
 /*
- * Raised whenever the worker makes other code of the same request: libraries of an earlier revision are not found then.
+ * Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. And the
+ * revision, so that libraries of an earlier one are not found:
  * 2: bytes are reduced right, and numbers that are read at run time are doubles (eager/inductor/corrections.py).
  * 3: numbers beside 16-bit floats are rounded as PyTorch rounds them (forms.py), expm1, atanh and erf are right near zero.
  */
-#define WORKER_REVISION "3"
-
 static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                aoticache_error *ret_error)
 {
@@ -327,7 +326,7 @@ static aoticache_status worker_set_environment(const aoticache_hook *hook, aotic
     status = aoticache_request_set_environment(request, "framework_version", state->version, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return aoticache_request_set_environment(request, "worker", WORKER_REVISION, ret_error);
+    return aoticache_request_set_environment(request, "worker", AOTICACHE_WORKER_REVISION, ret_error);
 }
 
 static const char *worker_producer(const aoticache_hook *hook)

@@ -88,7 +88,7 @@ aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t 
 }
 
 static aoticache_status fix_rows(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_fixed,
-                                  aoticache_error *ret_error)
+                                 aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(MEND_USES), &statement, ret_error);

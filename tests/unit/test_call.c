@@ -1,6 +1,7 @@
 /* Unit tests of eager/call.c: operators called by their names, on the kernels in C. */
 #include "eager/call.h"
 #include "eager/holder/internal.h"
+#include "eager/internal.h"
 #include "eager_fixture.h"
 
 #include <pthread.h>
@@ -191,6 +192,55 @@ Test(call, host_that_compiles_nothing_finds_what_is_there)
     aoticache_context_free(context);
     aoticache_cache_close(options.cache);
     context = NULL;
+}
+
+/* Stores a kernel of mine::frob, which is abs(), as if PyTorch's worker of this revision had compiled it. */
+static void store_as_of_worker(const char *revision)
+{
+    char pair[64];
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    const char *const environment[] = {"framework=pytorch", "framework_version=2.13.0", pair, NULL};
+    aoticache_context *maker = NULL;
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
+    aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_hook_options hook_options = AOTICACHE_HOOK_OPTIONS_INIT;
+    snprintf(pair, sizeof pair, "worker=%s", revision);
+    cache_options.directory = in_folder("cache");
+    hook_options.kernels = in_folder("kernels");
+    options.environment = environment;
+    cr_assert_eq(aoticache_cache_open(&cache_options, &options.cache, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_hook_create_c(&hook_options, &options.hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_create(&options, &maker, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_call(maker, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_tensor_free(output.handle);
+    aoticache_context_free(maker);
+    aoticache_hook_free(options.hook);
+    aoticache_cache_close(options.cache);
+}
+
+/* A C compiler is here, and no PyTorch: what PyTorch compiled elsewhere is found, but for what an earlier worker made of it. */
+Test(call, host_whose_hook_does_not_serve_an_operator_finds_what_is_there)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    char command[3 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "cp -r \"$AOTICACHE_HOME\"/share/aoticache/kernels '%s' && cd '%s' && "
+             "mv aten_abs.c mine_frob.c",
+             in_folder("kernels"), in_folder("kernels"));
+    cr_assert_eq(system(command), 0);
+    store_as_of_worker("1");
+    cr_assert_not_null(context->hook);
+    cr_expect_eq(aoticache_call(context, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_UNSUPPORTED);
+    store_as_of_worker(AOTICACHE_WORKER_REVISION);
+    aoticache_context_free(context);
+    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_call(context, "mine::frob", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_expect_eq(((const float *)output.data)[4], 5.0F);
+    aoticache_tensor_free(output.handle);
+    cr_expect_eq(counts_of_only_operator().compiles, 0);
 }
 
 static void *call_abs(void *unused)

@@ -26,7 +26,7 @@ from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
 
 LEAST_TORCH = (2, 10, 0)
-WORKER_REVISION = "3"  # of the worker's code, which is in its keys (eager/hook/worker.c)
+WORKER_REVISION = "3"  # of the worker's code, which is in its keys (eager/internal.h)
 WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
 FORK_WAIT_SECONDS = 5
 END_SECONDS = 5  # the threads that compile end sooner: within 0.1 s, and what they are storing

@@ -27,8 +27,8 @@ static void check_own_key(aoticache_doctor *doctor, const aoticache_config *conf
     else if (status == AOTICACHE_UNSUPPORTED)
         aoticache_doctor_report(doctor, WARN, "own key", "install OpenSSL's libcrypto", "%s", error.message);
     else if (status != AOTICACHE_NOT_FOUND)
-        aoticache_doctor_report(doctor, WARN, "own key", "fix it, or move it away: the next export makes another",
-                                "%s", error.message);
+        aoticache_doctor_report(doctor, WARN, "own key", "fix it, or move it away: the next export makes another", "%s",
+                                error.message);
     aoticache_secret_key_free(key);
 }
 
