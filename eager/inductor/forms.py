@@ -6,7 +6,7 @@ Owns: what is called in an operator's place when a library for it is exported. K
 # PyTorch rounds the numbers that these are given to the dtype of tensors of 16-bit floats, and computes in 32 bits then.
 # (Measured: PyTorch answers alike for the number and for the rounded one, and otherwise than in 32 bits with the number.)
 ROUNDING = frozenset(("add", "sub", "subtract", "rsub", "fmod", "remainder", "pow", "eq", "ne", "ge", "gt", "le", "lt", "xlogy",
-                      "special_xlog1py", "hardshrink"))
+                      "special_xlog1py", "logit", "hardshrink"))
 # With these it uses the number as it is; those that are in neither list have not been compared.
 NOT_ROUNDING = frozenset(("mul", "multiply", "div", "leaky_relu", "elu", "softplus", "hardtanh", "threshold", "clamp",
                           "clamp_min", "clamp_max"))
@@ -41,7 +41,7 @@ def rounding_of(torch, name, inputs, numbers):
     dtype = counting[0].dtype if counting else None
     if dtype not in (torch.float16, torch.bfloat16) or any(one.dtype != dtype for one in counting):
         return None, ""
-    base = name.partition("::")[2].partition(".")[0].removesuffix("_")
+    base = name.partition("::")[2].partition(".")[0].removesuffix("_").removeprefix("_foreach_")
     wider = numbers or any(one.dtype != dtype for one in given)
     if wider and base not in NOT_ROUNDING:
         return None, f"a number must be known beside tensors of {dtype}, to which PyTorch rounds it"

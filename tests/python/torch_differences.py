@@ -176,6 +176,8 @@ def values(torch):
     yield "limits", fill(limits)
     yield "small numbers", fill([1e-7, -1e-7, 3e-5, -3e-5, 1e-3, -0.0, 1e-20], lambda tensor: tensor.dtype.is_floating_point)
     yield "limits in the second", fill(limits, place=1)
+    yield "edges of activations", fill([0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0, 0.0, 20.0, 0.01],
+                                       lambda tensor: tensor.dtype.is_floating_point)
     yield "zeros in the second", fill([0], place=1)
     yield "near numbers in integers", fill([5, 0, 1], integers)
     yield "far numbers in integers", fill([0, 100], integers)
@@ -228,6 +230,12 @@ def changes_of(torch, name, sample, number, draw):
         for value, changed in with_number(torch, sample, (*NUMBERS[:5], draw.choice(ODD_NUMBERS), draw.choice(INTEGERS))):
             yield f"the number {value!r} in the place of the second tensor", changed, {}
         yield "the default dtype float64", sample, {"default dtype": "float64"}
+        if any(one.dtype.is_floating_point for one in tensors_of(torch, sample)):
+            yield "gradients", sample, {"gradients": True}
+            for what, change in draw.sample(list(values(torch)), 2):
+                changed = attempt(torch, lambda change=change: torch_checks.map_tensors(torch, sample, change))
+                if changed is not None:
+                    yield f"gradients, {what}", changed, {"gradients": True}
         yield "deterministic algorithms", sample, {"deterministic": True}
 
 
@@ -240,11 +248,35 @@ def attempt(torch, change):
 
 # ---- one process ----
 
+def gradients(torch, operator, sample):
+    """Those of the inputs, which other operators compute."""
+    import numpy
+
+    sought = []
+
+    def leaf(_, tensor):
+        if not tensor.dtype.is_floating_point:
+            return tensor
+        sought.append(tensor.detach().requires_grad_())
+        return sought[-1]
+
+    sample = torch_checks.map_tensors(torch, sample, leaf)
+    from torch.utils import _pytree as pytree
+    results = [one for one in pytree.tree_leaves(operator(sample.input, *sample.args, **sample.kwargs))
+               if isinstance(one, torch.Tensor) and one.requires_grad and one.dtype.is_floating_point]
+    if not results:
+        return ()
+    given = [torch.from_numpy(numpy.cos(numpy.arange(one.numel()))).to(one.dtype).view(one.shape) for one in results]
+    return torch.autograd.grad(results, sought, given, allow_unused=True)
+
+
 def run_with(torch, settings, operator, sample):
     torch.set_num_threads(settings.get("threads", 2))
     try:
         torch.set_default_dtype(getattr(torch, settings.get("default dtype", "float32")))
         torch.use_deterministic_algorithms(settings.get("deterministic", False))
+        if settings.get("gradients"):
+            return torch_checks.outcome(torch, lambda: gradients(torch, operator, sample))
         return torch_checks.outcome(torch, lambda: operator(sample.input, *sample.args, **sample.kwargs))
     finally:
         torch.set_default_dtype(torch.float32)
@@ -408,7 +440,8 @@ def child(pairs):
         done.append((pair, what, call, settings, hits(aoticache) > before, got))
     aoticache.disable()  # comparing calls operators too
     for (pair, what, call, settings, served, got), theirs in zip(done, expected):
-        limits = ELEMENTWISE if is_elementwise(database[pair.rpartition(":")[0]]) else TOLERANCES
+        is_whole = is_elementwise(database[pair.rpartition(":")[0]]) and not settings.get("gradients")
+        limits = ELEMENTWISE if is_whole else TOLERANCES
         verdicts = [compare(torch, one, theirs, limits) for one in got]
         if any(one.startswith("wrong") for one in verdicts):
             verdicts = [verdict if not verdict.startswith("wrong") else look_again(torch, one, theirs, call, settings) or verdict
