@@ -77,6 +77,8 @@ def softshrink(torch, dtype):
     wide = torch.promote_types(dtype, torch.float32)
 
     def call(tensor, lambd=0.5):
+        if not isinstance(lambd, (int, float)) or lambd < 0:
+            raise ValueError(f"softshrink by {lambd}, which PyTorch looks at")
         x = tensor.to(wide)
         rest = torch.where(x == x, 0.0, x)  # x * 0, of which Inductor makes 0
         return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, rest)).to(dtype)

@@ -137,7 +137,9 @@ SCENARIOS = {
                  for sign in ("", ", sign") if not sign or what != "softshrink"},  # PyTorch's depends on the place
                 *[f"aten::{what}" for what in ("expm1", "atanh", "erf", "elu", "softshrink", "clamp", "clamp_min", "hardtanh")],
                 rtol=1e-6, atol=0)
-        compare({"softshrink of NaN": lambda: F.softshrink(torch.tensor(float("nan"), dtype=torch.float64))}, "aten::softshrink")
+        compare({"softshrink of NaN": lambda: F.softshrink(torch.tensor(float("nan"), dtype=torch.float64)),
+                 **{f"softshrink by {number}": lambda number=number: F.softshrink(values, number)
+                    for number in (0.1, 0.2, 0.3, -0.5)}}, "aten::softshrink")
         assert hits() > 20, hits()
     """,
     "means_of_nothing": """

@@ -128,7 +128,8 @@ Test(hook_environment, holder_without_a_hook_has_the_architecture_too)
                      error.message);
         aoticache_request *request = NULL;
         cr_assert_eq(aoticache_request_create("test::f", holder_options.device, &request, &error), AOTICACHE_OK);
-        cr_assert_eq(aoticache_holder_set_environment(holder, request, &error), AOTICACHE_OK, "%s", error.message);
+        cr_assert_eq(aoticache_holder_set_environment(holder, context->hook, request, &error), AOTICACHE_OK, "%s",
+                     error.message);
         cr_expect_str_eq(aoticache_request_get_environment(request, "gpu_arch"), expected[i]);
         aoticache_request_free(request);
         aoticache_holder_unref(holder);
