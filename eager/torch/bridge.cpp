@@ -1284,10 +1284,14 @@ void bridge_set_aside(void *registration, aoticache_bridge_aside how, uint64_t c
     state->op.store(nullptr, std::memory_order_release);
 }
 
-uint32_t bridge_settings()
+bool is_deterministic(const void *context)
 {
-    uint32_t settings = at::globalContext().deterministicAlgorithms() ? AOTICACHE_BRIDGE_DETERMINISTIC : 0;
-    return c10::get_default_dtype_as_scalartype() == at::kFloat ? settings : settings | AOTICACHE_BRIDGE_DEFAULT_DTYPE;
+    return static_cast<const at::Context *>(context)->deterministicAlgorithms();
+}
+
+int8_t default_dtype()
+{
+    return static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
 }
 
 uint32_t bridge_num_threads()
@@ -1349,8 +1353,17 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
             fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) +
                                             " bytes, the library has " + std::to_string(ret_bridge->size));
         host = caller;
-        *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION,     bridge_enable,
-                       bridge_disable,           bridge_set_aside,     bridge_passed_now, bridge_num_threads,
-                       bridge_settings,          get_data_ptr,         empty_strided};
+        const aoticache_bridge_settings settings = {&at::globalContext(), is_deterministic, default_dtype};
+        *ret_bridge = {sizeof(aoticache_bridge),
+                       AOTICACHE_BRIDGE_ABI,
+                       TORCH_VERSION,
+                       bridge_enable,
+                       bridge_disable,
+                       bridge_set_aside,
+                       bridge_passed_now,
+                       bridge_num_threads,
+                       settings,
+                       get_data_ptr,
+                       empty_strided};
     });
 }

@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Changes with everything here and in value.h and tensor_view.h that a bridge compiled earlier would get wrong. */
-#define AOTICACHE_BRIDGE_ABI 4u
+#define AOTICACHE_BRIDGE_ABI 5u
 
 typedef enum aoticache_bridge_result {
     AOTICACHE_BRIDGE_SERVED = 0,         /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
@@ -70,6 +70,13 @@ typedef enum aoticache_bridge_setting {
     AOTICACHE_BRIDGE_DEFAULT_DTYPE = 1, /* set_default_dtype() of another dtype than float32 */
     AOTICACHE_BRIDGE_DETERMINISTIC = 2, /* use_deterministic_algorithms(), also with warn_only */
 } aoticache_bridge_setting;
+
+/* How these are asked for, in every call: two calls of a few instructions. */
+typedef struct aoticache_bridge_settings {
+    const void *context;                           /* at::globalContext() */
+    bool (*is_deterministic)(const void *context); /* at::Context::deterministicAlgorithms() */
+    int8_t (*default_dtype)(void);                 /* c10::get_default_dtype_as_scalartype() */
+} aoticache_bridge_settings;
 
 typedef struct aoticache_bridge_ticket {
     uint64_t words[8]; /* the core's */
@@ -139,8 +146,7 @@ typedef struct aoticache_bridge {
     uint64_t (*passed_now)(void *torch_registration);
     /* That PyTorch's operators divide their work among: at::get_num_threads(). */
     uint32_t (*num_threads)(void);
-    /* A sum of aoticache_bridge_setting: those that differ from PyTorch's defaults now. Asked in every call. */
-    uint32_t (*settings)(void);
+    aoticache_bridge_settings settings;
     /*
      * Those of aoticache_kernel_host (runtime/kernel.h), which plain kernels then call. A tensor is made as PyTorch's own
      * kernels make theirs, without the dispatcher.

@@ -375,7 +375,8 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
         return aoticache_error_set(ret_error, status, "bridge %.200s: %.600s", path, message);
     if (bridge.abi != AOTICACHE_BRIDGE_ABI || bridge.enable == NULL || bridge.disable == NULL ||
         bridge.set_aside == NULL || bridge.passed_now == NULL || bridge.num_threads == NULL ||
-        bridge.settings == NULL || bridge.get_data_ptr == NULL || bridge.empty_strided == NULL)
+        bridge.settings.is_deterministic == NULL || bridge.settings.default_dtype == NULL ||
+        bridge.get_data_ptr == NULL || bridge.empty_strided == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "bridge %.200s has interface %u, this library %u",
                                    path, bridge.abi, AOTICACHE_BRIDGE_ABI);
     *ret_bridge = bridge;

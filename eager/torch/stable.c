@@ -32,33 +32,22 @@ static bool bind_one(void *handle, const char *name, void *place)
     return address != NULL;
 }
 
-/* C++ functions of PyTorch's, by the names that their linker symbols have: the C ABI does not tell these settings. */
-static struct {
-    const void *(*global_context)(void);           /* at::globalContext() */
-    bool (*is_deterministic)(const void *context); /* at::Context::deterministicAlgorithms() */
-    int8_t (*default_dtype)(void);                 /* c10::get_default_dtype_as_scalartype() */
-} torch_settings;
-
-static uint32_t read_settings(void)
+/*
+ * C++ functions of PyTorch's, by the names that their linker symbols have: the C ABI does not tell these settings. Returns the
+ * name of one that is missing; NULL: none is.
+ */
+static const char *bind_settings(void *handle, aoticache_bridge_settings *ret_settings)
 {
-    uint32_t settings = 0;
-    if (torch_settings.is_deterministic(torch_settings.global_context()))
-        settings |= AOTICACHE_BRIDGE_DETERMINISTIC;
-    return torch_settings.default_dtype() == AOTICACHE_DTYPE_FLOAT32 ? settings
-                                                                     : settings | AOTICACHE_BRIDGE_DEFAULT_DTYPE;
-}
-
-/* Returns the name of a function that is missing; NULL: none is. */
-static const char *bind_settings(void *handle)
-{
+    const void *(*global_context)(void);
     static const char context[] = "_ZN2at13globalContextEv",
                       deterministic[] = "_ZNK2at7Context23deterministicAlgorithmsEv",
                       dtype[] = "_ZN3c1031get_default_dtype_as_scalartypeEv";
-    if (!bind_one(handle, context, &torch_settings.global_context))
+    if (!bind_one(handle, context, &global_context))
         return context;
-    if (!bind_one(handle, deterministic, &torch_settings.is_deterministic))
+    if (!bind_one(handle, deterministic, &ret_settings->is_deterministic))
         return deterministic;
-    return bind_one(handle, dtype, &torch_settings.default_dtype) ? NULL : dtype;
+    ret_settings->context = global_context();
+    return bind_one(handle, dtype, &ret_settings->default_dtype) ? NULL : dtype;
 }
 
 /*
@@ -80,8 +69,7 @@ static aoticache_status bind_functions(void *handle, const char *path, aoticache
         !bind_one(handle, "_ZdlPv", &stable->operator_delete) && missing == NULL)
         missing = "torch_delete_stable_ivalue";
     if (missing == NULL)
-        missing = bind_settings(handle);
-    stable->settings = read_settings;
+        missing = bind_settings(handle, &stable->settings);
     if (missing == NULL)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,

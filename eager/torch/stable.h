@@ -8,6 +8,7 @@
 #define AOTICACHE_EAGER_TORCH_STABLE_H
 
 #include "eager/schema/schema.h"
+#include "eager/torch/bridge.h"
 #include "eager/value.h"
 #include "loader/loader.h"
 
@@ -47,7 +48,7 @@ typedef struct aoticache_stable {
     const char *(*torch_exception_get_what)(void);                  /* 2.13; NULL */
     AOTITorchError (*torch_get_num_threads)(uint32_t *ret_threads); /* NULL */
     const aoticache_torch *torch;                                   /* what tensors are looked at with */
-    uint32_t (*settings)(void);                                     /* as the bridge's */
+    aoticache_bridge_settings settings;                             /* as the bridge's */
 } aoticache_stable;
 
 /*

@@ -17,7 +17,7 @@ from c_types import Device, Error, View
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
-ABI = 4
+ABI = 5
 SERVED, FALLBACK, FAILED, FALLBACK_FIRST = range(4)
 STATUS = {}
 
@@ -68,7 +68,8 @@ class HostStruct(ctypes.Structure):
 class BridgeStruct(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("abi", c_uint32), ("torch_version", c_char_p), ("enable", ENABLE),
                 ("disable", DISABLE), ("set_aside", SET_ASIDE), ("passed_now", PASSED_NOW),
-                ("num_threads", NUM_THREADS), ("settings", NUM_THREADS), ("get_data_ptr", c_void_p), ("empty_strided", c_void_p)]
+                ("num_threads", NUM_THREADS), ("context", c_void_p), ("is_deterministic", c_void_p),
+                ("default_dtype", c_void_p), ("get_data_ptr", c_void_p), ("empty_strided", c_void_p)]
 
 
 def status_number(name):

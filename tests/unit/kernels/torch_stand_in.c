@@ -214,11 +214,6 @@ static uint64_t passed_now(void *registration)
 
 EXPORT int stand_in_settings; /* of enum aoticache_bridge_setting */
 
-static uint32_t settings(void)
-{
-    return (uint32_t)stand_in_settings;
-}
-
 /* at::globalContext() and what the binding asks it, by the names of their symbols. */
 EXPORT const void *_ZN2at13globalContextEv(void)
 {
@@ -276,7 +271,9 @@ EXPORT aoticache_status aoticache_bridge_open(const aoticache_bridge_host *host,
     ret_bridge->set_aside = set_aside;
     ret_bridge->passed_now = passed_now;
     ret_bridge->num_threads = num_threads;
-    ret_bridge->settings = settings;
+    ret_bridge->settings.context = _ZN2at13globalContextEv();
+    ret_bridge->settings.is_deterministic = _ZNK2at7Context23deterministicAlgorithmsEv;
+    ret_bridge->settings.default_dtype = _ZN3c1031get_default_dtype_as_scalartypeEv;
     ret_bridge->get_data_ptr = get_data_ptr;
     ret_bridge->empty_strided = empty_strided;
     return AOTICACHE_OK;
