@@ -10,7 +10,9 @@ import inspect
 
 @contextlib.contextmanager
 def applied():
-    with numbers_in_double(), bytes_reduced_as_int32(), means_of_nothing(), values_checked(), small_numbers():
+    with contextlib.ExitStack() as stack:
+        for one in (numbers_in_double, bytes_reduced_as_int32, means_of_nothing, values_checked, small_numbers, softshrink_of_nan):
+            stack.enter_context(one())
         yield
 
 
@@ -132,28 +134,51 @@ CHECKED = ("binary_cross_entropy", "binary_cross_entropy_backward", "multilabel_
 @contextlib.contextmanager
 def values_checked():
     """Has Inductor call PyTorch's own kernels of operators that look at the values of their arguments."""
+    with contextlib.ExitStack() as stack:
+        for name in CHECKED:
+            stack.enter_context(taken_apart(name, None))
+        yield
+
+
+@contextlib.contextmanager
+def softshrink_of_nan():
+    """Has softshrink(NaN) be NaN; Inductor's is 0."""
+    import torch
+
+    def softshrink(tensor, lambd=0.5):
+        x = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+        rest = torch.where(x == x, 0.0, x)  # x * 0, of which Inductor makes 0
+        return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, rest)).to(tensor.dtype)
+
+    with taken_apart("softshrink", softshrink):
+        yield
+
+
+@contextlib.contextmanager
+def taken_apart(name, function):
+    """Has the function say what an operator of PyTorch's is made of. None: the operator stays whole."""
     import torch
     from torch._inductor import decomposition
 
-    table, autograd = decomposition.decompositions, torch._C.DispatchKey.Autograd
-    operators = [getattr(torch.ops.aten, name).default for name in CHECKED]
-    removed = {one: table.pop(one) for one in operators if one in table}
+    operator, key = getattr(torch.ops.aten, name).default, torch._C.DispatchKey.Autograd
     # Some are taken apart by a kernel in Python instead, which the tracer calls.
-    kernels = {one: one.py_kernels.pop(autograd) for one in operators if autograd in one.py_kernels}
+    places = [(decomposition.decompositions, operator), (operator.py_kernels, key)]
+    originals = [(table, at, table[at]) for table, at in places if at in table]
 
-    def forget():
+    def put(entries):
+        for table, at, value in entries:
+            if value is None:
+                del table[at]
+            else:
+                table[at] = value
         decomposition.fast_random_decomps.cache_clear()  # a copy of the table
-        for one in operators:
-            one._dispatch_cache.clear()
+        operator._dispatch_cache.clear()
 
-    forget()
+    put([(table, at, function) for table, at, _ in originals])
     try:
         yield
     finally:
-        table.update(removed)
-        for one, kernel in kernels.items():
-            one.py_kernels[autograd] = kernel
-        forget()
+        put(originals)
 
 
 @contextlib.contextmanager

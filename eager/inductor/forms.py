@@ -22,7 +22,7 @@ def form_of(torch, operator, name, inputs):
     if name in BATCH_NORMS and inputs[0].device.type == "cpu":
         return batch_norm(torch, operator, inputs[0])
     if name == "aten::softshrink":
-        return softshrink(torch, inputs[0].dtype)
+        return softshrink(operator)
     if name in CLAMPS and len(inputs) == 1 and inputs[0].is_floating_point():
         return clamp(torch, operator, name)
     if len(inputs) > 1 and not all(one.is_contiguous() for one in inputs) and is_elementwise(torch, operator):
@@ -72,16 +72,13 @@ def elementwise(torch, operator, inputs):
     return call
 
 
-def softshrink(torch, dtype):
-    """As PyTorch's kernel: NaN stays NaN, and 16-bit floats are computed in 32 bits, with the number as it is."""
-    wide = torch.promote_types(dtype, torch.float32)
+def softshrink(operator):
+    """PyTorch's kernel looks at the number."""
 
     def call(tensor, lambd=0.5):
         if not isinstance(lambd, (int, float)) or lambd < 0:
             raise ValueError(f"softshrink by {lambd}, which PyTorch looks at")
-        x = tensor.to(wide)
-        rest = torch.where(x == x, 0.0, x)  # x * 0, of which Inductor makes 0
-        return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, rest)).to(dtype)
+        return operator(tensor, lambd)
 
     return call
 
