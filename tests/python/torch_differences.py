@@ -533,7 +533,7 @@ def write_table(found):
         counts["cases"] += 1
         counts["served"] += one["served"]
         counts["wrong" if one["verdict"].startswith("wrong") else one["verdict"]] += 1
-    entries = len({one["pair"].rpartition(":")[0] for one in found})
+    pairs = len({one["pair"] for one in found})
     total = sum(by_dtype.values(), collections.Counter())
     columns = ("cases", "served", "equal", "within tolerance", ANOTHER, NEARER, "same exception", "wrong")
     rows = [f"| {dtype} | " + " | ".join(str(by_dtype[dtype][one]) for one in columns) + " |"
@@ -543,9 +543,12 @@ def write_table(found):
         text = file.read()
     begin, end = "<!-- differences -->\n", "<!-- end of differences -->\n"
     section = (begin + "## Every dtype\n\n"
-               f"Made by `make long FORMS=python/torch_differences` (tests/python/torch_differences.py): {entries} entries of PyTorch's "
-               "operator\ndatabase, each with every dtype that it takes, with other sizes, layouts, values, numbers, settings of the "
-               "process and\nthreads. Every operator that can be served is enabled. *Served*: a compiled kernel answered.\n\n"
+               f"Made by `make long FORMS=python/torch_differences` (tests/python/torch_differences.py), which plays in random order: "
+               f"{pairs:,} of\nthe {len(all_pairs()):,} pairs of an entry of PyTorch's operator database and a dtype. Each is called with other "
+               "sizes, layouts, values,\nnumbers, settings of the process and threads, and its gradients are computed. Every operator that "
+               "can be served is\nenabled. *Served*: a compiled kernel answered. *Another of PyTorch's answers*: each number is one that "
+               "PyTorch gives for the\nsame values elsewhere in memory. *Nearer*: no number of 16 bits is further from the result in float64 "
+               "than PyTorch's.\n\n"
                "| dtype | " + " | ".join(columns) + " |\n" + "| --- " * (len(columns) + 1) + "|\n" + "\n".join(rows) + "\n" + end)
     if begin in text:
         text = text[:text.index(begin)] + section + text[text.index(end) + len(end):]
