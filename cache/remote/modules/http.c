@@ -12,6 +12,7 @@
 #include "cache/remote/module.h"
 
 #include <curl/curl.h>
+#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include <time.h>
 
 #define FIRST_RETRY_MS 100
+#define EXPECT_MS 100L /* how long an answer to "Expect: 100-continue" is waited for, before the body goes all the same */
 
 typedef struct http_connection {
     CURL *curl;
@@ -278,15 +280,34 @@ static size_t take_header(char *line, size_t unit, size_t count, void *user)
     return size;
 }
 
-/* A weak version (W/"...") is good for no condition. */
-static struct curl_slist *make_headers(const http_connection *connection, const char *condition, bool *ret_ok)
+/* "x-amz-content-sha256: ...", the digest of what is sent, which Amazon requires and libcurl signs. False: out of memory. */
+static bool write_payload_header(const struct body *body, char *line, size_t size)
 {
-    char line[AOTICACHE_REMOTE_VERSION_BYTES + 32];
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+    if (EVP_Digest(body->size > 0 ? body->bytes : "", body->size, digest, &length, EVP_sha256(), NULL) != 1)
+        return false;
+    int at = snprintf(line, size, "x-amz-content-sha256: ");
+    for (unsigned int i = 0; i < length; i++)
+        at += snprintf(line + at, size - (size_t)at, "%02x", digest[i]);
+    return true;
+}
+
+/* A weak version (W/"...") is good for no condition. */
+static struct curl_slist *make_headers(const http_connection *connection, const struct body *body,
+                                       const char *condition, bool *ret_ok)
+{
+    char line[AOTICACHE_REMOTE_VERSION_BYTES + 32], payload[128];
     struct curl_slist *headers = NULL, *more = NULL;
     bool is_ok = true;
 #define ADD(text) \
     (more = curl_slist_append(headers, text), is_ok = is_ok && more != NULL, headers = more != NULL ? more : headers)
-    ADD("Expect:");
+    if (connection->sigv4 == NULL)
+        ADD("Expect:");
+    else if (write_payload_header(body, payload, sizeof payload)) /* a header that is taken away would be signed all the same */
+        ADD(payload);
+    else
+        is_ok = false;
     ADD("Content-Type: application/octet-stream");
     if (connection->session != NULL)
         ADD(connection->session);
@@ -339,8 +360,10 @@ static void set_options(http_connection *connection, struct answer *answer, cons
         curl_easy_setopt(curl, CURLOPT_SSL_OPTIONS, 0L);
     curl_easy_setopt(curl, CURLOPT_SSLCERT, connection->client_certificate);
     curl_easy_setopt(curl, CURLOPT_SSLKEY, connection->client_key);
-    if (connection->sigv4 != NULL)
+    if (connection->sigv4 != NULL) {
         curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, connection->sigv4);
+        curl_easy_setopt(curl, CURLOPT_EXPECT_100_TIMEOUT_MS, EXPECT_MS);
+    }
     if (connection->userpwd != NULL)
         curl_easy_setopt(curl, CURLOPT_USERPWD, connection->userpwd);
     if (connection->bearer != NULL) {
@@ -438,7 +461,7 @@ static aoticache_status request(http_connection *connection, void (*set_method)(
     bool is_ok = false;
     if (!join(&url, connection->base, "/", name))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    body.headers = make_headers(connection, condition, &is_ok);
+    body.headers = make_headers(connection, &body, condition, &is_ok);
     answer->curl = connection->curl;
     CURLcode result =
         is_ok ? perform(connection, answer, url, timeout_ms, set_method, &body, &code) : CURLE_OUT_OF_MEMORY;

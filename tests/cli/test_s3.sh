@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# S3 with signatures that are verified: kernels go there and come from there, leases too, and whose secret is wrong is refused.
+. tests/cli/lib.sh
+. tests/cli/servers.sh
+
+venv_python=${VENV:-$BUILD/venv}/bin/python
+run "$venv_python" tests/cli/s3_server.py --check
+case $status in
+0) ok "the server takes botocore's signatures, and no changed ones" ;;
+77 | 127) skip "the server is checked by botocore" "there is no botocore (pip install botocore)" ;;
+*) not_ok "the server takes botocore's signatures, and no changed ones" "$(tail -n 3 "$err")" ;;
+esac
+
+"$interpreter" tests/cli/s3_server.py access-key its/secret+key eu-west-1 >"$work/port" 2>"$work/refused" &
+servers+=($!)
+until_it test -s "$work/port" || { not_ok 'set-up' "$(cat "$work/refused")" && finish; }
+export AOTICACHE_REMOTE="s3://kernels/team?region=eu-west-1&endpoint=http://127.0.0.1:$(cat "$work/port") unsigned=allow timeout=20s"
+export AWS_ACCESS_KEY_ID=access-key AWS_SECRET_ACCESS_KEY=its/secret+key AOTICACHE_KEYS=$work/keys
+
+at() { env AOTICACHE_DIR="$work/$1" "${@:2}"; } # CACHE COMMAND...
+for size in 3 4; do
+    AOTICACHE_REMOTE='' run at first aoticache run aten::abs --input "float32:$size=-2" --hook c --json
+    [ "$status" = 0 ] || { not_ok 'set-up' 'the kernel does not compile' && finish; }
+done
+try 'what is here is sent' 0 at first aoticache push --all
+prints 'all of it' '^sent 2 entries'
+try 'and comes to another cache' 0 at second aoticache pull --all
+run at second aoticache ls --json
+is 'which has both' 2 "$(grep -c '"key"' "$out")"
+try 'a miss fetches' 0 at third aoticache run aten::abs --input float32:3=-2 --hook c --json
+member 'from the remote' source fetched
+try 'a compile there is sent, under a lease' 0 at third aoticache run aten::abs --input float32:7=-2 --hook c --json
+member 'it was compiled' source compiled
+try 'and found from elsewhere' 0 at fourth aoticache run aten::abs --input float32:7=-2 --hook c --json
+member 'without a compile' source fetched
+is 'no request was refused' '' "$(cat "$work/refused")"
+
+# More than a mebibyte, before which libcurl asks whether it may send it.
+if [ "$(uname -m)" = x86_64 ]; then
+    head -c 1500000 /dev/urandom >"$work/noise"
+    cp -r "$BUILD/share/aoticache/kernels" "$work/kernels"
+    echo "static __attribute__((noinline)) void noise(void) { __asm__ volatile(\"jmp 1f; .incbin \\\"$work/noise\\\"; 1:\"); }" \
+        >"$work/kernels/noise.h"
+    sed -i -e 's|^static inline TYPE apply|#include "noise.h"\n&|' -e 's|^{|{ noise();|' "$work/kernels/aten_abs.c"
+    try 'a kernel of more than a mebibyte' 0 at large aoticache run aten::abs --input float32:5=-2 --hook c --kernels "$work/kernels" --json
+    holds 'is one' [ "$(find "$work/large/objects" -type f -size +1400k | wc -l)" -ge 1 ]
+    try 'comes to another cache' 0 at fifth aoticache pull --all
+    holds 'as a whole' [ "$(find "$work/fifth/objects" -type f -size +1400k | wc -l)" -ge 1 ]
+    is 'and no request was refused' '' "$(cat "$work/refused")"
+else
+    skip 'an object of more than a mebibyte' 'the noise is skipped by an instruction of x86-64'
+fi
+
+export AWS_SECRET_ACCESS_KEY=another
+try 'with another secret nothing is sent' 1 at first aoticache push --all
+says 'and it is said' 'refuse'
+holds 'for its signature' grep -q SignatureDoesNotMatch "$work/refused"
+finish
