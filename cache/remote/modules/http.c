@@ -22,7 +22,8 @@
 #include <time.h>
 
 #define FIRST_RETRY_MS 100
-#define EXPECT_MS 100L /* how long an answer to "Expect: 100-continue" is waited for, before the body goes all the same */
+#define EXPECT_MS \
+    100L /* how long an answer to "Expect: 100-continue" is waited for, before the body goes all the same */
 
 typedef struct http_connection {
     CURL *curl;
@@ -304,7 +305,8 @@ static struct curl_slist *make_headers(const http_connection *connection, const 
     (more = curl_slist_append(headers, text), is_ok = is_ok && more != NULL, headers = more != NULL ? more : headers)
     if (connection->sigv4 == NULL)
         ADD("Expect:");
-    else if (write_payload_header(body, payload, sizeof payload)) /* a header that is taken away would be signed all the same */
+    else if (write_payload_header(body, payload,
+                                  sizeof payload)) /* a header that is taken away would be signed all the same */
         ADD(payload);
     else
         is_ok = false;
