@@ -6,9 +6,11 @@
 #include "tools/aoticache/transfer/internal.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 /* ---- export ---- */
@@ -44,8 +46,12 @@ static int open_output(const aoticache_transfer_command *command, struct output 
     const char *path = command->operand;
     bool is_special = stat(path, &found) == 0 && !S_ISREG(found.st_mode);
     int length = 0;
+    uint32_t number = 0;
+    /* No process id: in containers that share a folder, one that was killed has had the same. */
+    if (!is_special && getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+        return aoticache_cli_error(command->cli, "no random numbers: %s", strerror(errno));
     if (!is_special)
-        length = snprintf(output->temporary, sizeof output->temporary, "%s.new-%ld", path, (long)getpid());
+        length = snprintf(output->temporary, sizeof output->temporary, "%s.new-%08" PRIx32, path, number);
     if (length < 0 || (size_t)length >= sizeof output->temporary)
         return aoticache_cli_usage_error(command->cli, "the name of the archive is too long");
     output->fd = is_special ? open(path, O_WRONLY | O_CLOEXEC)
