@@ -168,6 +168,15 @@ bool aoticache_directory_knows(const char *name, mode_t *ret_type)
     return strncmp(name, FORMAT_TEMPORARY, strlen(FORMAT_TEMPORARY)) == 0;
 }
 
+bool aoticache_directory_leaves_alone(const char *name)
+{
+    static const char *const names[] = {"lost+found", ".snapshot", ".snapshots", ".zfs", "CACHEDIR.TAG"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, ".nfs", 4) == 0;
+}
+
 /* A folder without a format file may become a cache only if nothing of somebody else's is in it. */
 static aoticache_status check_is_ours(const aoticache_directory *directory, aoticache_error *ret_error)
 {
@@ -176,7 +185,7 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
     for (const char *name; (name = aoticache_listing_next(listing)) != NULL;) {
         mode_t type;
-        if (!aoticache_directory_knows(name, &type))
+        if (!aoticache_directory_knows(name, &type) && !aoticache_directory_leaves_alone(name))
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "%s is not a cache directory: it holds %s but no file `format`; choose an empty "
                                        "or a new one",

@@ -57,6 +57,11 @@ void aoticache_directory_close(aoticache_directory *directory);
 
 /* Whether a name in the root is one of the cache's, and of which type. */
 bool aoticache_directory_knows(const char *name, mode_t *ret_type);
+/*
+ * Whether a name in the cache's directory belongs to the file system or to backups, which put it at the root of a volume:
+ * lost+found, snapshots, CACHEDIR.TAG, files that NFS keeps until nobody has them open (.nfs...).
+ */
+bool aoticache_directory_leaves_alone(const char *name);
 
 /* ---- the folders above the root (ancestors.c) ---- */
 

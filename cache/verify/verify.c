@@ -119,7 +119,7 @@ static bool belongs_to_root(const aoticache_directory *directory, const char *na
 {
     struct stat found;
     mode_t type;
-    if (fstatat(directory->fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+    if (aoticache_directory_leaves_alone(name) || fstatat(directory->fd, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
         return true;
     return aoticache_directory_knows(name, &type) &&
            aoticache_directory_trust(directory, &found, type, name, NULL) == AOTICACHE_OK;

@@ -20,6 +20,19 @@ try 'a sound cache, as JSON' 0 aoticache verify --json
 member 'no findings' findings '[]'
 member 'one entry' entries 1
 
+# What a file system or a backup puts at the root of a volume.
+mkdir "$AOTICACHE_DIR/lost+found" "$AOTICACHE_DIR/.snapshot"
+touch "$AOTICACHE_DIR/CACHEDIR.TAG" "$AOTICACHE_DIR/.nfs000000000001"
+try 'the root of a volume' 0 aoticache verify --repair
+holds 'keeps what is not ours' [ -d "$AOTICACHE_DIR/lost+found" -a -e "$AOTICACHE_DIR/CACHEDIR.TAG" ]
+touch "$AOTICACHE_DIR/notes"
+try 'another file' 4 aoticache verify
+prints 'is foreign' '^foreign +notes'
+rm "$AOTICACHE_DIR/notes"
+mkdir -m 700 "$work/volume" "$work/volume/lost+found"
+try 'a fresh volume' 0 aoticache run "${call[@]}" --cache-dir "$work/volume"
+member 'becomes a cache' source compiled
+
 damage "$(object_path "$library")"
 try 'a damaged object is found' 4 aoticache verify
 prints 'by its digest' "^damaged +.*${library:2}"
