@@ -43,8 +43,7 @@ static uint64_t limit_of(uint64_t is, uint64_t high, uint64_t low)
     return low != 0 && low < high ? low : high;
 }
 
-/* Bytes that have to go so that the file system has the free space that the options ask for. */
-static uint64_t missing_space(const aoticache_collection *collection)
+uint64_t aoticache_collection_missing_space(const aoticache_collection *collection)
 {
     const aoticache_collect_options *options = collection->options;
     struct statvfs filesystem;
@@ -57,7 +56,7 @@ static uint64_t missing_space(const aoticache_collection *collection)
         least = (double)options->min_free_bytes;
     if (atomic_load(&collection->cache->has_given_up_reserve)) /* for a moment: its space is wanted back */
         least += (double)AOTICACHE_RESERVE_BYTES;
-    double missing = least - (double)filesystem.f_bavail * unit;
+    double missing = least - (double)filesystem.f_bavail * unit - (double)collection->found_bytes;
     return missing > 0 ? (uint64_t)missing + 1 : 0;
 }
 
@@ -76,7 +75,7 @@ aoticache_status aoticache_collection_set_goal(aoticache_collection *collection,
         options->max_bytes == 0 ? UINT64_MAX : limit_of(totals.bytes, options->max_bytes, options->low_bytes);
     collection->wanted_entries =
         options->max_entries == 0 ? UINT64_MAX : limit_of(totals.entries, options->max_entries, options->low_entries);
-    uint64_t missing = missing_space(collection);
+    uint64_t missing = aoticache_collection_missing_space(collection);
     uint64_t left = totals.bytes > missing ? totals.bytes - missing : 0;
     if (missing > 0 && left < collection->wanted_bytes)
         collection->wanted_bytes = left;

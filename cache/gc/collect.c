@@ -77,11 +77,22 @@ static aoticache_status tidy_up(aoticache_collection *collection, aoticache_erro
                                                   &collection->report.leftovers, ret_error);
     if (status == AOTICACHE_OK)
         status = remove_failures(collection, ret_error);
-    if (status == AOTICACHE_OK && collection->report.refused == 0)
-        aoticache_collection_remove_quarantine(collection);
+    if (status == AOTICACHE_OK && collection->report.refused == 0 && !collection->has_no_quarantine)
+        aoticache_collection_remove_quarantine(collection, false);
     if (status == AOTICACHE_OK && collection->options->vacuum && !collection->options->dry_run)
         status = vacuum(collection, ret_error);
     return status;
+}
+
+/* If the file system lacks space, what no program finds any more goes before what they use, whatever its age. */
+static void free_space_first(aoticache_collection *collection)
+{
+    if (aoticache_collection_missing_space(collection) == 0)
+        return;
+    if (!collection->options->dry_run)
+        aoticache_cache_remove_leftovers(collection->cache, false, &collection->report.leftovers, NULL);
+    aoticache_collection_remove_quarantine(collection, true);
+    collection->has_no_quarantine = true;
 }
 
 static aoticache_status collect_once(aoticache_collection *collection, aoticache_error *ret_error)
@@ -90,6 +101,8 @@ static aoticache_status collect_once(aoticache_collection *collection, aoticache
     if (!is_dry && !is_step && aoticache_collection_measure_space(collection) < AOTICACHE_COLLECTION_BATCH)
         aoticache_collection_clear(collection); /* first, as all else may need what it frees */
     aoticache_status status = aoticache_collection_check_clock(collection, ret_error);
+    if (status == AOTICACHE_OK && !is_step)
+        free_space_first(collection);
     if (status == AOTICACHE_OK)
         status = aoticache_collection_set_goal(collection, ret_error);
     if (status == AOTICACHE_OK && is_dry)

@@ -23,7 +23,8 @@ typedef enum aoticache_collect_policy {
 /*
  * Bytes are lengths of objects, each counted once however many entries or hard links it has; not blocks of the file system,
  * and not the index. min_free_bytes and min_free_share are of the file system, for the user who collects (statvfs,
- * f_bavail); what is missing is subtracted from the bytes that the cache may have.
+ * f_bavail); what is missing is subtracted from the bytes that the cache may have, after leftovers and all of quarantine/ have
+ * gone (unless quarantine_age_seconds is UINT64_MAX).
  */
 typedef struct aoticache_collect_options {
     size_t size;              /* sizeof this struct, set by the initializer */

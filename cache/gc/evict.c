@@ -62,7 +62,7 @@ void aoticache_collection_clear(aoticache_collection *collection)
         aoticache_reserve_give_up(collection->cache);
     aoticache_index_truncate_log(collection->index);
     aoticache_cache_remove_leftovers(collection->cache, false, &collection->report.leftovers, NULL);
-    aoticache_collection_remove_quarantine(collection);
+    aoticache_collection_remove_quarantine(collection, false);
 }
 
 /*

@@ -106,6 +106,8 @@ typedef struct aoticache_collection {
     bool has_run_out;       /* a transaction has failed for lack of space: */
     size_t batch_limit;     /* so many entries are tried next */
     bool has_cleared;       /* what needs no index was removed to make space */
+    bool has_no_quarantine; /* all of it was removed, for the free space that is asked for */
+    uint64_t found_bytes;   /* of what a dry run would have removed for that */
 
     size_t round;    /* entries removed in this round, whose files are still there */
     bool is_durable; /* all that the index says of waiting objects is on the disk */
@@ -122,6 +124,8 @@ typedef struct aoticache_collection {
 
 /* Compares the limits with what there is. */
 aoticache_status aoticache_collection_set_goal(aoticache_collection *collection, aoticache_error *ret_error);
+/* Bytes that have to go so that the file system has the free space that the options ask for. */
+uint64_t aoticache_collection_missing_space(const aoticache_collection *collection);
 /* Asks the clock and the caller whether to go on. False: the collection is stopped, which the report says. */
 bool aoticache_collection_poll(aoticache_collection *collection);
 /* Sets last uses in the future to now; drops the limit of age where the clock cannot be believed, which the report says. */
@@ -152,7 +156,8 @@ void aoticache_collection_close_remover(aoticache_collection *collection);
 /* Looks for objects that nothing names: in a part of the store, or all of it where it is small or options.scan is set. */
 aoticache_status aoticache_collection_scan(aoticache_collection *collection, aoticache_error *ret_error);
 /* Removes damaged files that were put aside long enough ago. */
-void aoticache_collection_remove_quarantine(aoticache_collection *collection);
+/* all: of whatever age, unless the options say never. A dry run counts the bytes in found_bytes then. */
+void aoticache_collection_remove_quarantine(aoticache_collection *collection, bool all);
 
 /* ---- evict.c ---- */
 

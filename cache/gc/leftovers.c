@@ -463,7 +463,7 @@ static void mend_time(const aoticache_collection *collection, int folder, const 
         aoticache_syscall_renameat(folder, name, folder, fixed);
 }
 
-void aoticache_collection_remove_quarantine(aoticache_collection *collection)
+void aoticache_collection_remove_quarantine(aoticache_collection *collection, bool all)
 {
     uint64_t seconds = collection->options->quarantine_age_seconds;
     int fd = -1;
@@ -476,8 +476,11 @@ void aoticache_collection_remove_quarantine(aoticache_collection *collection)
         int64_t came = quarantined_ns(dirfd(listing), name);
         if (came > collection->now_ns)
             mend_time(collection, dirfd(listing), name);
-        if (came >= collection->now_ns || (uint64_t)(collection->now_ns - came) / 1000000000u < seconds)
+        if (!all && (came >= collection->now_ns || (uint64_t)(collection->now_ns - came) / 1000000000u < seconds))
             continue;
+        struct stat found;
+        if (collection->options->dry_run && all && fstatat(dirfd(listing), name, &found, AT_SYMLINK_NOFOLLOW) == 0)
+            collection->found_bytes += (uint64_t)found.st_blocks * 512;
         if (collection->options->dry_run || aoticache_directory_remove_tree(dirfd(listing), name) == 0)
             collection->report.quarantine_removed++;
     }

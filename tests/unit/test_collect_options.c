@@ -5,6 +5,7 @@
 #include "emulator.h"
 #include "clock_fixture.h"
 
+#include <sys/mount.h>
 #include <sys/statvfs.h>
 
 #include "cache/pins/pins.h"
@@ -140,6 +141,38 @@ Test(collect_options, min_free_evicts_what_the_file_system_lacks)
     options.min_free_share = 0.999999;
     cr_assert_eq(collect(cache, &options).entries_removed, 4);
     aoticache_cache_close(cache);
+}
+
+/* On a file system of its own, which nobody else fills meanwhile. */
+Test(collect_options, for_free_space_what_nobody_finds_goes_first)
+{
+    struct statvfs filesystem;
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    if (mkdir(fixture_cache, 0700) != 0 || mount("tmpfs", fixture_cache, "tmpfs", 0, "size=16m,mode=0700") != 0)
+        cr_skip_test("a file system cannot be mounted here");
+    aoticache_cache *cache = cache_of(4);
+    char command[3 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "mkdir -p -m 700 '%s/quarantine' && head -c 4000000 /dev/zero >'%s/quarantine/damaged'", fixture_cache,
+             fixture_cache);
+    cr_assert_eq(system(command), 0);
+    cr_assert_eq(statvfs(fixture_cache, &filesystem), 0);
+    options.min_free_bytes = (uint64_t)filesystem.f_bavail * filesystem.f_frsize + 2000000;
+    options.dry_run = true;
+    aoticache_collect_report dry = collect(cache, &options);
+    cr_expect_eq(dry.entries_removed, 0);
+    cr_expect_eq(dry.quarantine_removed, 1);
+    options.dry_run = false;
+    aoticache_collect_report report = collect(cache, &options);
+    cr_expect_eq(report.entries_removed, 0, "%llu", (unsigned long long)report.entries_removed);
+    cr_expect_eq(report.quarantine_removed, 1);
+    options.quarantine_age_seconds = UINT64_MAX;
+    cr_assert_eq(system(command), 0);
+    report = collect(cache, &options);
+    cr_expect_eq(report.quarantine_removed, 0, "who says never keeps it");
+    cr_expect_gt(report.entries_removed, 0);
+    aoticache_cache_close(cache);
+    cr_expect_eq(umount2(fixture_cache, MNT_DETACH), 0);
 }
 
 Test(collect_options, many_windows_and_batches_go_to_the_last_entry)
