@@ -5,6 +5,8 @@ A number behind the mode is the port.
 storing_server.py conditions   honours If-None-Match and If-Match of a PUT, one request at a time, as S3 does
 storing_server.py bazel        as strict as bazel-remote: only cas/<digest>, whose bytes have that digest, and ac/<64 digits>,
                                whose bytes are an ActionResult; a namespace before them is ignored; it adds who wrote it
+storing_server.py pages        as conditions, and its errors have pages: 100 kB where nothing is, and 5 kB with status 503 when an
+                               object is asked for the first time
 storing_server.py late         its clock is 20 minutes behind, and it refuses everybody, as S3 does then
 """
 
@@ -75,10 +77,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(403)
         elif name is None:
             self.answer(400)
+        elif mode == "pages" and self.command == "GET" and name in files and name not in asked:
+            asked.add(name)
+            self.answer(503, b"<p>busy</p>" * 450)
         elif name in files:
             self.answer(200, *files[name])
         else:
-            self.answer(404)
+            self.answer(404, b"<p>nothing</p>" * 7000 if mode == "pages" else b"")
 
     do_HEAD = do_GET
 
@@ -104,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     return
                 body += b"\x4a\x0b\x0a\x09127.0.0.1"  # execution_metadata.worker
         with lock:
-            if mode == "conditions" and not self.condition_holds(name):
+            if mode in ("conditions", "pages") and not self.condition_holds(name):
                 self.answer(412)
                 return
             files[name] = (body, time.time())
@@ -132,6 +137,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 mode = sys.argv[1]
 files: dict[str | None, tuple[bytes, float]] = {}
+asked: set[str | None] = set()
 lock = threading.Lock()
 server = Server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0), Handler)
 print(server.server_address[1], flush=True)

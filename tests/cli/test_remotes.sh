@@ -277,6 +277,19 @@ if start_storing bazel; then
     goes_and_comes 'Bazel' "$storing_url/any/path layout=bazel"
 fi
 
+# Errors have pages, which are no objects and leave nothing behind.
+if start_storing pages; then
+    for layout in plain bazel; do
+        AOTICACHE_REMOTE="$storing_url/missed-$layout layout=$layout unsigned=allow timeout=10s"
+        try "pages, $layout: a miss" 0 at "pages-$layout" run aten::abs --input float32:3=-2 --hook c --json
+        says_nothing "pages, $layout: is one, whatever the page has"
+        AOTICACHE_REMOTE="$storing_url/$layout layout=$layout unsigned=allow timeout=10s"
+        try "pages, $layout: all is sent" 0 at first push --all
+        try "pages, $layout: all comes" 0 at "pulled-$layout" pull --all
+        is "pages, $layout: it is the same" "$(tree first)" "$(tree "pulled-$layout")"
+    done
+fi
+
 # ---- a server that lies ----
 
 start_liar || { not_ok 'set-up' 'the server of the tests does not start' && finish; }

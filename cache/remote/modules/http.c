@@ -22,6 +22,7 @@
 #include <time.h>
 
 #define FIRST_RETRY_MS 100
+#define MOST_OF_A_PAGE (64 * 1024) /* of an error's body that is read, so that the connection stays open */
 #define EXPECT_MS \
     100L /* how long an answer to "Expect: 100-continue" is waited for, before the body goes all the same */
 
@@ -43,7 +44,8 @@ struct answer {
     aoticache_remote_sink_fn sink;
     void *user;
     CURL *curl;
-    uint64_t left; /* bytes that may still come */
+    uint64_t left;       /* bytes that may still come */
+    uint64_t page_bytes; /* of an error's body */
     bool is_too_large, is_stopped;
     char *version;         /* NULL: not wanted */
     time_t date, modified; /* by the server's clock; -1: it does not say */
@@ -226,12 +228,16 @@ static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
     const size_t size = unit * count;
     long code = 0;
     curl_easy_getinfo(answer->curl, CURLINFO_RESPONSE_CODE, &code);
+    if (code < 200 || code >= 300) { /* what an error says is of no use, and it has bounds of its own */
+        answer->page_bytes += size;
+        return answer->page_bytes <= MOST_OF_A_PAGE ? size : 0;
+    }
     if (size > answer->left) {
         answer->is_too_large = true;
         return 0;
     }
     answer->left -= size;
-    if (answer->sink == NULL || code != 200) /* what an error says is of no use */
+    if (answer->sink == NULL || code != 200)
         return size;
     if (!answer->sink(answer->user, bytes, size)) {
         answer->is_stopped = true;
@@ -380,7 +386,7 @@ static aoticache_status judge(const struct answer *answer, CURLcode result, long
         return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer has more bytes than are allowed");
     if (answer->is_stopped)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer was not wanted to its end");
-    if (result != CURLE_OK)
+    if (result != CURLE_OK && answer->page_bytes <= MOST_OF_A_PAGE)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", curl_easy_strerror(result));
     if (code >= 200 && code < 300)
         return AOTICACHE_OK;
@@ -425,6 +431,7 @@ static CURLcode perform(http_connection *connection, struct answer *answer, cons
     CURLcode result = CURLE_OK;
     for (unsigned tries = 0;; tries++) {
         const int64_t left = deadline - now_ms();
+        answer->page_bytes = 0;
         set_options(connection, answer, url, left > 1 ? (uint32_t)left : 1);
         curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, body->headers);
         set_method(connection->curl, body);
