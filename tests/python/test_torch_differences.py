@@ -142,6 +142,14 @@ SCENARIOS = {
                     for number in (0.1, 0.2, 0.3, -0.5)}}, "aten::softshrink")
         assert hits() > 20, hits()
     """,
+    "storages": """
+        one, many = torch.ones(1, dtype=torch.int16), torch.arange(64.0)
+        compare({
+            "scatter into an expanded tensor": lambda: torch.as_strided_scatter(one.expand(16), torch.zeros(4, 4, dtype=torch.int16), (4, 4), (4, 1)),
+            "scatter beyond": lambda: torch.as_strided_scatter(many[:4], torch.zeros(8, 4), (8, 4), (4, 1)),
+            "copy beyond": lambda: torch.as_strided_copy(many[:4], (8, 4), (4, 1)),
+        }, "aten::as_strided_scatter", "aten::as_strided_copy")
+    """,
     "means_of_nothing": """
         x = torch.empty(0)
         compare({"var_mean": lambda: tuple(torch.var_mean(x)), "std_mean": lambda: tuple(torch.std_mean(x)),
