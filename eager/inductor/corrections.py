@@ -1,7 +1,7 @@
 """Corrections of PyTorch's compiler: what it is known to get wrong, put right in the process that compiles for the cache.
 
-Owns: the corrections, one context manager each. What is corrected here differs from PyTorch's own torch.compile. A change of any of
-these changes what a key stands for: raise AOTICACHE_WORKER_REVISION in eager/internal.h with it.
+Owns: the corrections, one context manager each. What is corrected here differs from PyTorch's own torch.compile. A change of
+any of these changes what a key stands for: raise AOTICACHE_WORKER_REVISION in eager/internal.h with it.
 """
 
 import contextlib

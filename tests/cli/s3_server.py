@@ -14,6 +14,7 @@ import hmac
 import http.server
 import re
 import sys
+import threading
 import urllib.parse
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -73,6 +74,7 @@ def problem_of(method, target, headers, body, key, secret, region):
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     objects = {}
+    lock = threading.Lock()
 
     def do_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -82,14 +84,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(403, f"<Error><Code>{problem.partition(':')[0]}</Code></Error>".encode())
         kept = self.objects.get(self.path)
         if self.command == "PUT":
-            none, match = self.headers.get("If-None-Match"), self.headers.get("If-Match")
-            if (none == "*" and kept) or (match is not None and (kept is None or kept[1] != match)):
-                return self.answer(412)
-            self.objects[self.path] = (body, f'"{hashlib.md5(body).hexdigest()}"', email.utils.formatdate(usegmt=True))
-            return self.answer(200)
+            return self.answer(200 if self.put(body) else 412)
         if kept is None:
             return self.answer(404)
         return self.answer(200, kept[0], ETag=kept[1], **{"Last-Modified": kept[2]})
+
+    def put(self, body):
+        none, match = self.headers.get("If-None-Match"), self.headers.get("If-Match")
+        with self.lock:  # S3 looks and writes in one step
+            kept = self.objects.get(self.path)
+            if (none == "*" and kept) or (match is not None and (kept is None or kept[1] != match)):
+                return False
+            self.objects[self.path] = (body, f'"{hashlib.md5(body).hexdigest()}"', email.utils.formatdate(usegmt=True))
+            return True
 
     do_GET = do_PUT = do_HEAD = do_any
 
