@@ -252,10 +252,11 @@ $(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
 
 # Loaded when a remote of their kind is configured. They use what is in base/error.c alone, which is inside each.
-$(call objects,cache/remote/modules/http.c): OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags libcurl 2>/dev/null)
+$(call objects,$(wildcard cache/remote/modules/http*.c)): OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags libcurl 2>/dev/null)
 $(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs libcurl libcrypto)
 $(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs hiredis libssl libcrypto)
-$(BUILD)/lib/libaoticache_remote_redis.so: $(BUILD)/obj/cache/remote/modules/tls.o
+$(BUILD)/lib/libaoticache_remote_http.so: $(call objects,$(wildcard cache/remote/modules/http_*.c))
+$(BUILD)/lib/libaoticache_remote_redis.so: $(call objects,$(wildcard cache/remote/modules/redis_*.c) cache/remote/modules/resolve.c cache/remote/modules/tls.c)
 $(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/libaoticache_remote.map Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")

@@ -22,8 +22,8 @@ aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const ao
     size_t size = 0;
     aoticache_error detail = {.message = ""};
     aoticache_remote_record_name(key, name);
-    aoticache_status status =
-        aoticache_remote_get_text(remote, name, AOTICACHE_RECORD_MAX_BYTES, &text, &size, NULL, ret_error);
+    aoticache_status status = aoticache_remote_get_text(remote, AOTICACHE_REMOTE_READ, name, AOTICACHE_RECORD_MAX_BYTES,
+                                                        &text, &size, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_record_parse(text, size, key, ret_record, &detail);
@@ -58,10 +58,11 @@ static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remot
     if (status != AOTICACHE_OK)
         return status;
     if (remote->config.is_bazel && aoticache_unpacker_take_plain(unpacker, "", 0)) /* an empty object brings nothing */
-        status = aoticache_remote_get(remote, name, bytes, aoticache_unpacker_take_plain, unpacker, NULL, ret_error);
+        status = aoticache_remote_get(remote, AOTICACHE_REMOTE_READ, name, bytes, aoticache_unpacker_take_plain,
+                                      unpacker, NULL, ret_error);
     else
-        status = aoticache_remote_get(remote, name, aoticache_zstd_bound(bytes), aoticache_unpacker_take, unpacker,
-                                      NULL, ret_error);
+        status = aoticache_remote_get(remote, AOTICACHE_REMOTE_READ, name, aoticache_zstd_bound(bytes),
+                                      aoticache_unpacker_take, unpacker, NULL, ret_error);
     const aoticache_status finished = aoticache_unpacker_finish(unpacker, &detail);
     const bool has_refused = aoticache_unpacker_has_refused(unpacker); /* before the end, so the request was stopped */
     aoticache_unpacker_free(unpacker);

@@ -1,8 +1,8 @@
 /*
  * cache/remote/internal: what the files of this room share.
  *
- * Private. settings.c reads the text of the setting, server.c owns a remote: its module, its connection, its limits and
- * whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
+ * Private. settings.c reads the text of the setting, server.c owns a remote: its module, its connections and its limits;
+ * health.c decides whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
  * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for, sender.c is what goes
  * out after it.
  */
@@ -75,8 +75,23 @@ aoticache_status aoticache_bazel_unwrap(const char *bytes, size_t size, size_t *
 #define AOTICACHE_REMOTE_CONNECTIONS 4
 
 struct aoticache_remote_connection {
-    void *opened; /* NULL: not opened yet */
-    bool is_used; /* by one request, whose thread alone touches it */
+    void *opened;            /* NULL: not opened yet */
+    bool is_used;            /* by one request, whose thread alone touches it */
+    aoticache_digest secret; /* of the secret that it was opened with; zeros: it has none */
+};
+
+/* What a request is for. Each use has its own state (health.c). */
+typedef enum aoticache_remote_use {
+    AOTICACHE_REMOTE_READ,  /* for a miss, or a person */
+    AOTICACHE_REMOTE_WRITE, /* what a write reads before and after is part of it */
+    AOTICACHE_REMOTE_LEASE,
+    AOTICACHE_REMOTE_WHOLE, /* no use: the state of the server itself */
+    AOTICACHE_REMOTE_USES,
+} aoticache_remote_use;
+
+struct aoticache_remote_health {
+    _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
+    _Atomic uint32_t failures;       /* one after the other */
 };
 
 typedef struct aoticache_remote {
@@ -87,11 +102,12 @@ typedef struct aoticache_remote {
     pid_t pid;                       /* whose connections they are: the child of a fork makes its own */
     pthread_mutex_t mutex;           /* of the module and the connections */
     pthread_cond_t is_free;          /* a connection is */
-    _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
-    _Atomic uint32_t failures;       /* one after the other */
-    _Atomic uint32_t rests;          /* that began, and are not counted yet */
-    _Atomic bool lacks_leases;       /* it was asked */
-    _Atomic bool serves_misses;      /* then the log says when it begins to rest; who asks by hand gets errors */
+    const _Atomic uint64_t *ends_ns; /* monotonic: requests end then (aoticache_remotes.ends_ns) */
+    struct aoticache_remote_health health[AOTICACHE_REMOTE_USES];
+    _Atomic uint32_t rests;       /* that began, and are not counted yet */
+    _Atomic bool lacks_leases;    /* it was asked */
+    _Atomic bool serves_misses;   /* then the log says when it begins to rest; who asks by hand gets errors */
+    _Atomic bool has_told_unsure; /* that an answer may mean "not there" or "not allowed" */
     _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* whose entries were refused (aoticache_intake.told) */
     struct {
         _Atomic uint64_t key;      /* the first bytes of one */
@@ -109,7 +125,9 @@ typedef struct aoticache_remotes {
     bool is_finished;          /* and none will be */
     pthread_mutex_t mutex;     /* of these two */
     _Atomic bool is_abandoned; /* nothing more is sent */
+    _Atomic uint64_t ends_ns;  /* monotonic: when the cache is being closed, all requests end then; 0: it is not */
     _Atomic bool has_told_unsigned;
+    uint64_t fingerprint; /* of the text that they were made from */
 } aoticache_remotes;
 
 /* logger: must outlive them. NULL is given for a text without remotes. */
@@ -124,19 +142,26 @@ void aoticache_remotes_reset_after_fork(aoticache_remotes *remotes);
 aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error);
 
 /* One request each, with the remote's limits of time; `bytes` is what an answer or a body may have. The message names the
- * remote. As the module's functions, and UNSUPPORTED, INVALID where there is no module. */
-aoticache_status aoticache_remote_get(aoticache_remote *remote, const char *name, uint64_t max_bytes,
-                                      aoticache_remote_sink_fn sink, void *user, char *ret_version,
+ * remote. As the module's functions, and UNSUPPORTED, INVALID where there is no module. NOT_FOUND may have a message, too
+ * (module.h). */
+aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote_use use, const char *name,
+                                      uint64_t max_bytes, aoticache_remote_sink_fn sink, void *user, char *ret_version,
                                       aoticache_error *ret_error);
 aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name, const void *bytes, size_t size,
                                       const char *condition, aoticache_error *ret_error);
-aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *name, aoticache_error *ret_error);
+aoticache_status aoticache_remote_exists(aoticache_remote *remote, aoticache_remote_use use, const char *name,
+                                         aoticache_error *ret_error);
+/* Takes away what `name` is; OK also where there is nothing. UNSUPPORTED: this kind of server, or module, cannot. */
+aoticache_status aoticache_remote_remove(aoticache_remote *remote, const char *name, aoticache_error *ret_error);
 /* How far the server's clock is ahead of this machine's. UNSUPPORTED: the server does not say its time. */
 aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error);
 aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token,
                                           uint32_t ttl_ms, aoticache_error *ret_error);
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
                                           aoticache_error *ret_error);
+
+/* Returns a message without the name of the remote before it. */
+const char *aoticache_remote_reason(const aoticache_remote *remote, const char *message);
 
 /* Between these two all requests of this thread together have the time of one: a lookup waits no longer. */
 void aoticache_remote_begin_fetch(const aoticache_remote *remote);
@@ -157,15 +182,24 @@ void aoticache_remote_stop_listening(aoticache_remote_ear *ear);
 
 /* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside, or is no ActionResult where it must
  * be one. */
-aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes,
-                                           char **ret_text, size_t *ret_size, char *ret_version,
+aoticache_status aoticache_remote_get_text(aoticache_remote *remote, aoticache_remote_use use, const char *name,
+                                           uint64_t max_bytes, char **ret_text, size_t *ret_size, char *ret_version,
                                            aoticache_error *ret_error);
 aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char *name, const char *text, size_t size,
                                            const char *condition, aoticache_error *ret_error);
 
-/* Whether to ask it for a miss: not while it rests after failures. From then on the log says when it begins to rest. Requests
- * are made all the same where somebody wants them. */
-bool aoticache_remote_may_ask(aoticache_remote *remote);
+/* ---- health.c ---- */
+
+/* Returns whether to ask it for a miss: not while it rests after failures. From then on the log says when it begins to rest.
+ * A person's requests are made all the same. */
+bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use);
+/* Note what came of opening a connection, and of a request. */
+void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status status, const char *message);
+void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, aoticache_status status,
+                                  const char *message);
+
+/* ---- server.c: what was not there ---- */
+
 /* What it was found to have for a key a short time ago. */
 typedef enum aoticache_remote_sight {
     AOTICACHE_REMOTE_NOT_SEEN, /* it was not asked, or had what was wanted */
@@ -307,9 +341,13 @@ aoticache_status aoticache_remote_read_probe(aoticache_remote *remote, aoticache
 
 /* ---- unsent.c: entries that still have to go to a remote. Failures are ignored ---- */
 
+#define AOTICACHE_UNSENT_AT_ONCE 8
 void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artifact);
+/* Puts it after the others. reason: why no remote takes it; NULL: it is tried again when its turn comes. */
+void aoticache_unsent_postpone(aoticache_cache *cache, const aoticache_digest *artifact, const char *reason);
 void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *artifact);
-/* Some of them. Returns how many, at most `most`. */
+/* Lists those that may be tried, the one that was tried longest ago first. Returns how many, at most `most` and
+ * AOTICACHE_UNSENT_AT_ONCE. */
 size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artifacts, size_t most);
 
 /* ---- tier.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */

@@ -7,6 +7,16 @@
  * docs/remotes.md says how to add others, and docs/examples/remote_directory.c is a complete one. A module knows nothing of
  * kernels: whatever it brings is bounded, verified and checked for its signature by the library.
  *
+ * What a request returns decides what is asked next (cache/remote/health.c):
+ *
+ *     NOT_FOUND    nothing is there. With a message: or the server does not say whether something is; then it is logged once
+ *     LOCKED       a condition does not hold, or another token has the lease
+ *     DENIED       the server answers, and refuses this kind of request: rights, a full disk, a method that it lacks. Requests
+ *                  of this kind (reads, writes, leases) pause
+ *     UNSUPPORTED  the server answers, and takes this object never (put), or has none of what was asked for
+ *     IO           no answer, none in time, or none that can be understood; after a read the whole remote pauses
+ *     NO_MEMORY    here
+ *
  * A connection is used by one thread at a time. Calls return within about timeout_ms. They raise no signals (a socket whose
  * other end is gone included), print nothing, and put no secret into a message. A message begins with what is wrong, in
  * lower case, without the name of the remote, which the library adds.
@@ -25,7 +35,7 @@ extern "C" {
 #define AOTICACHE_REMOTE_MODULE_ABI 1
 #define AOTICACHE_REMOTE_VERSION_BYTES 128 /* of a version's text, with the zero byte */
 
-/* What is configured of a remote. Borrowed while the connection is open. */
+/* What is configured of a remote. Borrowed during open(); `goes_on` may be called until close(). */
 typedef struct aoticache_remote_settings {
     uint32_t bytes;      /* sizeof this struct: later versions only add to its end */
     const char *url;     /* it has no secret in it */
@@ -35,6 +45,10 @@ typedef struct aoticache_remote_settings {
     uint32_t connect_timeout_ms;
     const char *client_certificate; /* what the client shows of itself, and its secret key: PEM files; NULL: nothing */
     const char *client_key;
+    /* Asked now and then, at least each second, while a request is under way: if it returns false, the request ends with IO.
+     * NULL: every request may take its time. */
+    bool (*goes_on)(void *user);
+    void *goes_on_user;
 } aoticache_remote_settings;
 
 /* Takes the next bytes of an answer. false: stop, the bytes are not wanted. */
@@ -52,43 +66,45 @@ typedef struct aoticache_remote_module {
 
     /*
      * Passes the bytes that are stored as `name` to the sink, at most max_bytes of them. ret_version: NULL, or space for
-     * AOTICACHE_REMOTE_VERSION_BYTES: a text that changes with the bytes, for put(); "" if the server has none.
-     * Returns: OK, NOT_FOUND, IO (unreachable, too slow, more than max_bytes, stopped by the sink), DENIED, NO_MEMORY.
+     * AOTICACHE_REMOTE_VERSION_BYTES: a text that changes with the bytes, for put(); "" if the server has none. Then nothing
+     * between here and the server may answer in its place.
      */
     aoticache_status (*get)(void *connection, const char *name, uint64_t max_bytes, uint32_t timeout_ms,
                             aoticache_remote_sink_fn sink, void *user, char *ret_version, aoticache_error *ret_error);
     /*
      * Stores bytes as `name`; a reader sees the old bytes or the new ones. condition: NULL: in any case; "": only if there is
-     * none; else only if what is there has this version. Returns: OK, LOCKED (the condition does not hold), IO, DENIED,
-     * NO_MEMORY.
+     * none; otherwise only if what is there has this version. A server without conditions stores in any case: then the
+     * library looks afterwards (is_conditional).
      */
     aoticache_status (*put)(void *connection, const char *name, const void *bytes, size_t size, const char *condition,
                             uint32_t timeout_ms, aoticache_error *ret_error);
-    /* Returns: OK, NOT_FOUND, IO, DENIED. */
     aoticache_status (*exists)(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error);
 
     /*
      * A lease with the name `name`, for ttl_ms: taken if nobody has it, made longer if `token` has it. NULL: this kind of
-     * server has no leases. Returns: OK, LOCKED (another token has it), UNSUPPORTED (this server has none), IO, DENIED.
+     * server has no leases. UNSUPPORTED: this server has none.
      */
     aoticache_status (*acquire)(void *connection, const char *name, const char *token, uint32_t ttl_ms,
                                 uint32_t timeout_ms, aoticache_error *ret_error);
-    /* Gives the lease back if `token` has it. Returns: OK, IO, DENIED. */
+    /* Gives the lease back if `token` has it. */
     aoticache_status (*release)(void *connection, const char *name, const char *token, uint32_t timeout_ms,
                                 aoticache_error *ret_error);
 
     /*
      * Waits until the lease `name` is given back, on a connection that is used for nothing else. The first call begins to
      * listen, and does not wait. NULL: the server cannot tell; then the library asks again and again.
-     * Returns: OK (it was given back since the last call), NOT_FOUND (not within timeout_ms), IO, DENIED.
+     * OK: it was given back since the last call. NOT_FOUND: not within timeout_ms.
      */
     aoticache_status (*wait)(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error);
 
     /*
      * What time it is by the server's clock, in milliseconds since 1970, also where the server refuses everything else.
-     * NULL: the server cannot tell. Returns: OK, UNSUPPORTED (this server does not say), IO, DENIED.
+     * NULL: the server cannot tell. UNSUPPORTED: this server does not say.
      */
     aoticache_status (*time)(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms, aoticache_error *ret_error);
+
+    /* Removes what is stored as `name`, if anything is. NULL: this kind of server removes nothing. */
+    aoticache_status (*remove)(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error);
 } aoticache_remote_module;
 
 /* What a module exports. Static storage. */

@@ -76,8 +76,8 @@ aoticache_status aoticache_remote_read_probe(aoticache_remote *remote, aoticache
 {
     size_t size = 0;
     char *text = NULL;
-    aoticache_status status =
-        aoticache_remote_get_text(remote, AOTICACHE_REMOTE_PROBE, MAX_BYTES, &text, &size, NULL, ret_error);
+    aoticache_status status = aoticache_remote_get_text(remote, AOTICACHE_REMOTE_READ, AOTICACHE_REMOTE_PROBE,
+                                                        MAX_BYTES, &text, &size, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (!parse(text, &ret_probe->statement, &ret_probe->signatures)) {

@@ -100,8 +100,8 @@ static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, u
     size_t size = 0;
     aoticache_error detail = {.message = ""};
     aoticache_remote_list_name(first_byte, name);
-    aoticache_status status =
-        aoticache_remote_get_text(remote, name, AOTICACHE_LIST_MAX_BYTES, &text, &size, NULL, ret_error);
+    aoticache_status status = aoticache_remote_get_text(remote, AOTICACHE_REMOTE_READ, name, AOTICACHE_LIST_MAX_BYTES,
+                                                        &text, &size, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     if (aoticache_list_parse(text, first_byte, take_row, pull, &detail) != AOTICACHE_OK)

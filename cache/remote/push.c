@@ -16,6 +16,7 @@
 #define LISTS 256
 #define MAX_TRIES 12
 #define MAX_TAGS_BYTES 4096
+#define MOST_REFUSALS 3 /* one after the other: then the server is thought to refuse everything */
 
 struct row {
     aoticache_key key;
@@ -36,6 +37,8 @@ struct push {
     aoticache_snapshot selection;
     struct rows tags; /* of the keys of the selection: what marks say */
     uint64_t done, all;
+    unsigned refusals; /* of the server, one after the other */
+    bool is_only;      /* of the cache's remotes the only one that is written to */
     bool is_stopped;
 };
 
@@ -154,8 +157,8 @@ static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, 
     struct rows rows = {.items = NULL};
     size_t size = 0;
     aoticache_remote_list_name(first_byte, name);
-    aoticache_status status =
-        aoticache_remote_get_text(remote, name, AOTICACHE_LIST_MAX_BYTES, &old, &size, version, ret_error);
+    aoticache_status status = aoticache_remote_get_text(remote, AOTICACHE_REMOTE_WRITE, name, AOTICACHE_LIST_MAX_BYTES,
+                                                        &old, &size, version, ret_error);
     const bool exists = status == AOTICACHE_OK || status == AOTICACHE_CORRUPT;
     cleanup_free char *before = status == AOTICACHE_OK ? strdup(old) : NULL;
     if (status == AOTICACHE_OK) /* what is damaged from some line on is kept up to there */
@@ -267,7 +270,7 @@ static void leave_out(struct push *push, const aoticache_remote *remote, const a
     aoticache_digest_to_hex(&entry->artifact, hex);
     push->report.refused++;
     aoticache_log(&push->cache->directory->logger, AOTICACHE_LOG_WARNING, "artifact %s of %.200s is not sent to %s: %s",
-                  hex, entry->op, remote->config.url, reason);
+                  hex, entry->op, remote->config.url, aoticache_remote_reason(remote, reason));
 }
 
 static aoticache_status push_entry(struct push *push, aoticache_remote *remote, const aoticache_entry *entry,
@@ -281,16 +284,21 @@ static aoticache_status push_entry(struct push *push, aoticache_remote *remote, 
     }
     const aoticache_remote_sending sending = {.signers = push->options->signers,
                                               .signer_count = push->options->signer_count,
+                                              .replaces = push->options->replace,
                                               .poll = poll_push,
                                               .user = push,
                                               .report = &push->report};
     aoticache_status status = aoticache_remote_send(push->cache, remote, &entry->artifact, &sending, &detail);
-    if (status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED) {
+    push->refusals = status == AOTICACHE_DENIED ? push->refusals + 1 : 0;
+    if (status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED ||
+        (status == AOTICACHE_DENIED && push->refusals < MOST_REFUSALS)) {
         leave_out(push, remote, entry, detail.message);
         return AOTICACHE_OK;
     }
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
+    if (push->is_only)
+        aoticache_unsent_forget(push->cache, &entry->artifact);
     push->report.entries += push->report.objects > before ? 1 : 0;
     push->report.entries_present += push->report.objects > before ? 0 : 1;
     add_row(sent, &(aoticache_list_row){
@@ -303,6 +311,7 @@ static aoticache_status push_entry(struct push *push, aoticache_remote *remote, 
 static aoticache_status push_to(struct push *push, aoticache_remote *remote, aoticache_error *ret_error)
 {
     struct rows sent = {.items = NULL};
+    push->refusals = 0;
     aoticache_status status = aoticache_remote_prepare(remote, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < push->selection.count; i++) {
         status = push_entry(push, remote, &push->selection.entries[i].entry, &sent, ret_error);
@@ -338,6 +347,7 @@ static aoticache_status run_push(struct push *push, aoticache_remotes *remotes, 
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys");
     unite_rows(&push->tags);
     push->all = push->selection.count * targets;
+    push->is_only = targets == 1 && remotes == push->cache->remotes;
     for (size_t i = 0; status == AOTICACHE_OK && i < remotes->count; i++)
         if (remotes->items[i].config.writes)
             status = push_to(push, &remotes->items[i], ret_error);

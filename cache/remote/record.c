@@ -213,8 +213,12 @@ aoticache_status aoticache_record_parse(const char *text, size_t size, const aot
         return refuse("it is too large", ret_error);
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &detail);
     if (root == NULL)
-        return json_error_code(&detail) == json_error_out_of_memory ? out_of_memory(ret_error)
-                                                                    : refuse("it is not JSON", ret_error);
+        return json_error_code(&detail) == json_error_out_of_memory
+                   ? out_of_memory(ret_error)
+                   : refuse(size > 0 && text[0] == '<'
+                                ? "it is a page of HTML: does a login page or a proxy answer there?"
+                                : "it is not JSON",
+                            ret_error);
     aoticache_status status = read_root(root, key, &record, ret_error);
     json_decref(root);
     if (status == AOTICACHE_OK)

@@ -34,7 +34,7 @@ typedef struct aoticache_remote_state {
     aoticache_status status;       /* of one small request; OK also where it has nothing yet */
     const char *message;           /* of a failure; else "" */
     uint64_t answer_ns;            /* how long it took */
-    aoticache_status write_status; /* of storing `probe` there, and reading it; OK where nothing is to be written */
+    aoticache_status write_status; /* of what is written there, and read again; OK where nothing is to be written */
     const char *write_message;
     aoticache_status lease_status; /* OK: one machine compiles for all; UNSUPPORTED: each machine compiles */
     const char *lease_message;     /* why not; "" where nobody asked */
@@ -44,12 +44,24 @@ typedef struct aoticache_remote_state {
      * just written. Nobody has checked the signatures. NULL: there is none. */
     const struct aoticache_statement *probe;
     const char *probe_signatures; /* one on each line; "": none */
+    /* What was tried, in its order: as for a miss and a compile, in the folders where kernels lie. */
+    const struct aoticache_remote_step *steps;
+    size_t step_count;
 } aoticache_remote_state;
+
+/* One thing that was tried. */
+typedef struct aoticache_remote_step {
+    const char *what; /* "read", "object", "record", "condition", "list", "lease", "removal" */
+    /* UNSUPPORTED of a condition, a lease or a removal: the server has none, and does without. */
+    aoticache_status status;
+    const char *message; /* of a failure; else "" */
+} aoticache_remote_step;
 
 /* Return false to stop. What it points to is valid during the call. */
 typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_state *state);
 /*
- * Asks each remote of a text, one after the other. One that is written to gets a file `probe`, which `signers` sign.
+ * Asks each remote of a text, one after the other. One that is written to gets a file `probe`, which `signers` sign, and for
+ * a moment an object, a record, a list and a lease of no kernel, which are removed again as far as the server removes anything.
  * Returns: OK, INVALID, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secret_key *const *signers,
@@ -81,8 +93,9 @@ AOTICACHE_API aoticache_status aoticache_remotes_look(const char *remotes, const
 
 /*
  * Sends the entries that the options name to each remote that is written to, with their signatures: objects that are there
- * already are not sent again. An entry becomes visible there after its objects. Of the options `level`, `with_marks`,
- * `replace`, `max_bytes` and `allow_unsigned` mean nothing here. An entry is signed with `signers`, too.
+ * already are not sent again, except with `replace`: they may be damaged. An entry becomes visible there after its objects. Of
+ * the options `level`, `with_marks`, `max_bytes` and `allow_unsigned` mean nothing here. An entry is signed with `signers`,
+ * too. An entry that a server refuses is left out, and the others go on; after three refusals in a row the rest stays here.
  *
  * remotes: as the setting `remote`; NULL: the cache's own.
  * ret_report: may be NULL; written on failure too. `archive_bytes` counts what was sent.
@@ -102,6 +115,19 @@ AOTICACHE_API aoticache_status aoticache_cache_push(aoticache_cache *cache, cons
 AOTICACHE_API aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes,
                                                     const aoticache_transfer_options *options,
                                                     aoticache_transfer_report *ret_report, aoticache_error *ret_error);
+
+/* An entry that still has to go to a remote. */
+typedef struct aoticache_unsent {
+    aoticache_digest artifact;
+    const char *reason; /* why a remote takes it never: it is set aside; "": it waits for its turn */
+    int64_t tried_ns;   /* wall clock */
+} aoticache_unsent;
+
+/* Return false to stop. What it points to is valid during the call. */
+typedef bool (*aoticache_unsent_fn)(void *user, const aoticache_unsent *unsent);
+/* Lists what the processes of this cache could not send yet, in no order. Returns: OK, INVALID. */
+AOTICACHE_API aoticache_status aoticache_cache_list_unsent(aoticache_cache *cache, aoticache_unsent_fn callback,
+                                                           void *user, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -38,7 +38,7 @@ static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_dig
     return AOTICACHE_OK;
 }
 
-/* *ret_has: it is there already, and need not be sent. */
+/* *ret_has: it is there already, and need not be sent. A server that does not say is sent it. */
 static aoticache_status has_object(aoticache_remote *remote, const aoticache_digest *digest,
                                    const aoticache_remote_sending *sending, bool *ret_has, aoticache_error *ret_error)
 {
@@ -49,9 +49,9 @@ static aoticache_status has_object(aoticache_remote *remote, const aoticache_dig
     if (sending->replaces)
         return AOTICACHE_OK;
     aoticache_remote_object_name(digest, name);
-    aoticache_status status = aoticache_remote_exists(remote, name, ret_error);
+    aoticache_status status = aoticache_remote_exists(remote, AOTICACHE_REMOTE_WRITE, name, ret_error);
     *ret_has = status == AOTICACHE_OK;
-    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED ? AOTICACHE_OK : status;
 }
 
 static aoticache_status refuse_size(const aoticache_remote *remote, const aoticache_digest *digest, uint64_t bytes,
@@ -112,8 +112,8 @@ static aoticache_status read_current(aoticache_remote *remote, const aoticache_k
     size_t size = 0;
     ret_version[0] = '\0';
     *ret_record = (aoticache_record){.key = *key};
-    aoticache_status status =
-        aoticache_remote_get_text(remote, name, AOTICACHE_RECORD_MAX_BYTES, &text, &size, ret_version, ret_error);
+    aoticache_status status = aoticache_remote_get_text(
+        remote, AOTICACHE_REMOTE_WRITE, name, AOTICACHE_RECORD_MAX_BYTES, &text, &size, ret_version, ret_error);
     *ret_exists = status == AOTICACHE_OK || status == AOTICACHE_CORRUPT;
     if (status == AOTICACHE_OK)
         status = aoticache_record_parse(text, size, key, ret_record, ret_error);
@@ -132,28 +132,35 @@ static aoticache_status write_record(aoticache_remote *remote, const char *name,
     return status == AOTICACHE_OK ? aoticache_remote_put_text(remote, name, text, size, condition, ret_error) : status;
 }
 
-/* One try. *ret_done: the entry is in the record that lies there. */
+/* What one try to change a record came to. */
+enum outcome { IS_DONE, HAS_CHANGED, DOES_NOT_COME_BACK };
+
+/* IS_DONE: the entry is in the record that lies there. */
 static aoticache_status try_record(aoticache_remote *remote, const aoticache_key *key,
-                                   const aoticache_record_entry *entry, bool *ret_done, aoticache_error *ret_error)
+                                   const aoticache_record_entry *entry, enum outcome *ret_outcome,
+                                   aoticache_error *ret_error)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES], version[AOTICACHE_REMOTE_VERSION_BYTES];
     aoticache_record record;
     bool exists = false, has_changed = false;
     aoticache_remote_record_name(key, name);
+    *ret_outcome = IS_DONE;
     aoticache_status status = read_current(remote, key, name, &record, version, &exists, ret_error);
     if (status == AOTICACHE_OK && !aoticache_record_prefers_signed(&record, entry))
         status = aoticache_record_put(&record, entry, &has_changed, ret_error);
-    *ret_done = status == AOTICACHE_OK && !has_changed;
-    if (status == AOTICACHE_OK && has_changed) {
+    if (status == AOTICACHE_OK && has_changed)
         status = write_record(remote, name, &record, exists && version[0] == '\0' ? NULL : version, ret_error);
-        *ret_done = status == AOTICACHE_OK && remote->module.is_conditional;
-    }
     aoticache_record_clear(&record);
-    if (status != AOTICACHE_OK || *ret_done)
-        return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status;
+    if (status == AOTICACHE_LOCKED) {
+        *ret_outcome = HAS_CHANGED;
+        return AOTICACHE_OK;
+    }
+    if (status != AOTICACHE_OK || !has_changed || remote->module.is_conditional)
+        return status;
     /* This server may have let another machine's record replace ours: look. */
     status = read_current(remote, key, name, &record, version, &exists, ret_error);
-    *ret_done = status == AOTICACHE_OK && has_entry(&record, entry);
+    if (status == AOTICACHE_OK && !has_entry(&record, entry))
+        *ret_outcome = record.count > 0 ? HAS_CHANGED : DOES_NOT_COME_BACK;
     aoticache_record_clear(&record);
     return status;
 }
@@ -161,17 +168,19 @@ static aoticache_status try_record(aoticache_remote *remote, const aoticache_key
 static aoticache_status update_record(aoticache_remote *remote, const aoticache_key *key,
                                       const aoticache_record_entry *entry, aoticache_error *ret_error)
 {
+    enum outcome outcome = IS_DONE;
     for (int i = 0; i < MAX_TRIES; i++) {
-        bool is_done = false;
-        aoticache_status status = try_record(remote, key, entry, &is_done, ret_error);
-        if (status != AOTICACHE_OK || is_done)
+        aoticache_status status = try_record(remote, key, entry, &outcome, ret_error);
+        if (status != AOTICACHE_OK || outcome == IS_DONE)
             return status;
         const struct timespec pause = {.tv_nsec =
                                            FIRST_PAUSE_NS * (1 + (long)(aoticache_monotonic_ns() % 8) * (i + 1))};
         nanosleep(&pause, NULL);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO,
-                               "remote %s: other machines change the record of a key all the time", remote->config.url);
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: %s", remote->config.url,
+                               outcome == DOES_NOT_COME_BACK
+                                   ? "what is written does not come back: does a login page or a proxy answer there?"
+                                   : "other machines change the record of a key all the time");
 }
 
 /* ---- the entry ---- */

@@ -3,7 +3,7 @@
  * network.
  *
  * An entry that waits for the thread is noted in unsent/ (unsent.c), so what does not go before the process ends, a later
- * process sends. The lease of the key is given back after its entry was sent: who waits for it elsewhere finds the entry. Of
+ * process sends. An entry that one server does not take keeps no other entry waiting. The lease of the key is given back after its entry was sent: who waits for it elsewhere finds the entry. Of
  * more than QUEUE entries the caller sends one itself.
  */
 #include "cache/remote/internal.h"
@@ -13,7 +13,6 @@
 #include "base/threads.h"
 
 #define QUEUE 64
-#define SENT_AT_ONCE 8
 #define FINISH_NS UINT64_C(5000000000) /* how long the end of a cache or a process waits for the rest */
 
 struct parcel {
@@ -52,9 +51,9 @@ static void tell_unsigned(aoticache_cache *cache, const aoticache_remote *remote
                   remote->config.url);
 }
 
-/* OK; CORRUPT, UNSUPPORTED: it stays here for good; else what the remote's failure is. */
+/* Returns: OK; CORRUPT: it stays here for good; UNSUPPORTED: the remote does not take it; otherwise the remote's failure. */
 static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                bool replaces, bool signs)
+                                bool replaces, bool signs, aoticache_error *ret_error)
 {
     aoticache_transfer_report report = {.entries = 0};
     aoticache_remote_sending sending = {.report = &report, .replaces = replaces, .poll = goes_on, .user = cache};
@@ -76,25 +75,54 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     /* A server that fails has been named once (server.c); a secret key that cannot be read, or a kernel that is too large, not. */
     const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
     aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
-                  "a kernel is not sent to %s: %s", remote->config.url, detail.message);
-    return status;
+                  "a kernel is not sent to %s: %s", remote->config.url,
+                  aoticache_remote_reason(remote, detail.message));
+    return aoticache_error_set(ret_error, status, "%s", detail.message);
 }
 
-/* To the remotes that are written to; false where it is to be tried again. is_first: it was not tried before. */
-static bool send_everywhere(aoticache_cache *cache, const struct parcel *parcel, bool is_first)
+/*
+ * Sends to the remotes that are written to. is_first: it was not tried before. Returns: OK: nothing is left to do. UNSUPPORTED:
+ * a remote takes it never, and ret_error says why. IO: it is to be tried again.
+ */
+static aoticache_status send_everywhere(aoticache_cache *cache, const struct parcel *parcel, bool is_first,
+                                        aoticache_error *ret_error)
 {
-    bool is_done = true;
+    aoticache_status worst = AOTICACHE_OK;
     for (size_t i = 0; i < parcel->remotes; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
         if (!remote->config.writes)
             continue;
         const bool replaces = is_first && aoticache_remote_look_back(remote, &parcel->key) == AOTICACHE_REMOTE_REFUSED;
-        aoticache_status status = aoticache_remote_may_ask(remote)
-                                      ? send_to(cache, remote, &parcel->artifact, replaces, parcel->is_ours)
+        aoticache_status status = aoticache_remote_may_ask(remote, AOTICACHE_REMOTE_WRITE)
+                                      ? send_to(cache, remote, &parcel->artifact, replaces, parcel->is_ours, ret_error)
                                       : AOTICACHE_IO;
-        is_done = is_done && (status == AOTICACHE_OK || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED);
+        if (status != AOTICACHE_OK && status != AOTICACHE_CORRUPT && worst != AOTICACHE_IO)
+            worst = status == AOTICACHE_UNSUPPORTED ? status : AOTICACHE_IO;
     }
-    return is_done;
+    return worst;
+}
+
+/* Whether any remote could be written to now. */
+static bool may_write(aoticache_cache *cache)
+{
+    for (size_t i = 0; i < cache->remotes->count; i++)
+        if (cache->remotes->items[i].config.writes &&
+            aoticache_remote_may_ask(&cache->remotes->items[i], AOTICACHE_REMOTE_WRITE))
+            return true;
+    return false;
+}
+
+/* Sends an entry, and changes its note. */
+static void send_noted(aoticache_cache *cache, const struct parcel *parcel, bool is_first)
+{
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = send_everywhere(cache, parcel, is_first, &detail);
+    if (!parcel->is_ours)
+        return;
+    if (status == AOTICACHE_OK)
+        aoticache_unsent_forget(cache, &parcel->artifact);
+    else if (goes_on(cache)) /* otherwise it was not tried to its end */
+        aoticache_unsent_postpone(cache, &parcel->artifact, status == AOTICACHE_UNSUPPORTED ? detail.message : NULL);
 }
 
 /* Whether any of the first so many is. */
@@ -108,21 +136,33 @@ static bool is_written_to(const aoticache_remotes *remotes, size_t count)
 
 static void send_parcel(aoticache_cache *cache, const struct parcel *parcel)
 {
-    if (send_everywhere(cache, parcel, true) && parcel->is_ours)
-        aoticache_unsent_forget(cache, &parcel->artifact);
+    send_noted(cache, parcel, true);
     aoticache_tier_lease_release(parcel->lease);
 }
 
-/* Some that could not be sent before, if there are any. */
-static void send_rest(aoticache_cache *cache)
+/* Whether an entry waits in the queue: then it is sent from there. */
+static bool is_queued(aoticache_sender *sender, const aoticache_digest *artifact)
 {
-    aoticache_digest rest[SENT_AT_ONCE];
-    const size_t count = aoticache_unsent_list(cache, rest, SENT_AT_ONCE);
-    for (size_t i = 0; i < count && goes_on(cache); i++) {
+    bool is_there = false;
+    pthread_mutex_lock(&sender->mutex);
+    for (size_t i = 0; i < sender->count && !is_there; i++)
+        is_there = aoticache_digest_equal(&sender->queue[(sender->first + i) % QUEUE].artifact, artifact);
+    pthread_mutex_unlock(&sender->mutex);
+    return is_there;
+}
+
+/* Sends some that could not be sent before, if there are any. */
+static void send_rest(aoticache_sender *sender)
+{
+    aoticache_cache *cache = sender->cache;
+    aoticache_digest rest[AOTICACHE_UNSENT_AT_ONCE];
+    if (!may_write(cache))
+        return;
+    const size_t count = aoticache_unsent_list(cache, rest, AOTICACHE_UNSENT_AT_ONCE);
+    for (size_t i = 0; i < count && goes_on(cache) && may_write(cache); i++) {
         const struct parcel parcel = {.artifact = rest[i], .remotes = cache->remotes->count, .is_ours = true};
-        if (!send_everywhere(cache, &parcel, false))
-            return; /* the remote is still not there */
-        aoticache_unsent_forget(cache, &rest[i]);
+        if (!is_queued(sender, &rest[i]))
+            send_noted(cache, &parcel, false);
     }
 }
 
@@ -144,7 +184,7 @@ static void *run(void *user)
         pthread_mutex_unlock(&sender->mutex);
         send_parcel(sender->cache, &parcel);
         if (is_last)
-            send_rest(sender->cache);
+            send_rest(sender);
         pthread_mutex_lock(&sender->mutex);
         sender->is_sending = false;
         pthread_cond_broadcast(&sender->change);
@@ -218,6 +258,7 @@ void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, con
 static void wait_until_sent(aoticache_remotes *remotes, aoticache_sender *sender)
 {
     const struct timespec until = aoticache_deadline_after(FINISH_NS);
+    atomic_store(&remotes->ends_ns, aoticache_monotonic_ns() + FINISH_NS); /* of a request that is under way, too */
     pthread_mutex_lock(&sender->mutex);
     sender->is_over = true;
     pthread_cond_broadcast(&sender->change);

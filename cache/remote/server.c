@@ -1,11 +1,9 @@
 /*
- * cache/remote/server: one remote: its module, its connections, how long a request may take, and whether it is asked at all.
+ * cache/remote/server: one remote: its module, its connections, and how long a request may take.
  *
  * Requests of several threads go by several connections, up to CONNECTIONS, so that a large object on its way out keeps no
- * lookup waiting.
- *
- * A remote that fails rests: a second, then twice as long each time, at most five minutes. One line in the log says when
- * that begins and one when it answers again. So a server that is gone costs one timeout now and then, not one for each miss.
+ * lookup waiting. The file of a secret is read for each new connection, and again when the server refuses: if it has
+ * another secret then, the request is made once more with that one.
  */
 #include "cache/remote/internal.h"
 
@@ -24,10 +22,9 @@
 #include "base/process/load_gate.h"
 
 #define MAX_SECRET_BYTES 8192
-#define FIRST_REST_NS UINT64_C(1000000000)
-#define LONGEST_REST_NS (300 * FIRST_REST_NS)
-#define ABSENT_NS (10 * FIRST_REST_NS)
+#define ABSENT_NS UINT64_C(10000000000)
 #define MS_FOR_A_MIB 1000
+#define LAST_MS 250 /* of a request that begins when all are to end, such as one that gives a lease back */
 #define NS_PER_MS UINT64_C(1000000)
 #define WITHOUT_LEASES "this kind of server has no leases"
 #define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* what modules of the first version have */
@@ -50,11 +47,15 @@ aoticache_status aoticache_remotes_create(const char *text, const aoticache_logg
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
     }
     remotes->count = count;
+    remotes->fingerprint = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (const char *c = text; *c != '\0'; c++)
+        remotes->fingerprint = (remotes->fingerprint ^ (unsigned char)*c) * UINT64_C(1099511628211);
     pthread_mutex_init(&remotes->mutex, NULL);
     for (size_t i = 0; i < count; i++) {
         remotes->items[i].config = configs[i];
         remotes->items[i].logger = logger;
         remotes->items[i].pid = getpid();
+        remotes->items[i].ends_ns = &remotes->ends_ns;
         pthread_mutex_init(&remotes->items[i].mutex, NULL);
         pthread_cond_init(&remotes->items[i].is_free, NULL);
     }
@@ -141,37 +142,6 @@ static aoticache_status read_secret(const aoticache_remote_config *config, char 
     return AOTICACHE_OK;
 }
 
-/* ---- resting ---- */
-
-bool aoticache_remote_may_ask(aoticache_remote *remote)
-{
-    atomic_store(&remote->serves_misses, true);
-    return aoticache_monotonic_ns() >= atomic_load(&remote->rests_until_ns);
-}
-
-/* What a request led to. */
-static void note(aoticache_remote *remote, aoticache_status status, const char *message)
-{
-    if (status == AOTICACHE_NO_MEMORY) /* says nothing of the remote */
-        return;
-    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || status == AOTICACHE_LOCKED) {
-        if (atomic_exchange(&remote->failures, 0) > 0 && atomic_load(&remote->serves_misses))
-            aoticache_log(remote->logger, AOTICACHE_LOG_WARNING, "remote %s answers again", remote->config.url);
-        return;
-    }
-    const uint32_t before = atomic_fetch_add(&remote->failures, 1);
-    uint64_t rest = before < 9 ? FIRST_REST_NS << before : LONGEST_REST_NS;
-    if (rest > LONGEST_REST_NS || status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_INVALID)
-        rest = LONGEST_REST_NS;
-    atomic_store(&remote->rests_until_ns, aoticache_monotonic_ns() + rest);
-    if (before == 0)
-        atomic_fetch_add(&remote->rests, 1);
-    if (before == 0 && atomic_load(&remote->serves_misses))
-        aoticache_log(remote->logger, AOTICACHE_LOG_WARNING,
-                      "remote %s: %s; it is left alone for a while, and kernels are compiled here meanwhile",
-                      remote->config.url, message);
-}
-
 /* ---- the module and the connection ---- */
 
 static aoticache_status load_module(aoticache_remote *remote, aoticache_error *ret_error)
@@ -206,10 +176,26 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
     return AOTICACHE_OK;
 }
 
-static aoticache_status open_connection(aoticache_remote *remote, void **ret_opened, aoticache_error *ret_error)
+/* What this thread fetches for a lookup, all its requests together, ends then; 0: each request has a limit of its own. */
+static _Thread_local uint64_t fetch_ends_ns;
+/* When the request of this thread that began after all were to end does so. */
+static _Thread_local uint64_t last_ends_ns;
+
+/* An aoticache_remote_settings.goes_on. */
+static bool goes_on(void *user)
+{
+    const aoticache_remote *remote = user;
+    const uint64_t ends = atomic_load(remote->ends_ns), now = ends != 0 ? aoticache_monotonic_ns() : 0;
+    return ends == 0 || now < ends || now < last_ends_ns;
+}
+
+/* ret_secret: its digest; zeros if there is none. */
+static aoticache_status open_connection(aoticache_remote *remote, void **ret_opened, aoticache_digest *ret_secret,
+                                        aoticache_error *ret_error)
 {
     char secret[MAX_SECRET_BYTES + 1];
     bool has_secret = false;
+    *ret_secret = (aoticache_digest){{0}};
     aoticache_status status = read_secret(&remote->config, secret, &has_secret, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -220,12 +206,30 @@ static aoticache_status open_connection(aoticache_remote *remote, void **ret_ope
                                                 .ca_file = remote->config.ca_file,
                                                 .client_certificate = remote->config.client_certificate,
                                                 .client_key = remote->config.client_key,
-                                                .connect_timeout_ms = remote->config.connect_timeout_ms};
+                                                .connect_timeout_ms = remote->config.connect_timeout_ms,
+                                                .goes_on = goes_on,
+                                                .goes_on_user = remote};
     status = remote->module.open(&settings, ret_opened, ret_error);
+    if (status == AOTICACHE_OK && has_secret)
+        aoticache_digest_of(secret, strlen(secret), ret_secret);
     explicit_bzero(secret, sizeof secret);
     if (status != AOTICACHE_OK)
         *ret_opened = NULL;
     return status;
+}
+
+/* Whether the file has another secret by now than the connection was opened with. */
+static bool has_other_secret(const aoticache_remote *remote, const struct aoticache_remote_connection *connection)
+{
+    char secret[MAX_SECRET_BYTES + 1];
+    aoticache_digest digest;
+    bool has_secret = false;
+    const bool is_other = remote->config.secret_file != NULL &&
+                          read_secret(&remote->config, secret, &has_secret, NULL) == AOTICACHE_OK &&
+                          aoticache_digest_of(secret, strlen(secret), &digest) == AOTICACHE_OK &&
+                          !aoticache_digest_equal(&digest, &connection->secret);
+    explicit_bzero(secret, sizeof secret);
+    return is_other;
 }
 
 /* With the mutex: one that nobody uses, an open one if there is one; NULL where all are in use. */
@@ -264,59 +268,37 @@ static void give_connection_back(aoticache_remote *remote, struct aoticache_remo
     pthread_mutex_unlock(&remote->mutex);
 }
 
-/* One request, from begin() to end(). */
+/* ---- requests ---- */
+
+/* Between a module and a sink: bounds what comes, whatever the module does, and knows whether it was the sink that ended an
+ * answer: then the remote is not at fault. */
+struct tap {
+    aoticache_remote_sink_fn sink;
+    void *user;
+    uint64_t left; /* bytes that may still come */
+    bool is_stopped, is_over;
+};
+
+/* One request: what the module's function is given, and what it gives back. */
 struct request {
     aoticache_remote *remote;
+    aoticache_remote_use use;
     struct aoticache_remote_connection *connection;
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80]; /* with the namespace */
+    const void *bytes;
+    size_t size;
+    const char *condition, *token;
+    uint32_t ttl_ms;
+    uint64_t max_bytes;
+    struct tap tap;
+    char *ret_version;
+    int64_t unix_ms;
+    const char *lack; /* what an UNSUPPORTED without a message means */
     aoticache_error detail;
 };
 
-/* Takes a connection. On failure there is nothing to end, and the message names the remote. */
-static aoticache_status begin(struct request *request, aoticache_remote *remote, const char *name,
-                              aoticache_error *ret_error)
-{
-    const char *space = remote->config.namespace_;
-    *request = (struct request){.remote = remote};
-    snprintf(request->name, sizeof request->name, "%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
-    if (remote->config.is_bazel &&
-        aoticache_bazel_name(space, name, request->name, sizeof request->name, ret_error) != AOTICACHE_OK)
-        return AOTICACHE_NO_MEMORY;
-    aoticache_status status = take_connection(remote, &request->connection, &request->detail);
-    if (status == AOTICACHE_OK && request->connection->opened == NULL) {
-        status = open_connection(remote, &request->connection->opened, &request->detail);
-        if (status != AOTICACHE_OK)
-            give_connection_back(remote, request->connection);
-    }
-    if (status == AOTICACHE_OK)
-        return status;
-    note(remote, status, request->detail.message);
-    return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, request->detail.message);
-}
-
-static aoticache_status end(struct request *request, aoticache_status status, aoticache_error *ret_error)
-{
-    give_connection_back(request->remote, request->connection);
-    note(request->remote, status, request->detail.message);
-    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
-        return status;
-    return aoticache_error_set(ret_error, status, "remote %s: %s", request->remote->config.url,
-                               request->detail.message);
-}
-
-aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error)
-{
-    struct request request;
-    aoticache_status status = begin(&request, remote, "", ret_error);
-    if (status == AOTICACHE_OK)
-        give_connection_back(remote, request.connection);
-    return status;
-}
-
-/* ---- requests ---- */
-
-/* What this thread fetches for a lookup, all its requests together, ends then; 0: each request has a limit of its own. */
-static _Thread_local uint64_t fetch_ends_ns;
+/* Calls the function of the module. */
+typedef aoticache_status (*request_fn)(struct request *request, void *opened, uint32_t timeout_ms);
 
 void aoticache_remote_begin_fetch(const aoticache_remote *remote)
 {
@@ -328,25 +310,128 @@ void aoticache_remote_end_fetch(void)
     fetch_ends_ns = 0;
 }
 
-/* A large object may take longer: a second for each MiB. */
+/* Returns the milliseconds that a request may take: for a large object a second more for each MiB, and no longer than until
+ * all requests are to end. */
 static uint32_t time_for(const aoticache_remote *remote, uint64_t bytes)
 {
+    const uint64_t now = aoticache_monotonic_ns(), ends = atomic_load(remote->ends_ns);
     const uint32_t more_ms = bytes > 0 ? (uint32_t)((bytes - 1) >> 20) * MS_FOR_A_MIB : 0;
-    if (fetch_ends_ns == 0)
-        return remote->config.timeout_ms + more_ms;
-    const uint64_t now = aoticache_monotonic_ns();
-    fetch_ends_ns += more_ms * NS_PER_MS;
-    return fetch_ends_ns > now + NS_PER_MS ? (uint32_t)((fetch_ends_ns - now) / NS_PER_MS) : 1;
+    uint64_t ms = remote->config.timeout_ms + more_ms;
+    if (fetch_ends_ns != 0) {
+        fetch_ends_ns += more_ms * NS_PER_MS;
+        ms = fetch_ends_ns > now + NS_PER_MS ? (fetch_ends_ns - now) / NS_PER_MS : 1;
+    }
+    if (ends != 0) {
+        const uint64_t left_ms = ends > now ? (ends - now) / NS_PER_MS : 0;
+        const uint64_t most_ms = left_ms > LAST_MS ? left_ms : LAST_MS;
+        ms = ms < most_ms ? ms : most_ms;
+        last_ends_ns = now + ms * NS_PER_MS;
+    }
+    return (uint32_t)ms;
 }
 
-/* Between a module and a sink: bounds what comes, whatever the module does, and knows whether it was the sink that ended an
- * answer: then the remote is not at fault. */
-struct tap {
-    aoticache_remote_sink_fn sink;
-    void *user;
-    uint64_t left; /* bytes that may still come */
-    bool is_stopped, is_over;
-};
+/* Writes the name as the server knows it. */
+static aoticache_status name_request(struct request *request, const char *name, aoticache_error *ret_error)
+{
+    const aoticache_remote_config *config = &request->remote->config;
+    const char *space = config->namespace_;
+    snprintf(request->name, sizeof request->name, "%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
+    return config->is_bazel ? aoticache_bazel_name(space, name, request->name, sizeof request->name, ret_error)
+                            : AOTICACHE_OK;
+}
+
+/* Takes a connection and opens it. On failure none is held, and the message names the remote. */
+static aoticache_status begin(struct request *request, const char *name, aoticache_error *ret_error)
+{
+    aoticache_remote *remote = request->remote;
+    if (name_request(request, name, ret_error) != AOTICACHE_OK)
+        return AOTICACHE_NO_MEMORY;
+    aoticache_status status = take_connection(remote, &request->connection, &request->detail);
+    if (status == AOTICACHE_OK && request->connection->opened == NULL) {
+        status = open_connection(remote, &request->connection->opened, &request->connection->secret, &request->detail);
+        if (status != AOTICACHE_OK)
+            give_connection_back(remote, request->connection);
+    }
+    if (status == AOTICACHE_OK)
+        return status;
+    aoticache_remote_note_opening(remote, status, request->detail.message);
+    return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, request->detail.message);
+}
+
+/* After the server refused: opens the connection again if there is another secret now. Returns whether to ask again. */
+static bool renew_secret(struct request *request)
+{
+    struct aoticache_remote_connection *connection = request->connection;
+    if (request->tap.left != request->max_bytes || !has_other_secret(request->remote, connection))
+        return false;
+    request->remote->module.close(connection->opened);
+    return open_connection(request->remote, &connection->opened, &connection->secret, &request->detail) == AOTICACHE_OK;
+}
+
+/* The server does not find something, or does not want to say that it does. */
+static aoticache_status tell_unsure(struct request *request, aoticache_error *ret_error)
+{
+    aoticache_remote *remote = request->remote;
+    if (request->use == AOTICACHE_REMOTE_READ && atomic_load(&remote->serves_misses) &&
+        !atomic_exchange(&remote->has_told_unsure, true))
+        aoticache_log(remote->logger, AOTICACHE_LOG_WARNING, "remote %s: %s", remote->config.url,
+                      request->detail.message);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "remote %s: %s", remote->config.url,
+                               request->detail.message);
+}
+
+static aoticache_status end(struct request *request, aoticache_status status, aoticache_error *ret_error)
+{
+    aoticache_remote *remote = request->remote;
+    give_connection_back(remote, request->connection);
+    if (request->tap.is_stopped)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: download of %s was cancelled",
+                                   remote->config.url, request->name);
+    if (status != AOTICACHE_OK && !goes_on(remote)) /* we ended it */
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: stopped", remote->config.url);
+    if (status == AOTICACHE_UNSUPPORTED && request->detail.message[0] == '\0')
+        aoticache_error_set(&request->detail, status, "%s",
+                            request->lack != NULL ? request->lack : "it cannot do this");
+    aoticache_remote_note_answer(remote, request->use, status, request->detail.message);
+    if (status == AOTICACHE_NOT_FOUND && request->detail.message[0] != '\0')
+        return tell_unsure(request, ret_error);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+        return status;
+    return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, request->detail.message);
+}
+
+/* Makes one request. bytes: of its body, or the most of its answer. */
+static aoticache_status perform(struct request *request, const char *name, request_fn function, uint64_t bytes,
+                                aoticache_error *ret_error)
+{
+    aoticache_status status = begin(request, name, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = function(request, request->connection->opened, time_for(request->remote, bytes));
+    if (status == AOTICACHE_DENIED && renew_secret(request)) {
+        request->detail.message[0] = '\0';
+        status = function(request, request->connection->opened, time_for(request->remote, bytes));
+    }
+    return end(request, status, ret_error);
+}
+
+aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error)
+{
+    struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_READ};
+    aoticache_status status = begin(&request, "", ret_error);
+    if (status == AOTICACHE_OK)
+        give_connection_back(remote, request.connection);
+    return status;
+}
+
+const char *aoticache_remote_reason(const aoticache_remote *remote, const char *message)
+{
+    const size_t length = strlen(remote->config.url);
+    return strncmp(message, "remote ", 7) == 0 && strncmp(message + 7, remote->config.url, length) == 0 &&
+                   strncmp(message + 7 + length, ": ", 2) == 0
+               ? message + 9 + length
+               : message;
+}
 
 static bool take_through(void *user, const void *bytes, size_t size)
 {
@@ -359,118 +444,136 @@ static bool take_through(void *user, const void *bytes, size_t size)
     return !tap->is_stopped;
 }
 
-aoticache_status aoticache_remote_get(aoticache_remote *remote, const char *name, uint64_t max_bytes,
-                                      aoticache_remote_sink_fn sink, void *user, char *ret_version,
+static aoticache_status do_get(struct request *request, void *opened, uint32_t timeout_ms)
+{
+    aoticache_status status =
+        request->remote->module.get(opened, request->name, request->max_bytes, timeout_ms, take_through, &request->tap,
+                                    request->ret_version, &request->detail);
+    return request->tap.is_over ? aoticache_error_set(&request->detail, AOTICACHE_IO, "%s has more than %llu bytes",
+                                                      request->name, (unsigned long long)request->max_bytes)
+                                : status;
+}
+
+aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote_use use, const char *name,
+                                      uint64_t max_bytes, aoticache_remote_sink_fn sink, void *user, char *ret_version,
                                       aoticache_error *ret_error)
 {
-    struct request request;
-    struct tap tap = {.sink = sink, .user = user, .left = max_bytes};
-    aoticache_status status = begin(&request, remote, name, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = remote->module.get(request.connection->opened, request.name, max_bytes, time_for(remote, max_bytes),
-                                take_through, &tap, ret_version, &request.detail);
-    if (tap.is_over)
-        status = aoticache_error_set(&request.detail, AOTICACHE_IO, "%s has more than %llu bytes", request.name,
-                                     (unsigned long long)max_bytes);
-    if (!tap.is_stopped)
-        return end(&request, status, ret_error);
-    give_connection_back(remote, request.connection);
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: %s was not wanted to its end", remote->config.url,
-                               request.name);
+    struct request request = {.remote = remote,
+                              .use = use,
+                              .max_bytes = max_bytes,
+                              .tap = {.sink = sink, .user = user, .left = max_bytes},
+                              .ret_version = ret_version};
+    return perform(&request, name, do_get, max_bytes, ret_error);
+}
+
+static aoticache_status do_put(struct request *request, void *opened, uint32_t timeout_ms)
+{
+    return request->remote->module.put(opened, request->name, request->bytes, request->size, request->condition,
+                                       timeout_ms, &request->detail);
 }
 
 aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name, const void *bytes, size_t size,
                                       const char *condition, aoticache_error *ret_error)
 {
-    struct request request;
-    aoticache_status status = begin(&request, remote, name, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = remote->module.put(request.connection->opened, request.name, bytes, size, condition,
-                                time_for(remote, size), &request.detail);
-    return end(&request, status, ret_error);
+    struct request request = {
+        .remote = remote, .use = AOTICACHE_REMOTE_WRITE, .bytes = bytes, .size = size, .condition = condition};
+    return perform(&request, name, do_put, size, ret_error);
 }
 
-aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *name, aoticache_error *ret_error)
+static aoticache_status do_exists(struct request *request, void *opened, uint32_t timeout_ms)
 {
-    struct request request;
-    aoticache_status status = begin(&request, remote, name, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = remote->module.exists(request.connection->opened, request.name, time_for(remote, 0), &request.detail);
-    return end(&request, status, ret_error);
+    return request->remote->module.exists(opened, request->name, timeout_ms, &request->detail);
+}
+
+aoticache_status aoticache_remote_exists(aoticache_remote *remote, aoticache_remote_use use, const char *name,
+                                         aoticache_error *ret_error)
+{
+    struct request request = {.remote = remote, .use = use};
+    return perform(&request, name, do_exists, 0, ret_error);
+}
+
+static aoticache_status do_remove(struct request *request, void *opened, uint32_t timeout_ms)
+{
+    const aoticache_remote_module *module = &request->remote->module;
+    return module->remove == NULL ? AOTICACHE_UNSUPPORTED
+                                  : module->remove(opened, request->name, timeout_ms, &request->detail);
+}
+
+aoticache_status aoticache_remote_remove(aoticache_remote *remote, const char *name, aoticache_error *ret_error)
+{
+    struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_WRITE, .lack = "it removes nothing"};
+    aoticache_status status = perform(&request, name, do_remove, 0, ret_error);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 /* ---- clocks and leases ---- */
 
-/* A server that lacks something does not fail: it is not left alone for that. */
-static aoticache_status end_unsupported(struct request *request, const char *problem, aoticache_error *ret_error)
+static aoticache_status do_time(struct request *request, void *opened, uint32_t timeout_ms)
 {
-    give_connection_back(request->remote, request->connection);
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "remote %s: %s", request->remote->config.url,
-                               request->detail.message[0] != '\0' ? request->detail.message : problem);
+    const aoticache_remote_module *module = &request->remote->module;
+    const int64_t before_ms = aoticache_wall_ns() / (int64_t)NS_PER_MS;
+    aoticache_status status = module->time == NULL
+                                  ? AOTICACHE_UNSUPPORTED
+                                  : module->time(opened, timeout_ms, &request->unix_ms, &request->detail);
+    const int64_t after_ms = aoticache_wall_ns() / (int64_t)NS_PER_MS;
+    request->unix_ms -= (before_ms + after_ms) / 2;
+    return status;
 }
 
 aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error)
 {
-    struct request request;
-    int64_t there_ms = 0;
-    aoticache_status status = begin(&request, remote, "", ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    const int64_t before_ms = aoticache_wall_ns() / (int64_t)NS_PER_MS;
-    status = remote->module.time == NULL
-                 ? AOTICACHE_UNSUPPORTED
-                 : remote->module.time(request.connection->opened, time_for(remote, 0), &there_ms, &request.detail);
-    if (status == AOTICACHE_UNSUPPORTED)
-        return end_unsupported(&request, "this kind of server does not say its time", ret_error);
-    const int64_t after_ms = aoticache_wall_ns() / (int64_t)NS_PER_MS;
-    *ret_ahead_ms = there_ms - (before_ms + after_ms) / 2;
-    return end(&request, status, ret_error);
+    struct request request = {
+        .remote = remote, .use = AOTICACHE_REMOTE_READ, .lack = "this kind of server does not say its time"};
+    aoticache_status status = perform(&request, "", do_time, 0, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_ahead_ms = request.unix_ms;
+    return status;
+}
+
+static aoticache_status do_acquire(struct request *request, void *opened, uint32_t timeout_ms)
+{
+    const aoticache_remote_module *module = &request->remote->module;
+    return module->acquire == NULL || request->remote->config.is_bazel
+               ? AOTICACHE_UNSUPPORTED
+               : module->acquire(opened, request->name, request->token, request->ttl_ms, timeout_ms, &request->detail);
 }
 
 aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token,
                                           uint32_t ttl_ms, aoticache_error *ret_error)
 {
-    struct request request;
-    aoticache_status status = begin(&request, remote, name, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (remote->module.acquire == NULL || remote->config.is_bazel)
-        return end_unsupported(&request, WITHOUT_LEASES, ret_error);
-    status = remote->module.acquire(request.connection->opened, request.name, token, ttl_ms, time_for(remote, 0),
-                                    &request.detail);
-    return status == AOTICACHE_UNSUPPORTED ? end_unsupported(&request, WITHOUT_LEASES, ret_error)
-                                           : end(&request, status, ret_error);
+    struct request request = {
+        .remote = remote, .use = AOTICACHE_REMOTE_LEASE, .token = token, .ttl_ms = ttl_ms, .lack = WITHOUT_LEASES};
+    return perform(&request, name, do_acquire, 0, ret_error);
+}
+
+static aoticache_status do_release(struct request *request, void *opened, uint32_t timeout_ms)
+{
+    const aoticache_remote_module *module = &request->remote->module;
+    return module->release == NULL
+               ? AOTICACHE_UNSUPPORTED
+               : module->release(opened, request->name, request->token, timeout_ms, &request->detail);
 }
 
 aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
                                           aoticache_error *ret_error)
 {
-    struct request request;
-    aoticache_status status = begin(&request, remote, name, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (remote->module.release == NULL)
-        return end_unsupported(&request, WITHOUT_LEASES, ret_error);
-    status =
-        remote->module.release(request.connection->opened, request.name, token, time_for(remote, 0), &request.detail);
-    return end(&request, status, ret_error);
+    struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_LEASE, .token = token, .lack = WITHOUT_LEASES};
+    return perform(&request, name, do_release, 0, ret_error);
 }
 
 aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name, aoticache_remote_ear *ret_ear)
 {
-    struct request request;
+    struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_LEASE};
+    aoticache_digest secret;
     *ret_ear = (aoticache_remote_ear){.remote = remote};
-    aoticache_status status = begin(&request, remote, name, NULL);
+    aoticache_status status = begin(&request, name, NULL);
     if (status != AOTICACHE_OK)
         return status;
     give_connection_back(remote, request.connection); /* what listens has a connection of its own */
     snprintf(ret_ear->name, sizeof ret_ear->name, "%s", request.name);
     if (remote->module.wait == NULL)
         return AOTICACHE_UNSUPPORTED;
-    status = open_connection(remote, &ret_ear->opened, NULL);
+    status = open_connection(remote, &ret_ear->opened, &secret, NULL);
     if (status == AOTICACHE_OK)
         status = remote->module.wait(ret_ear->opened, ret_ear->name, time_for(remote, 0), NULL);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
@@ -530,13 +633,14 @@ static aoticache_status unwrap(struct text *text, aoticache_error *ret_error)
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes,
-                                           char **ret_text, size_t *ret_size, char *ret_version,
+aoticache_status aoticache_remote_get_text(aoticache_remote *remote, aoticache_remote_use use, const char *name,
+                                           uint64_t max_bytes, char **ret_text, size_t *ret_size, char *ret_version,
                                            aoticache_error *ret_error)
 {
     struct text text = {.bytes = NULL};
     aoticache_error detail = {.message = "it has a zero byte"};
-    aoticache_status status = aoticache_remote_get(remote, name, max_bytes, take_text, &text, ret_version, ret_error);
+    aoticache_status status =
+        aoticache_remote_get(remote, use, name, max_bytes, take_text, &text, ret_version, ret_error);
     if (status == AOTICACHE_OK && text.bytes == NULL && !take_text(&text, "", 0))
         text.is_out_of_memory = true;
     if (text.is_out_of_memory)

@@ -13,6 +13,7 @@
 #include "base/text/units.h"
 
 #define DEFAULT_CONNECT_MS 250
+#define DEFAULT_TLS_CONNECT_MS 1000 /* its handshake is part of it */
 #define DEFAULT_TIMEOUT_MS 2000
 #define MAX_TIMEOUT_MS 600000
 #define DEFAULT_MAX_OBJECT (UINT64_C(256) << 20)
@@ -81,17 +82,24 @@ static bool has_user_part(const char *url)
     return memchr(authority, '@', strcspn(authority, "/?#")) != NULL;
 }
 
+static bool has_tls(const char *url)
+{
+    return strncmp(url, "https:", 6) == 0 || strncmp(url, "rediss:", 7) == 0 ||
+           (strncmp(url, "s3:", 3) == 0 && strstr(url, "endpoint=http:") == NULL);
+}
+
 static aoticache_status begin_remote(aoticache_remote_config *config, const char *url, aoticache_error *ret_error)
 {
     if (has_user_part(url))
         return aoticache_error_set(
             ret_error, AOTICACHE_INVALID,
             "remote: a URL has no user and no password: use user= and secret-file= or secret-env=");
-    *config = (aoticache_remote_config){.reads = true,
-                                        .writes = true,
-                                        .connect_timeout_ms = DEFAULT_CONNECT_MS,
-                                        .timeout_ms = DEFAULT_TIMEOUT_MS,
-                                        .max_object = DEFAULT_MAX_OBJECT};
+    *config =
+        (aoticache_remote_config){.reads = true,
+                                  .writes = true,
+                                  .connect_timeout_ms = has_tls(url) ? DEFAULT_TLS_CONNECT_MS : DEFAULT_CONNECT_MS,
+                                  .timeout_ms = DEFAULT_TIMEOUT_MS,
+                                  .max_object = DEFAULT_MAX_OBJECT};
     config->url = strdup(url);
     config->module = module_of(url);
     return config->url != NULL && config->module != NULL
@@ -178,7 +186,7 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
     }
 #undef IS
     /* Without what stands after the '=': somebody may have written a secret there. */
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there is nothing named '%.*s' to say of a remote",
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: unknown option '%.*s'",
                                length < 40 ? (int)length : 40, word);
 }
 

@@ -92,7 +92,7 @@ static size_t fetch_from_one(aoticache_cache *cache, const aoticache_lookup_targ
     const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
     for (size_t i = 0; i < count; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
-        if (remote->config.reads && aoticache_remote_may_ask(remote) &&
+        if (remote->config.reads && aoticache_remote_may_ask(remote, AOTICACHE_REMOTE_READ) &&
             aoticache_remote_look_back(remote, &target->key) <= least && fetch_from(cache, remote, target))
             return i;
     }
@@ -192,7 +192,8 @@ static aoticache_tier_lease *make_lease(aoticache_cache *cache, aoticache_remote
 static bool may_have_leases(aoticache_remote *remote)
 {
     return remote->config.reads && remote->config.writes && !remote->config.is_bazel &&
-           !atomic_load(&remote->lacks_leases) && aoticache_remote_may_ask(remote) &&
+           !atomic_load(&remote->lacks_leases) && aoticache_remote_may_ask(remote, AOTICACHE_REMOTE_LEASE) &&
+           aoticache_remote_may_ask(remote, AOTICACHE_REMOTE_WRITE) &&
            aoticache_remote_prepare(remote, NULL) == AOTICACHE_OK && remote->module.acquire != NULL;
 }
 
@@ -343,7 +344,8 @@ void aoticache_tier_lease_release(aoticache_tier_lease *lease)
     pthread_mutex_unlock(&lease->mutex);
     if (lease->has_thread)
         pthread_join(lease->thread, NULL);
-    aoticache_remote_release(lease->remote, lease->name, lease->token, NULL);
+    if (aoticache_remote_may_ask(lease->remote, AOTICACHE_REMOTE_LEASE)) /* otherwise it ends by itself */
+        aoticache_remote_release(lease->remote, lease->name, lease->token, NULL);
     pthread_cond_destroy(&lease->end);
     pthread_mutex_destroy(&lease->mutex);
     free(lease);

@@ -1,21 +1,35 @@
 /*
- * cache/remote/unsent: unsent/<digest of the manifest>, an empty file for each entry that still has to go to a remote.
+ * cache/remote/unsent: unsent/<digest of the manifest>, a file for each entry that still has to go to a remote.
  *
  * The note is made before the first request and taken away after the last. So what a process that is killed, or a server that
- * is gone, leaves behind is sent after a later compile, by whichever process makes it. Notes are hints: they need not survive
- * a power loss, and of more than MOST_NOTES no more are made.
+ * is gone, leaves behind is sent after a later compile, by whichever process makes it. The note that was tried longest ago is
+ * the next one, so none keeps the others waiting. Where a server takes an entry never, the note says why, and the entry is
+ * tried again after a day, or when the setting `remote` is another one. Notes are hints: they need not survive a power loss,
+ * and of more than MOST_NOTES no more are made.
  */
+#include "base/arguments.h"
 #include "cache/remote/internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 
 #define MOST_NOTES 4096
+#define SET_ASIDE_S (24 * 60 * 60)
+#define REASON_BYTES (AOTICACHE_ERROR_MESSAGE_BYTES + 32)
+
+struct note {
+    aoticache_digest artifact;
+    struct timespec tried;
+};
 
 static int open_folder(aoticache_cache *cache, bool create)
 {
@@ -24,32 +38,58 @@ static int open_folder(aoticache_cache *cache, bool create)
                                                                                                                   : -1;
 }
 
-/* Digests of notes, at most `most`. */
-static size_t list(int folder, aoticache_digest *ret_artifacts, size_t most)
+static size_t count_notes(int folder)
 {
     size_t count = 0;
+    aoticache_digest artifact;
     cleanup_dir DIR *listing = aoticache_directory_list(folder);
-    for (struct dirent *item; listing != NULL && count < most && (item = readdir(listing)) != NULL;) {
-        aoticache_digest artifact;
-        if (aoticache_digest_from_hex(item->d_name, &artifact) != AOTICACHE_OK)
-            continue;
-        if (ret_artifacts != NULL)
-            ret_artifacts[count] = artifact;
-        count++;
-    }
+    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;)
+        count += aoticache_digest_from_hex(item->d_name, &artifact) == AOTICACHE_OK ? 1 : 0;
     return count;
+}
+
+/* Reads why an entry was set aside, without the end of line. False: it was not. */
+static bool read_reason(int folder, const char *name, uint64_t *ret_fingerprint, char ret_reason[REASON_BYTES])
+{
+    char text[REASON_BYTES + 20], *end = NULL;
+    cleanup_fd int fd = aoticache_syscall_openat(folder, name, O_RDONLY | O_NOFOLLOW, 0);
+    const ssize_t size = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (size <= 0)
+        return false;
+    text[size] = '\0';
+    *ret_fingerprint = strtoull(text, &end, 16);
+    if (*end != ' ')
+        return false;
+    snprintf(ret_reason, REASON_BYTES, "%s", end + 1);
+    ret_reason[strcspn(ret_reason, "\n")] = '\0';
+    return true;
 }
 
 void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artifact)
 {
     char name[AOTICACHE_DIGEST_HEX_BYTES];
     cleanup_fd int folder = open_folder(cache, true);
-    if (folder < 0 || list(folder, NULL, MOST_NOTES) == MOST_NOTES)
+    if (folder < 0 || count_notes(folder) >= MOST_NOTES)
         return;
     aoticache_digest_to_hex(artifact, name);
     cleanup_fd int fd = aoticache_syscall_openat(folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW, 0600);
     if (fd >= 0)
         aoticache_directory_hand_over(cache->directory, fd, 0600);
+}
+
+void aoticache_unsent_postpone(aoticache_cache *cache, const aoticache_digest *artifact, const char *reason)
+{
+    char name[AOTICACHE_DIGEST_HEX_BYTES], text[REASON_BYTES + 20];
+    cleanup_fd int folder = open_folder(cache, false);
+    aoticache_digest_to_hex(artifact, name);
+    cleanup_fd int fd = folder >= 0 ? aoticache_syscall_openat(folder, name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0) : -1;
+    if (fd < 0)
+        return;
+    const int size = snprintf(text, sizeof text, "%016llx %s\n", (unsigned long long)cache->remotes->fingerprint,
+                              reason != NULL ? reason : "");
+    if (reason == NULL || size < 0 ||
+        aoticache_syscall_write(fd, text, (size_t)size < sizeof text ? (size_t)size : sizeof text - 1) != 0)
+        futimens(fd, NULL);
 }
 
 void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *artifact)
@@ -61,8 +101,74 @@ void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *art
         aoticache_syscall_unlinkat(folder, name, 0);
 }
 
+/* Whether it was set aside a short time ago, for remotes with these settings. */
+static bool is_set_aside(const aoticache_cache *cache, int folder, const char *name, const struct stat *found)
+{
+    char reason[REASON_BYTES];
+    uint64_t fingerprint = 0;
+    const int64_t age_s = aoticache_wall_ns() / 1000000000 - (int64_t)found->st_mtim.tv_sec;
+    return found->st_size > 0 && age_s < SET_ASIDE_S && read_reason(folder, name, &fingerprint, reason) &&
+           fingerprint == cache->remotes->fingerprint;
+}
+
+static bool is_before(const struct timespec *left, const struct timespec *right)
+{
+    return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
+}
+
+/* Puts a note into its place among at most `most`, by when it was tried. */
+static void insert(struct note *notes, size_t *count, size_t most, const struct note *note)
+{
+    size_t at = *count < most ? (*count)++ : most;
+    while (at > 0 && is_before(&note->tried, &notes[at - 1].tried)) {
+        if (at < most)
+            notes[at] = notes[at - 1];
+        at--;
+    }
+    if (at < most)
+        notes[at] = *note;
+}
+
 size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artifacts, size_t most)
 {
+    struct note notes[AOTICACHE_UNSENT_AT_ONCE], note;
+    struct stat found;
+    size_t count = 0;
     cleanup_fd int folder = open_folder(cache, false);
-    return folder >= 0 ? list(folder, ret_artifacts, most) : 0;
+    cleanup_dir DIR *listing = folder >= 0 ? aoticache_directory_list(folder) : NULL;
+    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
+        if (aoticache_digest_from_hex(item->d_name, &note.artifact) != AOTICACHE_OK ||
+            fstatat(folder, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+            is_set_aside(cache, folder, item->d_name, &found))
+            continue;
+        note.tried = found.st_mtim;
+        insert(notes, &count, most < AOTICACHE_UNSENT_AT_ONCE ? most : AOTICACHE_UNSENT_AT_ONCE, &note);
+    }
+    for (size_t i = 0; i < count; i++)
+        ret_artifacts[i] = notes[i].artifact;
+    return count;
+}
+
+aoticache_status aoticache_cache_list_unsent(aoticache_cache *cache, aoticache_unsent_fn callback, void *user,
+                                             aoticache_error *ret_error)
+{
+    aoticache_unsent one;
+    char reason[REASON_BYTES];
+    uint64_t fingerprint = 0;
+    struct stat found;
+    if (cache == NULL || callback == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
+    aoticache_cache_enter(cache);
+    cleanup_fd int folder = open_folder(cache, false);
+    cleanup_dir DIR *listing = folder >= 0 ? aoticache_directory_list(folder) : NULL;
+    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
+        if (aoticache_digest_from_hex(item->d_name, &one.artifact) != AOTICACHE_OK ||
+            fstatat(folder, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        one.reason = read_reason(folder, item->d_name, &fingerprint, reason) ? reason : "";
+        one.tried_ns = (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec;
+        if (!callback(user, &one))
+            break;
+    }
+    return AOTICACHE_OK;
 }

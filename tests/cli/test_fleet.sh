@@ -146,7 +146,7 @@ else
     holds 'nobody has the lease any more' [ -z "$(python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())' "$lease")" ]
     start_storing late
     run env AOTICACHE_REMOTE="$storing_url" aoticache doctor
-    prints 'doctor of a server that refuses' "remote $storing_url: the server refuses"
+    prints 'doctor of a server that refuses' "remote $storing_url: nothing is there, or this user may not read it"
     prints 'says how far the clock is off' "WARN +remote clock +$storing_url: this machine's clock is (20 min 0|19 min 5[0-9]) s ahead"
     if start_s3; then
         export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword

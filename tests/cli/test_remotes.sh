@@ -27,7 +27,7 @@ redis://host timeout=0s|is not a time
 redis://host namespace=../x|letters, digits
 redis://host secret-file=relative|an absolute path
 redis://host unsigned=yes|unsigned=allow or unsigned=refuse
-redis://host password=hunter2|nothing named 'password'
+redis://host password=hunter2|unknown option 'password'
 redis://host max-object=1T|at most 16G
 http://host layout=maven|layout=plain or layout=bazel
 https://host client-certificate=mine.pem|an absolute path
@@ -161,7 +161,7 @@ else
         redis-cli -s "$redis_socket" config set requirepass swordfish >/dev/null
         AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow"
         try 'Redis: without the password' 1 at first push --all
-        says 'Redis: refused' 'the server refuses: NOAUTH'
+        says 'Redis: refused' 'the server refuses: (NOAUTH|unauthenticated): it wants a password'
         AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow secret-env=REDIS_SECRET"
         try 'Redis: the variable is not set' 1 at first push --all
         says 'Redis: it is named' 'the variable REDIS_SECRET, which is to have the secret, is not set'
@@ -231,7 +231,7 @@ if make_certificate &&
     says 'TLS: is refused' 'certificate'
     AOTICACHE_REMOTE="$url ca-file=$work/tls.pem"
     try 'TLS: without a token' 1 at first push --all
-    says 'TLS: the server refuses' 'the server refuses .HTTP status 401'
+    says 'TLS: the server refuses' 'the server does not know who asks .HTTP status 401'
     AOTICACHE_REMOTE="$url ca-file=$work/tls.pem secret-env=HTTP_SECRET"
     try 'TLS: with a token' 0 at first push --all
     prints 'TLS: everything went' '^sent 3 entries'

@@ -51,8 +51,39 @@ else
     skip 'an object of more than a mebibyte' 'the noise is skipped by an instruction of x86-64'
 fi
 
+# moto, with its authentication on after the first requests, which make a user and a bucket.
+if "$venv_python" -c 'import boto3, moto.server' 2>/dev/null; then
+    port=$(free_port)
+    INITIAL_NO_AUTH_ACTION_COUNT=4 "$venv_python" tests/helpers/moto_server.py -H 127.0.0.1 -p "$port" >"$work/moto.log" 2>&1 &
+    servers+=($!)
+    until_it python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()' "$port"
+    cat >"$work/setup.py" <<'PYTHON'
+import json, sys
+import boto3
+use = dict(endpoint_url=sys.argv[1], region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+iam = boto3.client("iam", **use)
+iam.create_user(UserName="fleet")
+policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+iam.put_user_policy(UserName="fleet", PolicyName="all", PolicyDocument=json.dumps(policy))
+boto3.client("s3", **use).create_bucket(Bucket="kernels", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+key = iam.create_access_key(UserName="fleet")["AccessKey"]
+print(key["AccessKeyId"], key["SecretAccessKey"])
+PYTHON
+    try 'moto that asks who it is: a user and a bucket' 0 "$venv_python" "$work/setup.py" "http://127.0.0.1:$port"
+    read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY <"$out"
+    ours=$AOTICACHE_REMOTE
+    export AOTICACHE_REMOTE="s3://kernels/team?region=eu-west-1&endpoint=http://127.0.0.1:$port unsigned=allow timeout=20s"
+    try 'moto that asks who it is: all is sent' 0 at first aoticache push --all
+    prints 'moto that asks who it is: all of it' '^sent [2-9] entries'
+    try 'moto that asks who it is: and comes' 0 at sixth aoticache pull --all
+    holds 'moto that asks who it is: it did ask' [ "$(AWS_SECRET_ACCESS_KEY=other at first aoticache push --all --replace 2>&1 | grep -c SignatureDoesNotMatch)" -ge 1 ]
+    AOTICACHE_REMOTE=$ours AWS_ACCESS_KEY_ID=access-key AWS_SECRET_ACCESS_KEY=its/secret+key
+else
+    skip 'moto that asks who it is' 'there is no moto or boto3 (pip install "moto[s3,server]")'
+fi
+
 export AWS_SECRET_ACCESS_KEY=another
 try 'with another secret nothing is sent' 1 at first aoticache push --all
-says 'and it is said' 'refuse'
+says 'and it is said' 'the secret key is not the access key.s, or the region is another .SignatureDoesNotMatch.'
 holds 'for its signature' grep -q SignatureDoesNotMatch "$work/refused"
 finish

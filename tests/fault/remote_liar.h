@@ -173,8 +173,10 @@ static void mutant_plug(aoticache_cache *cache)
 static void mutant_forget_failures(aoticache_cache *cache)
 {
     aoticache_remote *remote = &cache->remotes->items[0];
-    atomic_store(&remote->rests_until_ns, 0);
-    atomic_store(&remote->failures, 0);
+    for (size_t i = 0; i < AOTICACHE_REMOTE_USES; i++) {
+        atomic_store(&remote->health[i].rests_until_ns, 0);
+        atomic_store(&remote->health[i].failures, 0);
+    }
     for (size_t i = 0; i < AOTICACHE_REMOTE_MISSES; i++)
         atomic_store(&remote->misses[i].until_ns, 0);
     for (size_t i = 0; i < AOTICACHE_UNTRUSTED_SIGNERS; i++)

@@ -42,7 +42,7 @@ Test(remote, settings__what_is_wrong_is_named_and_no_secret)
 {
     refused("read-only", "is not a remote");
     refused("redis://me:hunter2@host", "no user and no password");
-    refused("redis://h password=hunter2", "nothing named 'password'");
+    refused("redis://h password=hunter2", "unknown option 'password'");
     refused("redis://h timeout=0s", "is not a time");
     refused("redis://h timeout=99999999ms", "is not a time");
     refused("redis://h unsigned=true", "unsigned=allow");

@@ -3,15 +3,19 @@
  * Unix socket, with TLS or without.
  *
  * hiredis connects, writes commands and reads answers. The bytes go through here, because hiredis's own loop has a time
- * limit for each read but none for an answer, no limit of its size, and raises SIGPIPE. Conditions and leases are
- * scripts, which a server runs one at a time.
+ * limit for each read but none for an answer, no limit of its size, and raises SIGPIPE. Conditions on a version and leases
+ * are scripts, which a server runs one at a time; everything else is GET, SET, EXISTS and DEL, which a user of an access
+ * list may have without scripts.
  */
 #include "cache/remote/module.h"
+#include "cache/remote/modules/redis_answers.h"
+#include "cache/remote/modules/resolve.h"
 #include "cache/remote/modules/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
+#include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +26,8 @@
 #define PREFIX "aoticache/"
 #define PIECE_BYTES 65536
 #define MAX_DATABASE 65535
+#define SLICE_MS 100 /* after which is looked whether the request is to end */
+#define VERSION_DIGITS 40
 
 typedef struct redis_connection {
     redisContext *context; /* NULL: not connected */
@@ -35,6 +41,8 @@ typedef struct redis_connection {
     int64_t deadline; /* of what is under way on it */
     bool listens;     /* it has subscribed, and is good for nothing else */
     uint32_t connect_timeout_ms;
+    bool (*goes_on)(void *user); /* or NULL */
+    void *goes_on_user;
 } redis_connection;
 
 static int64_t now_ms(void)
@@ -116,13 +124,15 @@ static aoticache_status wait_for(redis_connection *connection, short events, int
     for (;;) {
         struct pollfd one = {.fd = connection->context->fd, .events = events};
         const int64_t left = deadline - now_ms();
-        int ready = left > 0 ? poll(&one, 1, (int)left) : 0;
+        int ready = left > 0 ? poll(&one, 1, left < SLICE_MS ? (int)left : SLICE_MS) : 0;
         if (ready > 0)
             return AOTICACHE_OK;
-        if (ready == 0)
+        if (left <= 0)
             return aoticache_error_set(ret_error, AOTICACHE_IO, "no answer in time");
-        if (errno != EINTR)
+        if (ready < 0 && errno != EINTR)
             return aoticache_error_set_errno(ret_error, errno, "cannot wait for an answer");
+        if (connection->goes_on != NULL && !connection->goes_on(connection->goes_on_user))
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped");
     }
 }
 
@@ -215,21 +225,6 @@ static void disconnect(redis_connection *connection)
     connection->listens = false;
 }
 
-static aoticache_status judge_error(const redisReply *reply, aoticache_error *ret_error)
-{
-    static const char *const denials[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password",
-                                          "ERR Client sent AUTH"};
-    for (size_t i = 0; i < sizeof denials / sizeof denials[0]; i++)
-        if (strncmp(reply->str, denials[i], strlen(denials[i])) == 0)
-            return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server refuses: %s", denials[i]);
-    char text[120]; /* the server's words, without what would disturb a line of a log */
-    snprintf(text, sizeof text, "%s", reply->str);
-    for (char *c = text; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
-            *c = '?';
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers: %s", text);
-}
-
 /* One command and its answer, which is no error then. */
 static aoticache_status talk(redis_connection *connection, int count, const char **words, const size_t *sizes,
                              uint64_t max_bytes, int64_t deadline, redisReply **ret_reply, aoticache_error *ret_error)
@@ -248,8 +243,11 @@ static aoticache_status talk(redis_connection *connection, int count, const char
         return status;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        status = judge_error(reply, ret_error);
+        bool connects_anew = false;
+        status = redis_judge_error(reply->str, &connects_anew, ret_error);
         freeReplyObject(reply);
+        if (connects_anew) /* another server may have the address by now */
+            disconnect(connection);
         return status;
     }
     *ret_reply = reply;
@@ -288,33 +286,58 @@ static aoticache_status greet(redis_connection *connection, int64_t deadline, ao
     return status;
 }
 
+/* Connects to one address of a host, within the time for it. */
+static aoticache_status connect_to_address(redis_connection *connection, const char *address,
+                                           aoticache_error *ret_error)
+{
+    const struct timeval limit = {.tv_sec = connection->connect_timeout_ms / 1000,
+                                  .tv_usec = (connection->connect_timeout_ms % 1000) * 1000};
+    connection->context = connection->port != 0 ? redisConnectWithTimeout(address, connection->port, limit)
+                                                : redisConnectUnixWithTimeout(address, limit);
+    if (connection->context == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    if (connection->context->err == 0) {
+        fcntl(connection->context->fd, F_SETFD, FD_CLOEXEC);
+        return AOTICACHE_OK;
+    }
+    aoticache_error_set(ret_error, AOTICACHE_IO, "cannot connect: %s", connection->context->errstr);
+    disconnect(connection);
+    return AOTICACHE_IO;
+}
+
+/* Connects to the first address of the host that answers. */
+static aoticache_status connect_socket(redis_connection *connection, int64_t deadline, aoticache_error *ret_error)
+{
+    resolved_address addresses[RESOLVE_ADDRESSES];
+    size_t count = 0;
+    if (connection->port == 0)
+        return connect_to_address(connection, connection->host, ret_error);
+    const int64_t left = deadline - now_ms();
+    aoticache_status status = resolve(connection->host, left > 0 ? (uint32_t)left : 0, addresses, &count, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        status = connect_to_address(connection, addresses[i].text, ret_error);
+        if (status != AOTICACHE_IO || now_ms() >= deadline)
+            break;
+    }
+    return status;
+}
+
 static aoticache_status connect_to(redis_connection *connection, int64_t deadline, aoticache_error *ret_error)
 {
     if (connection->context != NULL)
         return AOTICACHE_OK;
-    const struct timeval limit = {.tv_sec = connection->connect_timeout_ms / 1000,
-                                  .tv_usec = (connection->connect_timeout_ms % 1000) * 1000};
-    connection->context = connection->port != 0 ? redisConnectWithTimeout(connection->host, connection->port, limit)
-                                                : redisConnectUnixWithTimeout(connection->host, limit);
-    if (connection->context == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    if (connection->context->err != 0) {
-        aoticache_error_set(ret_error, AOTICACHE_IO, "cannot connect: %s", connection->context->errstr);
-        disconnect(connection);
-        return AOTICACHE_IO;
-    }
-    fcntl(connection->context->fd, F_SETFD, FD_CLOEXEC);
-    if (connection->has_tls) {
+    aoticache_status status = connect_socket(connection, deadline, ret_error);
+    if (status == AOTICACHE_OK && connection->has_tls) {
         const tls_transport transport = {.user = connection, .send = send_plain, .receive = receive_plain};
         connection->deadline = deadline;
-        aoticache_status status =
-            tls_connect(connection->host, &connection->files, &transport, &connection->tls, ret_error);
-        if (status != AOTICACHE_OK) {
-            disconnect(connection);
-            return status;
-        }
+        status = tls_connect(connection->host, &connection->files, &transport, &connection->tls, ret_error);
     }
-    return greet(connection, deadline, ret_error);
+    if (status == AOTICACHE_OK)
+        return greet(connection, deadline, ret_error);
+    disconnect(connection);
+    return status;
 }
 
 static void close_connection(void *opaque)
@@ -345,6 +368,8 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     if (connection == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     connection->connect_timeout_ms = settings->connect_timeout_ms;
+    connection->goes_on = settings->goes_on;
+    connection->goes_on_user = settings->goes_on_user;
     aoticache_status status = read_url(connection, settings->url, ret_error);
     if (status == AOTICACHE_OK &&
         !(copy(&connection->user, settings->user) && copy(&connection->secret, settings->secret) &&
@@ -363,7 +388,10 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
 
 /* ---- commands ---- */
 
-/* A request may find that the server has closed the connection since the last one: then it is tried once more. */
+/*
+ * A request may find that the server has closed the connection since the last one, or that another server took over: then it
+ * is tried once more, on a new connection.
+ */
 static aoticache_status ask(redis_connection *connection, int count, const char **words, const size_t *sizes,
                             uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
 {
@@ -372,7 +400,7 @@ static aoticache_status ask(redis_connection *connection, int count, const char 
     aoticache_status status = connect_to(connection, deadline, ret_error);
     if (status == AOTICACHE_OK)
         status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
-    if (status == AOTICACHE_IO && was_connected && connection->context == NULL && now_ms() < deadline) {
+    if (status != AOTICACHE_OK && was_connected && connection->context == NULL && now_ms() < deadline) {
         status = connect_to(connection, deadline, ret_error);
         if (status == AOTICACHE_OK)
             status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
@@ -380,50 +408,54 @@ static aoticache_status ask(redis_connection *connection, int count, const char 
     return status;
 }
 
-/* Runs a script with one key and two arguments. */
-static aoticache_status run_script(redis_connection *connection, const char *script, const char *name,
-                                   const void *first, size_t first_size, const char *second, uint64_t max_bytes,
-                                   uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
+/* Asks with one command, whose word `at` is the key of `name`. */
+static aoticache_status ask_for_key(redis_connection *connection, int count, const char **words, size_t *sizes, int at,
+                                    const char *name, uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply,
+                                    aoticache_error *ret_error)
 {
     char key[512];
     const int length = snprintf(key, sizeof key, PREFIX "%s", name);
     if (length < 0 || (size_t)length >= sizeof key)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the name is too long");
-    const char *words[] = {"EVAL", script, "1", key, first, second};
-    const size_t sizes[] = {4, strlen(script), 1, (size_t)length, first_size, strlen(second)};
-    return ask(connection, 6, words, sizes, max_bytes, timeout_ms, ret_reply, ret_error);
+    words[at] = key;
+    sizes[at] = (size_t)length;
+    return ask(connection, count, words, sizes, max_bytes, timeout_ms, ret_reply, ret_error);
+}
+
+/* Writes the version of a value: the digits of its SHA-1, as a script has them (redis.sha1hex). */
+static aoticache_status write_version(const char *bytes, size_t size, char *ret_version, aoticache_error *ret_error)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int length = 0;
+    if (EVP_Digest(bytes, size, digest, &length, EVP_sha1(), NULL) != 1 || 2 * length != VERSION_DIGITS)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "a digest cannot be computed");
+    for (unsigned int i = 0; i < length; i++)
+        snprintf(ret_version + (size_t)2 * i, 3, "%02x", digest[i]);
+    return AOTICACHE_OK;
 }
 
 static aoticache_status pass_on(const redisReply *reply, aoticache_remote_sink_fn sink, void *user, char *ret_version,
                                 aoticache_error *ret_error)
 {
-    enum { DIGITS = 40 };
-    const char *bytes = reply->str;
-    size_t size = reply->type == REDIS_REPLY_STRING ? (size_t)reply->len : 0;
     if (reply->type == REDIS_REPLY_NIL)
         return AOTICACHE_NOT_FOUND;
-    if (reply->type != REDIS_REPLY_STRING || (ret_version != NULL && size < DIGITS))
+    if (reply->type != REDIS_REPLY_STRING)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than a text");
-    if (ret_version != NULL) {
-        memcpy(ret_version, bytes, DIGITS);
-        ret_version[DIGITS] = '\0';
-        bytes += DIGITS;
-        size -= DIGITS;
-    }
-    return sink(user, bytes, size)
+    if (ret_version != NULL && write_version(reply->str, reply->len, ret_version, ret_error) != AOTICACHE_OK)
+        return AOTICACHE_NO_MEMORY;
+    return sink(user, reply->str, reply->len)
                ? AOTICACHE_OK
-               : aoticache_error_set(ret_error, AOTICACHE_IO, "the answer was not wanted to its end");
+               : aoticache_error_set(ret_error, AOTICACHE_IO, "the download was cancelled");
 }
 
 static aoticache_status get(void *connection, const char *name, uint64_t max_bytes, uint32_t timeout_ms,
                             aoticache_remote_sink_fn sink, void *user, char *ret_version, aoticache_error *ret_error)
 {
-    static const char plain[] = "return redis.call('GET', KEYS[1])";
-    static const char versioned[] =
-        "local v = redis.call('GET', KEYS[1]) if v then return redis.sha1hex(v) .. v end return v";
+    const char *words[] = {"GET", NULL};
+    size_t sizes[] = {3, 0};
     redisReply *reply = NULL;
-    aoticache_status status = run_script(connection, ret_version != NULL ? versioned : plain, name, "", 0, "",
-                                         max_bytes, timeout_ms, &reply, ret_error);
+    aoticache_status status =
+        ask_for_key(connection, 2, words, sizes, 1, name, max_bytes, timeout_ms, &reply, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = pass_on(reply, sink, user, ret_version, ret_error);
@@ -431,42 +463,67 @@ static aoticache_status get(void *connection, const char *name, uint64_t max_byt
     return status;
 }
 
-/* Runs a script that answers with a number other than 0 for yes. */
-static aoticache_status yes_or(aoticache_status otherwise, redis_connection *connection, const char *script,
-                               const char *name, const void *first, size_t first_size, const char *second,
-                               uint32_t timeout_ms, aoticache_error *ret_error)
+/* Returns OK where the answer is yes (a number other than 0, or "OK"), and otherwise `no`. Frees the reply. */
+static aoticache_status yes_or(aoticache_status no, redisReply *reply, aoticache_error *ret_error)
 {
-    redisReply *reply = NULL;
-    aoticache_status status =
-        run_script(connection, script, name, first, first_size, second, PIECE_BYTES, timeout_ms, &reply, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (reply->type != REDIS_REPLY_INTEGER)
-        status = aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than a number");
-    else if (reply->integer == 0)
-        status = otherwise == AOTICACHE_LOCKED ? aoticache_error_set(ret_error, otherwise, "another machine has it")
-                                               : otherwise;
+    aoticache_status status = AOTICACHE_OK;
+    if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_NIL && reply->type != REDIS_REPLY_STATUS)
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than yes or no");
+    else if (reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0))
+        status = no == AOTICACHE_LOCKED ? aoticache_error_set(ret_error, no, "another machine has it") : no;
     freeReplyObject(reply);
     return status;
+}
+
+/* Runs a script with one key and two arguments, which answers yes or no. */
+static aoticache_status run_script(aoticache_status no, redis_connection *connection, const char *script,
+                                   const char *name, const void *first, size_t first_size, const char *second,
+                                   uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    const char *words[] = {"EVAL", script, "1", NULL, first, second};
+    size_t sizes[] = {4, strlen(script), 1, 0, first_size, strlen(second)};
+    redisReply *reply = NULL;
+    aoticache_status status =
+        ask_for_key(connection, 6, words, sizes, 3, name, PIECE_BYTES, timeout_ms, &reply, ret_error);
+    return status == AOTICACHE_OK ? yes_or(no, reply, ret_error) : status;
 }
 
 static aoticache_status put(void *connection, const char *name, const void *bytes, size_t size, const char *condition,
                             uint32_t timeout_ms, aoticache_error *ret_error)
 {
-    static const char always[] = "redis.call('SET', KEYS[1], ARGV[1]) return 1";
-    static const char absent[] = "if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end return 0";
     static const char same[] =
         "local v = redis.call('GET', KEYS[1]) if not v or redis.sha1hex(v) ~= ARGV[2] then return 0 end "
         "redis.call('SET', KEYS[1], ARGV[1]) return 1";
-    const char *script = condition == NULL ? always : condition[0] == '\0' ? absent : same;
-    return yes_or(AOTICACHE_LOCKED, connection, script, name, bytes, size, condition != NULL ? condition : "",
-                  timeout_ms, ret_error);
+    const char *words[] = {"SET", NULL, bytes, "NX"};
+    size_t sizes[] = {3, 0, size, 2};
+    redisReply *reply = NULL;
+    if (condition != NULL && condition[0] != '\0')
+        return run_script(AOTICACHE_LOCKED, connection, same, name, bytes, size, condition, timeout_ms, ret_error);
+    aoticache_status status = ask_for_key(connection, condition != NULL ? 4 : 3, words, sizes, 1, name, PIECE_BYTES,
+                                          timeout_ms, &reply, ret_error);
+    return status == AOTICACHE_OK ? yes_or(AOTICACHE_LOCKED, reply, ret_error) : status;
+}
+
+/* EXISTS and DEL answer with a number of keys. */
+static aoticache_status ask_number(void *connection, const char *command, const char *name, uint32_t timeout_ms,
+                                   aoticache_error *ret_error)
+{
+    const char *words[] = {command, NULL};
+    size_t sizes[] = {strlen(command), 0};
+    redisReply *reply = NULL;
+    aoticache_status status =
+        ask_for_key(connection, 2, words, sizes, 1, name, PIECE_BYTES, timeout_ms, &reply, ret_error);
+    return status == AOTICACHE_OK ? yes_or(AOTICACHE_NOT_FOUND, reply, ret_error) : status;
 }
 
 static aoticache_status exists(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
 {
-    return yes_or(AOTICACHE_NOT_FOUND, connection, "return redis.call('EXISTS', KEYS[1])", name, "", 0, "", timeout_ms,
-                  ret_error);
+    return ask_number(connection, "EXISTS", name, timeout_ms, ret_error);
+}
+
+static aoticache_status remove_key(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    return ask_number(connection, "DEL", name, timeout_ms, ret_error);
 }
 
 static aoticache_status acquire(void *connection, const char *name, const char *token, uint32_t ttl_ms,
@@ -476,7 +533,7 @@ static aoticache_status acquire(void *connection, const char *name, const char *
                                  "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
     char ttl[16];
     snprintf(ttl, sizeof ttl, "%u", ttl_ms);
-    return yes_or(AOTICACHE_LOCKED, connection, script, name, token, strlen(token), ttl, timeout_ms, ret_error);
+    return run_script(AOTICACHE_LOCKED, connection, script, name, token, strlen(token), ttl, timeout_ms, ret_error);
 }
 
 static aoticache_status release(void *connection, const char *name, const char *token, uint32_t timeout_ms,
@@ -485,7 +542,7 @@ static aoticache_status release(void *connection, const char *name, const char *
     /* A user who may not publish gives the lease back all the same. */
     static const char script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) "
                                  "redis.pcall('PUBLISH', KEYS[1], '') end return 1";
-    return yes_or(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
+    return run_script(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
 }
 
 static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms,
@@ -577,6 +634,7 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
                                                    .acquire = acquire,
                                                    .release = release,
                                                    .wait = wait_for_release,
-                                                   .time = tell_time};
+                                                   .time = tell_time,
+                                                   .remove = remove_key};
     return &module;
 }

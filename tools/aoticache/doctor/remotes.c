@@ -5,6 +5,7 @@
 #include "tools/aoticache/doctor/internal.h"
 #include "tools/aoticache/entries/entries.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,17 +13,27 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define CLOCK_DISTANCE_MS 60000 /* less says nothing: web servers give their time in seconds */
 
+/* Whether what was written to try is gone again. */
+static bool removes(const aoticache_remote_state *state)
+{
+    for (size_t i = 0; i < state->step_count; i++)
+        if (strcmp(state->steps[i].what, "removal") == 0)
+            return state->steps[i].status == AOTICACHE_OK;
+    return true;
+}
+
 /* What it is good for, in words. */
 static void describe(const aoticache_remote_state *state, char *ret_text, size_t size)
 {
     const char *use = !state->writes ? "read only" : state->reads ? "read and written" : "written only";
     const char *why = strstr(state->lease_message, state->url); /* the message names the remote, as this line does */
     why = why != NULL ? why + strlen(state->url) : "";
-    snprintf(ret_text, size, "%s%s%s", use,
+    snprintf(ret_text, size, "%s%s%s%s", use,
              !state->writes || !state->reads       ? ""
              : state->lease_status == AOTICACHE_OK ? ", one compile for all machines"
                                                    : ", one compile for each machine",
-             state->writes && state->reads && state->lease_status != AOTICACHE_OK ? why : "");
+             state->writes && state->reads && state->lease_status != AOTICACHE_OK ? why : "",
+             removes(state) ? "" : "; what doctor wrote stays there");
 }
 
 struct remotes {
@@ -93,9 +104,44 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
     else
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "remote", NULL, "%s answers in %s; %s", state->url,
                                 aoticache_cli_format_duration(state->answer_ns, time), use);
+    if (state->status == AOTICACHE_OK && state->message[0] != '\0')
+        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "remote",
+                                "if nothing is ever found there, look at the rights of its user (docs/remotes.md)",
+                                "%s", state->message);
     report_clock(doctor, state);
     report_probe(remotes, state);
     return true;
+}
+
+struct unsent {
+    uint64_t waiting, set_aside;
+    char reason[512]; /* of one that was set aside */
+};
+
+static bool count_unsent(void *user, const aoticache_unsent *one)
+{
+    struct unsent *unsent = user;
+    if (one->reason[0] == '\0')
+        unsent->waiting++;
+    else if (unsent->set_aside++ == 0)
+        snprintf(unsent->reason, sizeof unsent->reason, "%s", one->reason);
+    return true;
+}
+
+/* What processes of this cache could not send. */
+static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
+{
+    struct unsent unsent = {.waiting = 0};
+    if (cache == NULL || aoticache_cache_list_unsent(cache, count_unsent, &unsent, NULL) != AOTICACHE_OK)
+        return;
+    if (unsent.set_aside > 0)
+        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "unsent kernels",
+                                "they are tried again after a day, when `remote` is another setting, and by 'aoticache "
+                                "push --all'",
+                                "%" PRIu64 " that a remote refused: %s", unsent.set_aside, unsent.reason);
+    if (unsent.waiting > 0)
+        aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "unsent kernels", NULL,
+                                "%" PRIu64 " wait for the next compile, or for 'aoticache push --all'", unsent.waiting);
 }
 
 /* Whether this user has a key of their own, or the configuration names one. Whether it can be read, keys.c says. */
@@ -123,6 +169,7 @@ void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
             aoticache_cache_signers(asked.cache, &signers, &count, NULL);
         remotes.cache = asked.cache;
         aoticache_remotes_ask(text, signers, count, report_remote, &remotes, NULL);
+        report_unsent(doctor, asked.cache);
         aoticache_asked_close(&asked);
     }
     aoticache_config_free(config);

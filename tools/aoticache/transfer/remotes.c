@@ -40,6 +40,8 @@ static const aoticache_cli_option push_options[] = {
      AOTICACHE_CLI_LIST(remote_command, transfer.sign_with)},
     {"no-sign", 0, NULL, "add no signature; those that are there go",
      AOTICACHE_CLI_SET(remote_command, transfer.no_sign)},
+    {"replace", 0, NULL, "also send objects that are there already: they may be damaged",
+     AOTICACHE_CLI_SET(remote_command, transfer.options.replace)},
     {"dry-run", 'n', NULL, "count what would be sent, send nothing",
      AOTICACHE_CLI_SET(remote_command, transfer.options.dry_run)},
     {0},
@@ -131,9 +133,11 @@ const aoticache_command aoticache_command_push = {
             .help_hint = "aoticache help push",
             .usage = "--all|FILTER... [OPTION]...",
             .summary = "Sends kernels, with their signatures, to the remotes that are configured.",
-            .details = "What a remote has already is not sent again. Every remote that is written to gets everything.\n"
-                       "Exit code 1 where something was left out: it is damaged here, or too large for the remote;\n"
-                       "3 where nothing matches, or no remote is configured.",
+            .details =
+                "Objects that a remote has already are not sent again, except with --replace. Every remote that is\n"
+                "written to gets everything. An entry that a server refuses is left out, and the others go on.\n"
+                "Exit code 1 if something was left out: it is damaged here, or the server does not take it;\n"
+                "3 if nothing matches, or no remote is configured.",
             .options = push_options,
         },
     .run = push_command,

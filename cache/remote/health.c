@@ -1,0 +1,87 @@
+/*
+ * cache/remote/health: whether a remote is asked at all.
+ *
+ * Reading, writing and leases each have a state of their own: a server that takes no kernels can still give some. What fails
+ * rests: a second, then twice as long each time, at most five minutes. A server that cannot be read from rests as a whole, so
+ * that one that is gone costs one timeout now and then, not one for each kind of request and each miss.
+ *
+ * Each beginning and each end of a rest is one line of the log.
+ */
+#include "cache/remote/internal.h"
+
+#define FIRST_REST_NS UINT64_C(1000000000)
+#define LONGEST_REST_NS (300 * FIRST_REST_NS)
+
+/* What the log says when a rest begins and when it ends, by use. */
+static const struct {
+    const char *begins, *ends;
+} words[AOTICACHE_REMOTE_USES] = {
+    [AOTICACHE_REMOTE_READ] = {"nothing is read there for a while, and kernels are compiled here",
+                               "it can be read again"},
+    [AOTICACHE_REMOTE_WRITE] = {"nothing is written there for a while; kernels wait in unsent/",
+                                "it can be written to again"},
+    [AOTICACHE_REMOTE_LEASE] = {"for a while other machines may compile the same kernels", "it gives leases again"},
+    [AOTICACHE_REMOTE_WHOLE] = {"it is left alone for a while, and kernels are compiled here meanwhile",
+                                "it answers again"},
+};
+
+bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use)
+{
+    const uint64_t now = aoticache_monotonic_ns();
+    atomic_store(&remote->serves_misses, true);
+    return now >= atomic_load(&remote->health[use].rests_until_ns) &&
+           now >= atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].rests_until_ns);
+}
+
+static void begin_rest(aoticache_remote *remote, aoticache_remote_use use, bool is_long, const char *message)
+{
+    struct aoticache_remote_health *health = &remote->health[use];
+    const uint32_t before = atomic_fetch_add(&health->failures, 1);
+    uint64_t rest = before < 9 ? FIRST_REST_NS << before : LONGEST_REST_NS;
+    if (rest > LONGEST_REST_NS || is_long)
+        rest = LONGEST_REST_NS;
+    atomic_store(&health->rests_until_ns, aoticache_monotonic_ns() + rest);
+    if (before > 0)
+        return;
+    atomic_fetch_add(&remote->rests, 1);
+    if (atomic_load(&remote->serves_misses))
+        aoticache_log(remote->logger, AOTICACHE_LOG_WARNING, "remote %s: %s; %s", remote->config.url, message,
+                      words[use].begins);
+}
+
+static void end_rest(aoticache_remote *remote, aoticache_remote_use use)
+{
+    atomic_store(&remote->health[use].rests_until_ns, 0);
+    if (atomic_exchange(&remote->health[use].failures, 0) > 0 && atomic_load(&remote->serves_misses))
+        aoticache_log(remote->logger, AOTICACHE_LOG_WARNING, "remote %s: %s", remote->config.url, words[use].ends);
+}
+
+void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status status, const char *message)
+{
+    if (status != AOTICACHE_OK && status != AOTICACHE_NO_MEMORY)
+        begin_rest(remote, AOTICACHE_REMOTE_WHOLE, status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_INVALID,
+                   message);
+}
+
+void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, aoticache_status status,
+                                  const char *message)
+{
+    switch (status) {
+    case AOTICACHE_NO_MEMORY: /* says nothing of the remote */
+    case AOTICACHE_INVALID:
+        return;
+    case AOTICACHE_OK:
+    case AOTICACHE_NOT_FOUND:
+    case AOTICACHE_LOCKED:
+    case AOTICACHE_UNSUPPORTED: /* of this object, or of leases: the server has answered */
+        end_rest(remote, AOTICACHE_REMOTE_WHOLE);
+        end_rest(remote, use);
+        return;
+    case AOTICACHE_DENIED:
+        end_rest(remote, AOTICACHE_REMOTE_WHOLE);
+        begin_rest(remote, use, false, message);
+        return;
+    default:
+        begin_rest(remote, use == AOTICACHE_REMOTE_READ ? AOTICACHE_REMOTE_WHOLE : use, false, message);
+    }
+}

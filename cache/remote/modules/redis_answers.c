@@ -1,0 +1,72 @@
+/*
+ * cache/remote/modules/redis_answers: what an error of a Redis server means, in one table. docs/remotes.md has it in words;
+ * tests/cli/test_remote_answers.sh tries each row.
+ *
+ * Sources: "Redis serialization protocol specification" (errors begin with a word in capitals), "Access control list",
+ * "Replication", "Redis persistence", "Redis cluster specification"; src/server.c of Redis 7, createSharedObjects(). Before
+ * Redis 7 an error inside a script has the word in its middle, after "-".
+ */
+#include "cache/remote/modules/redis_answers.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct row {
+    const char *word;
+    aoticache_status status;
+    bool connects_anew;
+    const char *words;
+} rows[] = {
+    {"NOAUTH", AOTICACHE_DENIED, false, "it wants a password: secret-file= or secret-env="},
+    {"unauthenticated", AOTICACHE_DENIED, false,
+     "it wants a password: secret-file= or secret-env="}, /* of a large SET */
+    {"WRONGPASS", AOTICACHE_DENIED, true, "look at user= and secret-file= or secret-env="},
+    {"NOPERM", AOTICACHE_DENIED, false, "this user may not do that (docs/remotes.md has the access list)"},
+    {"ERR invalid password", AOTICACHE_DENIED, true, "look at secret-file= or secret-env="},
+    {"ERR Client sent AUTH", AOTICACHE_DENIED, false, "it has no password: take secret-file= or secret-env= away"},
+    {"ERR AUTH", AOTICACHE_DENIED, false, "it has no password: take secret-file= or secret-env= away"},
+    {"The user executing the script can't", AOTICACHE_DENIED, false,
+     "this user may not do that (docs/remotes.md has the access list)"},
+    {"READONLY", AOTICACHE_DENIED, true, "it is a replica, which takes no writes"},
+    {"OOM", AOTICACHE_DENIED, false, "it has no memory left: maxmemory, and maxmemory-policy allkeys-lru"},
+    {"MISCONF", AOTICACHE_DENIED, false, "it cannot save to its disk, and takes no writes"},
+    {"NOREPLICAS", AOTICACHE_DENIED, false, "it has too few replicas, and takes no writes"},
+    {"MOVED", AOTICACHE_DENIED, false, "it is one of a cluster: a remote is one server, or a proxy of the cluster"},
+    {"CROSSSLOT", AOTICACHE_DENIED, false, "it is one of a cluster: a remote is one server, or a proxy of the cluster"},
+    {"ASK", AOTICACHE_DENIED, false, "it is one of a cluster: a remote is one server, or a proxy of the cluster"},
+    {"CLUSTERDOWN", AOTICACHE_IO, true, "its cluster does not work"},
+    {"MASTERDOWN", AOTICACHE_IO, true, "it is a replica without its primary"},
+    {"LOADING", AOTICACHE_IO, false, "it is reading its data"},
+    {"BUSY", AOTICACHE_IO, false, "a script of somebody else runs there"},
+    {"TRYAGAIN", AOTICACHE_IO, false, "try again"},
+};
+
+/* Whether the text begins with the word, or has it after a "-" or a ": ". */
+static bool has_word(const char *text, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *found = strstr(text, word); found != NULL; found = strstr(found + 1, word)) {
+        if ((found == text || found[-1] == '-' || found[-1] == ' ') && !isalnum((unsigned char)found[length]))
+            return true;
+    }
+    return false;
+}
+
+aoticache_status redis_judge_error(const char *text, bool *ret_connects_anew, aoticache_error *ret_error)
+{
+    *ret_connects_anew = false;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!has_word(text, rows[i].word))
+            continue;
+        *ret_connects_anew = rows[i].connects_anew;
+        return aoticache_error_set(ret_error, rows[i].status, "the server refuses: %s: %s", rows[i].word,
+                                   rows[i].words);
+    }
+    char words[120]; /* the server's, without what would disturb a line of a log */
+    snprintf(words, sizeof words, "%s", text);
+    for (char *c = words; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            *c = '?';
+    return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server answers: %s", words);
+}
