@@ -59,13 +59,14 @@ static void report_not_stored(aoticache_cache *cache, const aoticache_error *rea
 {
     const char *path = cache->directory->path;
     aoticache_cache_count(cache, AOTICACHE_COUNTER_not_stored, 1);
-    const bool is_busy = reason->status == AOTICACHE_LOCKED; /* neither room nor rights are missing */
+    /* Of these, neither room nor rights are missing. */
+    const bool has_room = reason->status == AOTICACHE_LOCKED || reason->status == AOTICACHE_UNSUPPORTED;
     /* A cache that was opened read-only has said so already. Then each failure is only for those who debug. */
     bool is_news = !cache->directory->read_only && !atomic_exchange(&cache->has_warned_not_stored, true);
     aoticache_log(
         &cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
         "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next time%s%s%s",
-        reason->message, is_busy ? "" : "; free some space or let ", is_busy ? "" : path, is_busy ? "" : " be written");
+        reason->message, has_room ? "" : "; free some space or let ", has_room ? "" : path, has_room ? "" : " be written");
 }
 
 static aoticache_status store_or_keep(struct job *job, const aoticache_product *product)

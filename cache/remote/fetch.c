@@ -44,7 +44,7 @@ static void refuse_object(aoticache_intake *intake, const aoticache_remote *remo
 
 /*
  * Unpacks an object to a descriptor, or into memory with `bytes` of space. *ret_good: exactly so many bytes came; else the
- * object was refused. OK; IO and DENIED (the remote, or the disk here), NO_MEMORY, UNSUPPORTED.
+ * object was refused, or is not there any more. OK; IO and DENIED (the remote, or the disk here), NO_MEMORY, UNSUPPORTED.
  */
 static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remote, const aoticache_digest *digest,
                                uint64_t bytes, int fd, uint8_t *memory, bool *ret_good, aoticache_error *ret_error)
@@ -67,7 +67,7 @@ static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remot
     const bool has_refused = aoticache_unpacker_has_refused(unpacker); /* before the end, so the request was stopped */
     aoticache_unpacker_free(unpacker);
     if (status == AOTICACHE_NOT_FOUND) {
-        refuse_object(intake, remote, digest, "it is not there any more");
+        intake->report->entries_gone++;
         return AOTICACHE_OK;
     }
     if (status == AOTICACHE_OK && finished == AOTICACHE_OK) {

@@ -81,7 +81,11 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
         end_rest(remote, AOTICACHE_REMOTE_WHOLE);
         begin_rest(remote, use, false, message);
         return;
-    default:
-        begin_rest(remote, use == AOTICACHE_REMOTE_READ ? AOTICACHE_REMOTE_WHOLE : use, false, message);
+    default: /* of a server that is known not to answer, each further failure is the same */
+        begin_rest(remote,
+                   use == AOTICACHE_REMOTE_READ || atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0
+                       ? AOTICACHE_REMOTE_WHOLE
+                       : use,
+                   false, message);
     }
 }

@@ -144,11 +144,8 @@ static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, co
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_remote_fetch_key(&pull->intake, remote, key, NULL, NULL, &brought, &detail);
     if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED) {
-        char hex[AOTICACHE_DIGEST_HEX_BYTES];
-        aoticache_digest_to_hex(key, hex);
         if (status == AOTICACHE_NOT_FOUND)
-            aoticache_intake_refuse(&pull->intake, "remote %s lists key %s and has no record of it any more",
-                                    remote->config.url, hex);
+            pull->report.entries_gone++;
         else
             aoticache_intake_refuse(&pull->intake, "%s", detail.message);
         return AOTICACHE_OK;

@@ -110,7 +110,8 @@ AOTICACHE_API aoticache_status aoticache_cache_push(aoticache_cache *cache, cons
  * Brings what the options name from each remote that is read, in their order: of each key the entries that this CPU meets,
  * the most demanding first for each guard. What is here already stays, as in an import. Of the options `used_since_ns`,
  * `level`, `with_marks`, `max_bytes`, `allow_unsigned` and `ask` mean nothing here: whether an entry needs a trusted
- * signature, the remote's settings say. Returns as a push; `refused` counts what was damaged, not signed, or gone.
+ * signature, the remote's settings say. Returns as a push; `refused` counts what was damaged or not
+ * signed, `entries_gone` what the server had forgotten.
  */
 AOTICACHE_API aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes,
                                                     const aoticache_transfer_options *options,

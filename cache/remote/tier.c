@@ -79,7 +79,11 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
         aoticache_log(&cache->directory->logger,
                       status == AOTICACHE_CORRUPT ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                       "a kernel is not fetched: %s", detail.message);
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_refused, report.refused);
+    if (report.entries_gone > 0) /* a server that forgets what was not used for long may do so */
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
+                      "a kernel is not fetched: remote %s: it has its record, and not all of its objects",
+                      remote->config.url);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_refused, report.refused + report.entries_gone);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_fetched_bytes, report.bytes);
     return report.entries > 0;
 }

@@ -71,6 +71,7 @@ typedef struct aoticache_transfer_report {
     uint64_t entries_passed_over;     /* import, merge: would have gone before entries that are there; see `replace` */
     uint64_t entries_signed;          /* export: have a signature; import, merge: came by, or got, a trusted one */
     uint64_t entries_untrusted;       /* import, merge: of the refused: no trusted key signed them, or a check failed */
+    uint64_t entries_gone;            /* pull: a list or a record there names them, and the server forgot them since */
 } aoticache_transfer_report;
 
 /*

@@ -293,7 +293,7 @@ static void try_pull(aoticache_cache *cache, int key)
     aoticache_status status = pull(cache, key, &report, &error);
     if (status == AOTICACHE_NOT_FOUND && (report.refused > 0 || !mutant_lists_key())) /* the list has nothing like it */
         status = AOTICACHE_OK;
-    const bool is_reasoned = has_reason(report.refused > 0, status, &error);
+    const bool is_reasoned = has_reason(report.refused > 0, status, &error) || report.entries_gone > 0;
     const struct seen seen = check_store(cache);
     judge(lacks_something(&seen, key), is_reasoned);
     if (!mutant_has_changed_something() && key != 6 && (is_reasoned || lacks_something(&seen, key)))
@@ -313,7 +313,8 @@ static void try_pull_again(aoticache_cache *cache, int key)
     mutant_aim(&keys[key]);
     const aoticache_status status = pull(cache, key, &report, &error);
     const bool is_reasoned =
-        has_reason(report.refused > 0, status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status, &error);
+        has_reason(report.refused > 0, status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status, &error) ||
+        report.entries_gone > 0;
     const struct seen seen = check_store(cache);
     for (size_t i = 0; i < VERSIONS; i++)
         if (is_wanted(&versions[i], key) && !seen.has[i])

@@ -74,7 +74,6 @@ TEXT = """
 """
 
 
-@pytest.mark.quick
 @pytest.mark.skipif(COMPILER is None, reason="there is no g++")
 def test_what_stands_behind_an_operator_may_change():
     cache = fresh("key") + "/cache"

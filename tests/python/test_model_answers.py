@@ -199,7 +199,6 @@ for name in ("composite", "decomposed", "lowered"):
 """)
 
 
-@pytest.mark.quick
 def test_results_that_are_no_tensors(tmp_path):
     twice(tmp_path, """
 class Optional(torch.nn.Module):

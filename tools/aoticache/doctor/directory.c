@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -81,6 +82,16 @@ static void check_flags(aoticache_doctor *doctor, const struct statfs *informati
                                 "mounted read-only: nothing new can be stored");
 }
 
+/* Whether a file system has locks, which puts and collections need. Nothing of it stays locked. */
+static void check_locks(aoticache_doctor *doctor, const char *path)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && (errno == ENOSYS || errno == EOPNOTSUPP))
+        aoticache_doctor_report(doctor, FAIL, "locks",
+                                "mount it with locks (Lustre: -o flock), or set AOTICACHE_DIR to a directory on a local disk",
+                                "the file system has no flock: nothing can be stored there");
+}
+
 static void check_space(aoticache_doctor *doctor, const struct statfs *information)
 {
     char text[AOTICACHE_CLI_UNIT_BYTES];
@@ -104,6 +115,7 @@ static void check_file_system(aoticache_doctor *doctor, const char *path)
     }
     check_kind(doctor, &information);
     check_flags(doctor, &information);
+    check_locks(doctor, path);
     check_space(doctor, &information);
 }
 

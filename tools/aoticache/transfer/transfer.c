@@ -172,6 +172,7 @@ static void print_json(const aoticache_transfer_command *command, const char *do
     aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(report->bytes));
     aoticache_cli_json_set(object, "marks", aoticache_cli_json_count(report->marks));
     aoticache_cli_json_set(object, "refused", aoticache_cli_json_count(report->refused));
+    aoticache_cli_json_set(object, "entries_gone", aoticache_cli_json_count(report->entries_gone));
     aoticache_cli_json_set(object, "entries_signed", aoticache_cli_json_count(report->entries_signed));
     aoticache_cli_json_set(object, "entries_untrusted", aoticache_cli_json_count(report->entries_untrusted));
     aoticache_cli_json_set(object, "archive_bytes", aoticache_cli_json_count(report->archive_bytes));
@@ -195,6 +196,8 @@ static void print_text(const aoticache_transfer_command *command, const char *do
         fprintf(to, "; %" PRIu64 " passed over: %s would be found before what is here (--replace takes %s)",
                 report->entries_passed_over, report->entries_passed_over == 1 ? "it" : "they",
                 report->entries_passed_over == 1 ? "it" : "them");
+    if (report->entries_gone > 0)
+        fprintf(to, "; the server has forgotten %" PRIu64, report->entries_gone);
     if (report->marks > 0)
         fprintf(to, "; marks of %" PRIu64 " %s", report->marks, report->marks == 1 ? "key" : "keys");
     if (report->refused > 0)
