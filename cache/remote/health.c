@@ -63,8 +63,8 @@ void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status st
                    message);
 }
 
-void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, aoticache_status status,
-                                  const char *message)
+void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_look,
+                                  aoticache_status status, const char *message)
 {
     switch (status) {
     case AOTICACHE_NO_MEMORY: /* says nothing of the remote */
@@ -75,7 +75,8 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
     case AOTICACHE_LOCKED:
     case AOTICACHE_UNSUPPORTED: /* of this object, or of leases: the server has answered */
         end_rest(remote, AOTICACHE_REMOTE_WHOLE);
-        end_rest(remote, use);
+        if (!is_look)
+            end_rest(remote, use);
         return;
     case AOTICACHE_DENIED:
         end_rest(remote, AOTICACHE_REMOTE_WHOLE);

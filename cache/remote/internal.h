@@ -193,10 +193,11 @@ aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char 
 /* Returns whether to ask it for a miss: not while it rests after failures. From then on the log says when it begins to rest.
  * A person's requests are made all the same. */
 bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use);
-/* Note what came of opening a connection, and of a request. */
+/* Note what came of opening a connection, and of a request. is_look: it only looked at what is there, for a write: that it
+ * succeeds does not mean that a write would. */
 void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status status, const char *message);
-void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, aoticache_status status,
-                                  const char *message);
+void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_look,
+                                  aoticache_status status, const char *message);
 
 /* ---- server.c: what was not there ---- */
 

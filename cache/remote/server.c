@@ -110,7 +110,7 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
         return aoticache_error_set(
             ret_error, AOTICACHE_DENIED,
             "the secret in %s is not used: the file must be this user's or root's, and others may "
-            "neither read nor write it (chmod 600)",
+            "neither read nor write it (chmod 600; of a Secret in Kubernetes, defaultMode: 0440)",
             path);
     ssize_t size = read(fd, ret_text, MAX_SECRET_BYTES);
     if (size < 0)
@@ -283,6 +283,7 @@ struct tap {
 struct request {
     aoticache_remote *remote;
     aoticache_remote_use use;
+    bool is_look; /* of a write, at what is there */
     struct aoticache_remote_connection *connection;
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80]; /* with the namespace */
     const void *bytes;
@@ -392,7 +393,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
     if (status == AOTICACHE_UNSUPPORTED && request->detail.message[0] == '\0')
         aoticache_error_set(&request->detail, status, "%s",
                             request->lack != NULL ? request->lack : "it cannot do this");
-    aoticache_remote_note_answer(remote, request->use, status, request->detail.message);
+    aoticache_remote_note_answer(remote, request->use, request->is_look, status, request->detail.message);
     if (status == AOTICACHE_NOT_FOUND && request->detail.message[0] != '\0')
         return tell_unsure(request, ret_error);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
@@ -460,6 +461,7 @@ aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote
 {
     struct request request = {.remote = remote,
                               .use = use,
+                              .is_look = use == AOTICACHE_REMOTE_WRITE,
                               .max_bytes = max_bytes,
                               .tap = {.sink = sink, .user = user, .left = max_bytes},
                               .ret_version = ret_version};
@@ -488,7 +490,7 @@ static aoticache_status do_exists(struct request *request, void *opened, uint32_
 aoticache_status aoticache_remote_exists(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                          aoticache_error *ret_error)
 {
-    struct request request = {.remote = remote, .use = use};
+    struct request request = {.remote = remote, .use = use, .is_look = use == AOTICACHE_REMOTE_WRITE};
     return perform(&request, name, do_exists, 0, ret_error);
 }
 

@@ -109,6 +109,13 @@ CASES
     AOTICACHE_REMOTE="$url unsigned=allow" try 'http: when it takes kernels again' 0 at machine aoticache run aten::abs --input float32:8=-2 --hook c
     is 'http: what waited is sent' 0 "$(find "$work/machine/unsent" -type f | wc -l)"
 
+    # A program that goes on for longer than the first pauses: the lines do not alternate.
+    printf '#!/bin/sh\ncase "$*" in *.c*) sleep 1 ;; esac\nexec cc "$@"\n' >"$work/slow-cc" && chmod +x "$work/slow-cc"
+    printf 'aten::abs(float32[%s]) on cpu\n' 21 22 23 24 25 >"$work/new"
+    rule 'PUT / 403'
+    try 'http, a token that may only read, for seconds' 0 at machine aoticache warm "$work/new" --hook c --cc "$work/slow-cc" --jobs 1
+    is 'http, a token that may only read: two lines' 2 "$(grep -c 'remote http' "$err")"
+
     # One object that is too large: the others go.
     rule 'PUT cas/ 413'
     warm 'http, PUT 413' 2 2 2

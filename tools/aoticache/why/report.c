@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool aoticache_why_is_hit(const aoticache_why *why)
 {
@@ -273,9 +274,13 @@ static void print_advice(const aoticache_why *why)
         [AOTICACHE_WHY_operator] = "the first call compiles it; 'aoticache compile' or 'warm' do it beforehand",
         [AOTICACHE_WHY_empty] = "is this the directory that the program uses? 'aoticache doctor' tells",
     };
-    const char *words = aoticache_remote_findings_have_one(&why->remotes)
-                            ? "nothing: the next request fetches it, if a key that is trusted here signed it"
-                            : advice[why->reason];
+    const bool is_there = aoticache_remote_findings_have_one(&why->remotes);
+    const char *directory = is_there ? aoticache_cache_directory(why->cache) : NULL;
+    const char *words =
+        !is_there ? advice[why->reason]
+        : access(directory, F_OK) == 0 && access(directory, W_OK) != 0
+            ? "let this directory be written, or use another one: one that cannot be written asks no remote"
+            : "nothing: the next request fetches it, if a key that is trusted here signed it";
     if (words == NULL || why->cli->quiet)
         return;
     cleanup_free char *text = aoticache_cli_text("%s", words);
