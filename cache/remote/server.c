@@ -119,7 +119,8 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
         size--;
     ret_text[size] = '\0';
     if (size == 0 || size >= MAX_SECRET_BYTES - 2 || strpbrk(ret_text, "\r\n") != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has not the form of a secret: one line", path);
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, /* it may be about to be written */
+                                   "%s has not the form of a secret: one line", path);
     return AOTICACHE_OK;
 }
 
@@ -359,13 +360,23 @@ static aoticache_status begin(struct request *request, const char *name, aoticac
     return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, request->detail.message);
 }
 
-/* After the server refused: opens the connection again if there is another secret now. Returns whether to ask again. */
+/*
+ * Returns whether an answer may mean that the secret is an old one. Some servers answer a request to read with a status that
+ * also means that nothing is there (HTTP 403); the module then says so in the message.
+ */
+static bool may_be_refused(const struct request *request, aoticache_status status)
+{
+    return status == AOTICACHE_DENIED || (status == AOTICACHE_NOT_FOUND && request->detail.message[0] != '\0');
+}
+
+/* Opens the connection again if there is another secret now. Returns whether to ask again. */
 static bool renew_secret(struct request *request)
 {
     struct aoticache_remote_connection *connection = request->connection;
     if (request->tap.left != request->max_bytes || !has_other_secret(request->remote, connection))
         return false;
     request->remote->module.close(connection->opened);
+    connection->opened = NULL; /* the file may be unreadable by now */
     return open_connection(request->remote, &connection->opened, &connection->secret, &request->detail) == AOTICACHE_OK;
 }
 
@@ -409,7 +420,7 @@ static aoticache_status perform(struct request *request, const char *name, reque
     if (status != AOTICACHE_OK)
         return status;
     status = function(request, request->connection->opened, time_for(request->remote, bytes));
-    if (status == AOTICACHE_DENIED && renew_secret(request)) {
+    if (may_be_refused(request, status) && renew_secret(request)) {
         request->detail.message[0] = '\0';
         status = function(request, request->connection->opened, time_for(request->remote, bytes));
     }

@@ -65,6 +65,18 @@ else
     holds 'Redis, a secret that changes: everything was sent' sent 36
     is 'Redis, a secret that changes: nothing is left' 0 "$(find "$work/program/unsent" -type f 2>/dev/null | wc -l)"
 
+    # A secret's file that is empty when a program starts, because it is being written: it is read again a second later.
+    printf '#!/bin/sh\nsleep 0.7\nexec cc "$@"\n' >"$work/slow-cc" && chmod +x "$work/slow-cc"
+    head -n 5 "$work/many" >"$work/five"
+    : >"$work/rotating"
+    AOTICACHE_REMOTE="$remote namespace=late user=rotating secret-file=$work/rotating" \
+        at late aoticache warm "$work/five" --hook c --cc "$work/slow-cc" --jobs 1 >"$work/late.out" 2>"$work/late.err" &
+    program=$!
+    holds 'Redis, an empty secret: the program says so' until_it grep -q 'has not the form of a secret' "$work/late.err"
+    echo new >"$work/rotating"
+    wait "$program"
+    holds 'Redis, an empty secret: the program sends once there is one' [ "$(redis --scan --pattern 'aoticache/late/ac/*' | wc -l)" -ge 1 ]
+
     # Without memory: what is there is served.
     redis config set maxmemory-policy noeviction >/dev/null
     redis config set maxmemory 1 >/dev/null

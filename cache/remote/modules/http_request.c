@@ -237,12 +237,26 @@ static void set_method(CURL *curl, http_method method, const http_body *body)
         curl_easy_setopt(curl, CURLOPT_NOBODY, method == HTTP_HEAD ? 1L : 0L);
 }
 
-/* Makes a request again while the server has too much to do, as far as there is time. */
+/*
+ * Whether the connection was lost before anything of the answer was passed on. libcurl itself tries again only if the
+ * connection had served another request before.
+ */
+static bool was_lost(CURLcode result, const http_answer *answer, uint64_t left)
+{
+    return (result == CURLE_GOT_NOTHING || result == CURLE_SEND_ERROR || result == CURLE_RECV_ERROR ||
+            result == CURLE_PARTIAL_FILE) &&
+           answer->left == left;
+}
+
+/* Makes a request again while the server has too much to do, as far as there is time, and once if its connection is lost:
+ * all of these methods may be repeated. */
 static CURLcode perform(http_connection *connection, http_method method, const char *url, const http_body *body,
                         int64_t deadline, http_answer *answer)
 {
     bool is_ok = false;
     CURLcode result = CURLE_OUT_OF_MEMORY;
+    bool may_be_lost = true;
+    const uint64_t bytes_left = answer->left;
     struct curl_slist *headers = make_headers(connection, body, answer->version != NULL, &is_ok);
     for (unsigned tries = 0; is_ok; tries++) {
         const int64_t left = deadline - now_ms();
@@ -256,6 +270,10 @@ static CURLcode perform(http_connection *connection, http_method method, const c
         curl_easy_getinfo(connection->curl, CURLINFO_RESPONSE_CODE, &answer->code);
         is_ok = result == CURLE_OK && (answer->code == 503 || answer->code == 429) &&
                 wait_for_next_try(tries, answer->retry_after_s, deadline);
+        if (may_be_lost && was_lost(result, answer, bytes_left) && now_ms() < deadline) {
+            may_be_lost = false;
+            is_ok = true;
+        }
     }
     curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, NULL);
     curl_slist_free_all(headers);

@@ -40,6 +40,7 @@ typedef struct redis_connection {
     tls_session *tls; /* of the present connection; NULL: it has none */
     int64_t deadline; /* of what is under way on it */
     bool listens;     /* it has subscribed, and is good for nothing else */
+    bool was_lost;    /* it was open, and the server or the network ended it */
     uint32_t connect_timeout_ms;
     bool (*goes_on)(void *user); /* or NULL */
     void *goes_on_user;
@@ -145,8 +146,10 @@ static aoticache_status send_plain(void *user, const char *bytes, size_t size, a
         if (status != AOTICACHE_OK)
             return status;
         ssize_t sent = send(connection->context->fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR)
+        if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+            connection->was_lost = true;
             return aoticache_error_set_errno(ret_error, errno, "cannot send");
+        }
         bytes += sent > 0 ? sent : 0;
         size -= sent > 0 ? (size_t)sent : 0;
     }
@@ -164,6 +167,7 @@ static aoticache_status receive_plain(void *user, char *bytes, size_t size, size
         ssize_t got = recv(connection->context->fd, bytes, size, MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
+        connection->was_lost = got <= 0;
         if (got < 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot receive");
         *ret_size = (size_t)got;
@@ -389,18 +393,20 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
 /* ---- commands ---- */
 
 /*
- * A request may find that the server has closed the connection since the last one, or that another server took over: then it
- * is tried once more, on a new connection.
+ * A request may find that the server has closed the connection since the last one, or closes it now, or that another server
+ * took over: then it is tried once more, on a new connection. A server that cannot be connected to is not tried again.
  */
 static aoticache_status ask(redis_connection *connection, int count, const char **words, const size_t *sizes,
                             uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
 {
     const int64_t deadline = now_ms() + timeout_ms;
     const bool was_connected = connection->context != NULL;
+    connection->was_lost = false;
     aoticache_status status = connect_to(connection, deadline, ret_error);
     if (status == AOTICACHE_OK)
         status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
-    if (status != AOTICACHE_OK && was_connected && connection->context == NULL && now_ms() < deadline) {
+    if (status != AOTICACHE_OK && (was_connected || connection->was_lost) && connection->context == NULL &&
+        now_ms() < deadline) {
         status = connect_to(connection, deadline, ret_error);
         if (status == AOTICACHE_OK)
             status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
