@@ -392,25 +392,31 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
 
 /* ---- commands ---- */
 
+static aoticache_status ask_once(redis_connection *connection, int count, const char **words, const size_t *sizes,
+                                 uint64_t max_bytes, int64_t deadline, redisReply **ret_reply,
+                                 aoticache_error *ret_error)
+{
+    connection->was_lost = false;
+    aoticache_status status = connect_to(connection, deadline, ret_error);
+    return status == AOTICACHE_OK ? talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error)
+                                  : status;
+}
+
 /*
- * A request may find that the server has closed the connection since the last one, or closes it now, or that another server
- * took over: then it is tried once more, on a new connection. A server that cannot be connected to is not tried again.
+ * A request may find that the server has closed the connection since the last one, or that another server took over: then it
+ * is made again on a new connection. If a new connection is lost too, it is made once more. A server that cannot be
+ * connected to is not tried again.
  */
 static aoticache_status ask(redis_connection *connection, int count, const char **words, const size_t *sizes,
                             uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
 {
     const int64_t deadline = now_ms() + timeout_ms;
     const bool was_connected = connection->context != NULL;
-    connection->was_lost = false;
-    aoticache_status status = connect_to(connection, deadline, ret_error);
-    if (status == AOTICACHE_OK)
-        status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
-    if (status != AOTICACHE_OK && (was_connected || connection->was_lost) && connection->context == NULL &&
-        now_ms() < deadline) {
-        status = connect_to(connection, deadline, ret_error);
-        if (status == AOTICACHE_OK)
-            status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
-    }
+    aoticache_status status = ask_once(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
+    if (status != AOTICACHE_OK && was_connected && connection->context == NULL && now_ms() < deadline)
+        status = ask_once(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
+    if (status != AOTICACHE_OK && connection->was_lost && now_ms() < deadline)
+        status = ask_once(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
     return status;
 }
 
