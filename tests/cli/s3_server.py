@@ -2,7 +2,12 @@
 Authorization). It keeps objects in memory, honours If-None-Match and If-Match of a PUT, and says on standard error what it
 refuses and why.
 
-    s3_server.py KEY SECRET REGION      prints its port
+    s3_server.py KEY SECRET REGION [PORT [FOLDER]]      prints its port
+
+With a folder it keeps the objects in files there too, and has them again after a restart. Two more files there change what it
+does from the next request on: `secret` replaces SECRET, and `refuses` has the status and the code with which it answers each
+PUT ("507 InsufficientStorage").
+
     s3_server.py --check                whether botocore's signatures pass, and changed ones do not; 77 without botocore
 
 Written from docs.aws.amazon.com: "Create a signed AWS API request", "Authenticating Requests: Using the Authorization Header".
@@ -12,9 +17,12 @@ import email.utils
 import hashlib
 import hmac
 import http.server
+import os
+import pathlib
 import re
 import sys
 import threading
+import time
 import urllib.parse
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -73,15 +81,21 @@ def problem_of(method, target, headers, body, key, secret, region):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     objects = {}
     lock = threading.Lock()
+    folder = None
 
     def do_any(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        problem = problem_of(self.command, self.path, self.headers.items(), body, *sys.argv[1:4])
+        key, secret, region = sys.argv[1:4]
+        problem = problem_of(self.command, self.path, self.headers.items(), body, key, self.told("secret") or secret, region)
         if problem:
             print(f"{self.command} {self.path}: {problem}", file=sys.stderr, flush=True)
             return self.answer(403, f"<Error><Code>{problem.partition(':')[0]}</Code></Error>".encode())
+        refused = self.told("refuses")
+        if refused and self.command == "PUT":
+            return self.answer(int(refused.split()[0]), f"<Error><Code>{refused.split()[1]}</Code></Error>".encode())
         kept = self.objects.get(self.path)
         if self.command == "PUT":
             return self.answer(200 if self.put(body) else 412)
@@ -95,8 +109,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
             kept = self.objects.get(self.path)
             if (none == "*" and kept) or (match is not None and (kept is None or kept[1] != match)):
                 return False
-            self.objects[self.path] = (body, f'"{hashlib.md5(body).hexdigest()}"', email.utils.formatdate(usegmt=True))
+            self.keep(self.path, body, time.time())
+            if self.folder:
+                file = self.folder / "objects" / urllib.parse.quote(self.path, safe="")
+                file.with_suffix(".new").write_bytes(body)
+                os.replace(file.with_suffix(".new"), file)
             return True
+
+    @classmethod
+    def keep(cls, path, body, modified):
+        cls.objects[path] = (body, f'"{hashlib.md5(body).hexdigest()}"', email.utils.formatdate(modified, usegmt=True))
+
+    @classmethod
+    def use_folder(cls, folder):
+        cls.folder = folder
+        (folder / "objects").mkdir(parents=True, exist_ok=True)
+        for file in (folder / "objects").iterdir():
+            if file.suffix != ".new":
+                cls.keep(urllib.parse.unquote(file.name), file.read_bytes(), file.stat().st_mtime)
+
+    def told(self, name):
+        """What a file of the folder says, or "" without one."""
+        try:
+            return (self.folder / name).read_text().strip() if self.folder else ""
+        except FileNotFoundError:
+            return ""
 
     do_GET = do_PUT = do_HEAD = do_any
 
@@ -105,11 +142,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        if self.command != "HEAD":  # headers and body in one write
+            self._headers_buffer.append(b"\r\n" + body)
+            self.flush_headers()
+        else:
+            self.end_headers()
 
     def log_message(self, *_):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def handle_error(self, *_):  # a client that is gone
         pass
 
 
@@ -141,6 +187,8 @@ def check():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
         sys.exit(check())
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if len(sys.argv) > 5:
+        Handler.use_folder(pathlib.Path(sys.argv[5]))
+    server = Server(("127.0.0.1", int(sys.argv[4]) if len(sys.argv) > 4 else 0), Handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

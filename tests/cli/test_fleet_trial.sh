@@ -8,6 +8,14 @@ trial() { # NAME ARGUMENT...
 }
 compiled() { grep -o '"compiles": [0-9]*' "$out"; }
 
+# trouble_of NAME SERVER: the server has all kernels but one of each machine. Only a restart may cost more than these compiles.
+trouble_of() {
+    local there=(--there --new 1 --processes 2 --kernels 8 --delay 0.06)
+    trial "$1 that is full, then refuses writes, then has another secret" --server "$2" "${there[@]}" --every 0.7 --trouble full,refuse,secret
+    is "$1: no compile is due to that" '"compiles": 4' "$(compiled)"
+    trial "$1, which has all kernels, is started anew" --server "$2" "${there[@]}" --compile 2 --every 3 --trouble restart
+}
+
 if [ ! -e "$BUILD/lib/libaoticache_remote_redis.so" ]; then
     skip 'by Redis' 'the module for Redis is not built: no libhiredis-dev'
 elif ! command -v redis-server >/dev/null; then
@@ -17,6 +25,7 @@ else
     is 'one compile for each kernel' '"compiles": 8' "$(compiled)"
     trial 'by Redis, with processes that are killed, and a machine that is cut off' --server redis --kernels 12 --compile 2 \
         --trouble kill,cut --cut 3
+    trouble_of 'Redis' redis
     trial 'by Redis, which is started anew' --server redis --kernels 12 --compile 2 --trouble restart
 fi
 if [ ! -e "$BUILD/lib/libaoticache_remote_http.so" ]; then
@@ -26,6 +35,12 @@ fi
 trial 'by a web server that honours conditions' --server web --kernels 8
 is 'one compile for each kernel there, too' '"compiles": 8' "$(compiled)"
 trial 'by a web server, with processes that are killed' --server web --kernels 12 --compile 2 --trouble kill
+if PATH=$PATH:/usr/sbin command -v nginx >/dev/null; then
+    trouble_of 'nginx' nginx
+else
+    skip 'nginx that has all kernels' 'there is no nginx'
+fi
+trouble_of 'S3 with signatures' s3-signed
 if "${VENV:-$BUILD/venv}/bin/python" -c 'import moto.server' 2>/dev/null || python3 -c 'import moto.server' 2>/dev/null; then
     trial 'by S3' --server s3 --kernels 8
     is 'one compile for each kernel at last' '"compiles": 8' "$(compiled)"
