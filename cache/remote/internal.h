@@ -104,6 +104,7 @@ typedef struct aoticache_remote {
     pthread_cond_t is_free;          /* a connection is */
     const _Atomic uint64_t *ends_ns; /* monotonic: requests end then (aoticache_remotes.ends_ns) */
     struct aoticache_remote_health health[AOTICACHE_REMOTE_USES];
+    _Atomic bool has_answered;    /* this process, at least once */
     _Atomic uint32_t rests;       /* that began, and are not counted yet */
     _Atomic bool lacks_leases;    /* it was asked */
     _Atomic bool serves_misses;   /* then the log says when it begins to rest; who asks by hand gets errors */

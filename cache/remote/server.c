@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -24,6 +25,7 @@
 #define MAX_SECRET_BYTES 8192
 #define ABSENT_NS UINT64_C(10000000000)
 #define MS_FOR_A_MIB 1000
+#define FIRST_PAUSE_NS UINT64_C(100000000) /* before a request that failed is made again */
 #define LAST_MS 250 /* of a request that begins when all are to end, such as one that gives a lease back */
 #define NS_PER_MS UINT64_C(1000000)
 #define WITHOUT_LEASES "this kind of server has no leases"
@@ -404,12 +406,47 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
     if (status == AOTICACHE_UNSUPPORTED && request->detail.message[0] == '\0')
         aoticache_error_set(&request->detail, status, "%s",
                             request->lack != NULL ? request->lack : "it cannot do this");
+    if (status != AOTICACHE_IO)
+        atomic_store(&remote->has_answered, true);
     aoticache_remote_note_answer(remote, request->use, request->is_look, status, request->detail.message);
     if (status == AOTICACHE_NOT_FOUND && request->detail.message[0] != '\0')
         return tell_unsure(request, ret_error);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return status;
     return aoticache_error_set(ret_error, status, "remote %s: %s", remote->config.url, request->detail.message);
+}
+
+/*
+ * Waits before a request that failed is made again. A server that answered until now and fails at once may be about to start
+ * again: then a program that waits for a moment need not compile. Pauses are random by a half, so that machines do not come
+ * back together. Returns false if it is not so, or there is no time.
+ */
+static bool wait_for_restart(const struct request *request, unsigned tries, uint64_t deadline_ns)
+{
+    const aoticache_remote *remote = request->remote;
+    const uint64_t now = aoticache_monotonic_ns();
+    uint64_t pause = FIRST_PAUSE_NS << (tries < 3 ? tries : 3);
+    pause = pause / 2 + now / 1000 % 1024 * (pause / 1024);
+    if (!atomic_load(&remote->has_answered) || atomic_load(&remote->health[request->use].failures) > 0 ||
+        atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0 || request->tap.left != request->max_bytes ||
+        now + pause >= deadline_ns || !goes_on(request->remote))
+        return false;
+    nanosleep(&(struct timespec){.tv_nsec = (long)pause}, NULL);
+    return true;
+}
+
+/* Calls the function until it does not fail, or there is no reason or no time to do so again. */
+static aoticache_status call_until(struct request *request, request_fn function, uint32_t timeout_ms)
+{
+    const uint64_t deadline_ns = aoticache_monotonic_ns() + timeout_ms * NS_PER_MS;
+    aoticache_status status = function(request, request->connection->opened, timeout_ms);
+    for (unsigned tries = 0; status == AOTICACHE_IO && wait_for_restart(request, tries, deadline_ns); tries++) {
+        const uint64_t now = aoticache_monotonic_ns();
+        request->detail.message[0] = '\0';
+        status = function(request, request->connection->opened,
+                          now + NS_PER_MS < deadline_ns ? (uint32_t)((deadline_ns - now) / NS_PER_MS) : 1);
+    }
+    return status;
 }
 
 /* Makes one request. bytes: of its body, or the most of its answer. */
@@ -419,7 +456,7 @@ static aoticache_status perform(struct request *request, const char *name, reque
     aoticache_status status = begin(request, name, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = function(request, request->connection->opened, time_for(request->remote, bytes));
+    status = call_until(request, function, time_for(request->remote, bytes));
     if (may_be_refused(request, status) && renew_secret(request)) {
         request->detail.message[0] = '\0';
         status = function(request, request->connection->opened, time_for(request->remote, bytes));

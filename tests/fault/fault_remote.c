@@ -515,8 +515,8 @@ static void forget_peak(void)
 /* In a process of its own, until the first that is wrong. */
 static void try_from(long number, long stride, long end)
 {
-    aoticache_cache *target = open_at("target", "mutant:/truth read-only max-object=64K", true);
-    aoticache_cache *sender = open_at("truth", "mutant:/push write-only", false);
+    aoticache_cache *target = open_at("target", "mutant:/truth read-only max-object=64K timeout=40ms", true);
+    aoticache_cache *sender = open_at("truth", "mutant:/push write-only timeout=40ms", false);
     for (long done = 0; number < end && state->wrong[0] == '\0'; number += stride, done++) {
         alarm(120);
         try_case(number, target, sender);

@@ -87,9 +87,10 @@ static void check_locks(aoticache_doctor *doctor, const char *path)
 {
     cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && (errno == ENOSYS || errno == EOPNOTSUPP))
-        aoticache_doctor_report(doctor, FAIL, "locks",
-                                "mount it with locks (Lustre: -o flock), or set AOTICACHE_DIR to a directory on a local disk",
-                                "the file system has no flock: nothing can be stored there");
+        aoticache_doctor_report(
+            doctor, FAIL, "locks",
+            "mount it with locks (Lustre: -o flock), or set AOTICACHE_DIR to a directory on a local disk",
+            "the file system has no flock: nothing can be stored there");
 }
 
 static void check_space(aoticache_doctor *doctor, const struct statfs *information)
