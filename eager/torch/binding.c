@@ -152,6 +152,7 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
 static void set_checks(aoticache_binding_operator *op)
 {
     op->settings = op->binding->has_bridge ? op->binding->bridge.settings : op->binding->stable.settings;
+    op->asks_deterministic = aoticache_binding_asks_deterministic(op->holder);
     op->precheck = aoticache_precheck_find(op->holder);
     op->plain_arguments = op->precheck == NULL && op->holder->written == 0 ? op->holder->num_arguments : SIZE_MAX;
 }

@@ -1289,11 +1289,6 @@ bool is_deterministic(const void *context)
     return static_cast<const at::Context *>(context)->deterministicAlgorithms();
 }
 
-int8_t default_dtype()
-{
-    return static_cast<int8_t>(c10::get_default_dtype_as_scalartype());
-}
-
 uint32_t bridge_num_threads()
 {
     return static_cast<uint32_t>(at::get_num_threads());
@@ -1353,7 +1348,11 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
             fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) +
                                             " bytes, the library has " + std::to_string(ret_bridge->size));
         host = caller;
-        const aoticache_bridge_settings settings = {&at::globalContext(), is_deterministic, default_dtype};
+        /* Without a function between, which would cost as much as PyTorch's: a ScalarType is an int8_t. */
+        static_assert(std::is_same_v<std::underlying_type_t<c10::ScalarType>, int8_t>);
+        const aoticache_bridge_settings settings = {
+            &at::globalContext(), is_deterministic,
+            reinterpret_cast<int8_t (*)()>(&c10::get_default_dtype_as_scalartype)};
         *ret_bridge = {sizeof(aoticache_bridge),
                        AOTICACHE_BRIDGE_ABI,
                        TORCH_VERSION,

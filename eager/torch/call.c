@@ -178,7 +178,7 @@ void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
     aoticache_numbers numbers;
     aoticache_binding_operator *op = call->op;
     const aoticache_stack *stack = &call->stack;
-    const uint32_t settings = aoticache_settings_read(&op->settings);
+    const uint32_t settings = aoticache_settings_read(op);
     if (!aoticache_binding_admits(call) || (settings != 0 && !aoticache_binding_admits_settings(call, settings)) ||
         (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(stack->values, stack->count, wrapped)) ||
         !aoticache_pack(stack->values, stack->count, &packed)) {

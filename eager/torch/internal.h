@@ -65,6 +65,7 @@ struct aoticache_binding_operator {
     size_t plain_arguments;
     const aoticache_precheck *precheck; /* NULL: none */
     aoticache_bridge_settings settings; /* of PyTorch's process */
+    bool asks_deterministic;            /* one of them may decide what it answers */
     aoticache_binding *binding;
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
@@ -129,12 +130,20 @@ bool aoticache_binding_admits(const aoticache_binding_call *call);
  * writes to its arguments must not be written twice. The arguments are as they are after the call.
  */
 void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped);
-/* A sum of aoticache_bridge_setting: those that differ from PyTorch's defaults now. */
-static inline uint32_t aoticache_settings_read(const aoticache_bridge_settings *settings)
+/*
+ * Returns a sum of aoticache_bridge_setting: those that differ from PyTorch's defaults now, and could decide what this
+ * operator answers. Asked in every call.
+ */
+static inline uint32_t aoticache_settings_read(const aoticache_binding_operator *op)
 {
-    const uint32_t found = settings->is_deterministic(settings->context) ? AOTICACHE_BRIDGE_DETERMINISTIC : 0;
+    const aoticache_bridge_settings *settings = &op->settings;
+    uint32_t found = 0;
+    if (__builtin_expect(op->asks_deterministic, 0) && settings->is_deterministic(settings->context))
+        found = AOTICACHE_BRIDGE_DETERMINISTIC;
     return settings->default_dtype() == AOTICACHE_DTYPE_FLOAT32 ? found : found | AOTICACHE_BRIDGE_DEFAULT_DTYPE;
 }
+/* Returns whether use_deterministic_algorithms() may decide what an operator answers. */
+bool aoticache_binding_asks_deterministic(const aoticache_holder *holder);
 
 /*
  * Whether a compiled kernel answers as PyTorch does although settings of the process differ from PyTorch's defaults.
@@ -264,7 +273,7 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
     aoticache_status status;
     bool packs;
     aoticache_binding_operator *op = call->op;
-    const uint32_t settings = aoticache_settings_read(&op->settings);
+    const uint32_t settings = aoticache_settings_read(op);
     if (__builtin_expect(settings != 0, 0) && !aoticache_binding_admits_settings(call, settings))
         return aoticache_binding_refuse(call);
     if (__builtin_expect(call->stack.count != op->plain_arguments || aoticache_binding_is_recursive(call), 0) &&

@@ -434,13 +434,17 @@ static bool is_of_floats(const aoticache_binding_call *call)
     return has_tensor;
 }
 
+bool aoticache_binding_asks_deterministic(const aoticache_holder *holder)
+{
+    return holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* of others it is not known which these are */
+           is_among(holder, nondeterministic, sizeof nondeterministic / sizeof nondeterministic[0]);
+}
+
 bool aoticache_binding_admits_settings(const aoticache_binding_call *call, uint32_t settings)
 {
     const aoticache_holder *holder = call->op->holder;
-    if ((settings & AOTICACHE_BRIDGE_DETERMINISTIC) != 0 &&
-        (holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* of others it is not known which these are */
-         is_among(holder, nondeterministic, sizeof nondeterministic / sizeof nondeterministic[0])))
-        return false;
+    if ((settings & AOTICACHE_BRIDGE_DETERMINISTIC) != 0)
+        return false; /* it is asked only for operators that it decides */
     return (settings & AOTICACHE_BRIDGE_DEFAULT_DTYPE) == 0 ||
            (is_of_floats(call) &&
             !is_among(holder, of_default_dtype, sizeof of_default_dtype / sizeof of_default_dtype[0]));
