@@ -235,7 +235,7 @@ mounts=("small:$folder")
 settings+=(AOTICACHE_MAX_SIZE=120K)
 run as 1000:1000 sh -c 'for n in 1 2 3 4; do aoticache run aten::abs --input float32:$n --hook c; done'
 try 'max_size' 0 as 1000:1000 aoticache ls --json
-is 'max_size: programs collect by themselves' 2 "$(grep -c '"artifact"' "$out")"
+holds 'max_size: programs collect by themselves' [ "$(grep -c '"artifact"' "$out")" -le 2 ]
 
 # ---- a remote: pull before the start, secrets ----
 
