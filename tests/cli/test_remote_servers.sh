@@ -95,7 +95,49 @@ else
     AOTICACHE_REMOTE=$remote warm 'Redis, a replica that serves nothing' 0 3
     says 'Redis, a replica that serves nothing: it is said' 'the server refuses: MASTERDOWN: .*; it is left alone'
     redis replicaof no one >/dev/null
+    redis config set replica-serve-stale-data yes >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis, a primary again' 2 1
+
+    # A failover behind one address: new connections come to the new primary, and those that are open stay with the old one,
+    # which is a replica now.
+    second_port=$(free_port)
+    redis-server --port "$second_port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize no >"$work/second.log" 2>&1 &
+    servers+=($!)
+    until_it redis-cli -p "$second_port" ping
+    echo "$redis_port" >"$work/primary"
+    cat >"$work/forwarder.py" <<'PY'
+import socket, sys, threading
+def pump(source, target):
+    try:
+        while piece := source.recv(65536):
+            target.sendall(piece)
+    except OSError:
+        pass
+    for one in (source, target):
+        one.close()
+server = socket.create_server(("127.0.0.1", 0), backlog=64)
+print(server.getsockname()[1], flush=True)
+while True:
+    near = server.accept()[0]
+    far = socket.create_connection(("127.0.0.1", int(open(sys.argv[1]).read())))
+    threading.Thread(target=pump, args=(near, far), daemon=True).start()
+    threading.Thread(target=pump, args=(far, near), daemon=True).start()
+PY
+    "$interpreter" "$work/forwarder.py" "$work/primary" >"$work/forwarder.port" &
+    servers+=($!)
+    until_it test -s "$work/forwarder.port"
+    AOTICACHE_REMOTE="redis://127.0.0.1:$(cat "$work/forwarder.port") unsigned=allow namespace=failover" \
+        at failover aoticache warm "$work/many" --hook c >"$work/failover.out" 2>"$work/failover.err" &
+    program=$!
+    went() { [ "$(redis-cli -p "$1" --scan --pattern 'aoticache/failover/ac/*' | wc -l)" -ge "$2" ]; }
+    holds 'Redis, a failover: the program sends' until_it went "$redis_port" 3
+    echo "$second_port" >"$work/primary"
+    redis replicaof 127.0.0.1 "$closed_port" >/dev/null
+    wait "$program"
+    is 'Redis, a failover: the program ends well, and has nothing to say' '0 ' "$? $(cat "$work/failover.err")"
+    holds 'Redis, a failover: what came later went to the new primary' went "$second_port" 3
+    is 'Redis, a failover: nothing is left' 0 "$(find "$work/failover/unsent" -type f 2>/dev/null | wc -l)"
+    redis replicaof no one >/dev/null
 fi
 
 # ---- HTTP ----

@@ -82,6 +82,8 @@ else
     skip 'moto that asks who it is' 'there is no moto or boto3 (pip install "moto[s3,server]")'
 fi
 
+AOTICACHE_REMOTE=${AOTICACHE_REMOTE/eu-west-1/eu-west-2} try 'with another region nothing is sent' 1 at first aoticache push --all
+says 'and it is said' 'the region of the URL is not the bucket.s .AuthorizationHeaderMalformed.'
 export AWS_SECRET_ACCESS_KEY=another
 try 'with another secret nothing is sent' 1 at first aoticache push --all
 says 'and it is said' 'the secret key is not the access key.s, or the region is another .SignatureDoesNotMatch.'
