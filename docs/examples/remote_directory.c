@@ -122,6 +122,16 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
     return errno == ENOENT ? AOTICACHE_NOT_FOUND : fail(ret_error, AOTICACHE_IO, "cannot look");
 }
 
+static aoticache_status remove_file(void *connection, const char *name, uint32_t timeout_ms,
+                                    aoticache_error *ret_error)
+{
+    char path[4096];
+    (void)timeout_ms;
+    if (path_of(connection, name, "", path, sizeof path) == 0 && unlink(path) == 0)
+        return AOTICACHE_OK;
+    return errno == ENOENT ? AOTICACHE_NOT_FOUND : fail(ret_error, AOTICACHE_IO, "cannot remove");
+}
+
 const aoticache_remote_module *aoticache_remote_module_1(void)
 {
     static const aoticache_remote_module module = {
@@ -136,7 +146,8 @@ const aoticache_remote_module *aoticache_remote_module_1(void)
         NULL,
         NULL,
         NULL,
-        NULL /* acquire, release, wait, time: a directory has no leases */
+        NULL, /* acquire, release, wait, time: a directory has no leases */
+        remove_file,
     };
     return &module;
 }
