@@ -122,8 +122,7 @@ static aoticache_status exists(void *connection, const char *name, uint32_t time
     return errno == ENOENT ? AOTICACHE_NOT_FOUND : fail(ret_error, AOTICACHE_IO, "cannot look");
 }
 
-static aoticache_status remove_file(void *connection, const char *name, uint32_t timeout_ms,
-                                    aoticache_error *ret_error)
+static aoticache_status remove_file(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
 {
     char path[4096];
     (void)timeout_ms;
