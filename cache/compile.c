@@ -66,7 +66,8 @@ static void report_not_stored(aoticache_cache *cache, const aoticache_error *rea
     aoticache_log(
         &cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
         "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next time%s%s%s",
-        reason->message, has_room ? "" : "; free some space or let ", has_room ? "" : path, has_room ? "" : " be written");
+        reason->message, has_room ? "" : "; free some space or let ", has_room ? "" : path,
+        has_room ? "" : " be written");
 }
 
 static aoticache_status store_or_keep(struct job *job, const aoticache_product *product)

@@ -260,7 +260,8 @@ static aoticache_status open_format(const aoticache_cache_options *options, aoti
     if (status == AOTICACHE_OK)
         return AOTICACHE_OK;
     directory->read_only = true;
-    aoticache_log(&options->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing, and asks no remote", detail.message);
+    aoticache_log(&options->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing, and asks no remote",
+                  detail.message);
     return AOTICACHE_OK;
 }
 
@@ -271,8 +272,9 @@ static void detect_read_only(const aoticache_cache_options *options, aoticache_d
         return;
     char text[128];
     directory->read_only = true;
-    aoticache_log(&options->logger, AOTICACHE_LOG_WARNING, "%s cannot be written (%s); the cache stores nothing, and asks no remote",
-                  directory->path, strerror_r(errno, text, sizeof text));
+    aoticache_log(&options->logger, AOTICACHE_LOG_WARNING,
+                  "%s cannot be written (%s); the cache stores nothing, and asks no remote", directory->path,
+                  strerror_r(errno, text, sizeof text));
 }
 
 aoticache_status aoticache_directory_open(const aoticache_cache_options *options, aoticache_directory **ret_directory,

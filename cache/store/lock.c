@@ -32,9 +32,10 @@ aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_
     uint64_t pause = FIRST_PAUSE_NS;
     while (aoticache_syscall_flock(fd, operation | LOCK_NB) != 0) {
         if (errno == ENOSYS || errno == EOPNOTSUPP)
-            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                       "this file system has no locks (flock): mount it with them (Lustre: -o flock), or "
-                                       "use a directory on a local disk");
+            return aoticache_error_set(
+                ret_error, AOTICACHE_UNSUPPORTED,
+                "this file system has no locks (flock): mount it with them (Lustre: -o flock), or "
+                "use a directory on a local disk");
         if (errno != EWOULDBLOCK)
             return aoticache_error_set_errno(ret_error, errno, "cannot lock a file of the cache (flock)");
         if (ret_waited != NULL)

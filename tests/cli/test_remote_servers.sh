@@ -212,9 +212,9 @@ echo 'nameserver 127.0.0.9' >"$1/resolv.conf"
 mount --bind "$1/resolv.conf" /etc/resolv.conf
 printf 'hosts: dns\n' >"$1/nsswitch.conf"
 mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf
-python3 -c 'import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("127.0.0.9", 53)); import time; time.sleep(60)' &
+python3 -c 'import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("127.0.0.9", 53)); import sys, time; open(sys.argv[1], "w"); time.sleep(60)' "$1/deaf-$$" &
 server=$!
-sleep 0.3
+until [ -e "$1/deaf-$$" ]; do sleep 0.02; done
 shift
 "$@" || failed=$?
 kill $server
