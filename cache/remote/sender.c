@@ -3,8 +3,9 @@
  * network.
  *
  * An entry that waits for the thread is noted in unsent/ (unsent.c), so what does not go before the process ends, a later
- * process sends. An entry that one server does not take keeps no other entry waiting. The lease of the key is given back after its entry was sent: who waits for it elsewhere finds the entry. Of
- * more than QUEUE entries the caller sends one itself.
+ * process sends. If one server refuses an entry, the other entries go all the same. The lease of the key is given back after
+ * its entry was sent, so that a machine that waits for it finds the entry. If more than QUEUE entries wait, the caller sends
+ * its entry itself.
  */
 #include "cache/remote/internal.h"
 

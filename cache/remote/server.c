@@ -419,7 +419,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
 /*
  * Waits before a request that failed is made again. A server that answered until now and fails at once may be about to start
  * again: then a program that waits for a moment need not compile. Pauses are random by a half, so that machines do not come
- * back together. Returns false if it is not so, or there is no time.
+ * back together. Returns false if the server did not answer before, or if no time is left.
  */
 static bool wait_for_restart(const struct request *request, unsigned tries, uint64_t deadline_ns)
 {
@@ -435,7 +435,7 @@ static bool wait_for_restart(const struct request *request, unsigned tries, uint
     return true;
 }
 
-/* Calls the function until it does not fail, or there is no reason or no time to do so again. */
+/* Calls the function, and again after each failure for which wait_for_restart() waits. */
 static aoticache_status call_until(struct request *request, request_fn function, uint32_t timeout_ms)
 {
     const uint64_t deadline_ns = aoticache_monotonic_ns() + timeout_ms * NS_PER_MS;

@@ -54,6 +54,14 @@ typedef struct http_body {
     const char *condition; /* as of a module's put() */
 } http_body;
 
+/* Milliseconds of a clock that only goes forward. */
+static inline int64_t http_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 /* Whether this program runs with other rights than its caller's. Then its environment is the caller's, and says nothing. */
 static inline bool http_has_callers_environment(void)
 {

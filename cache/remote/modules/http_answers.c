@@ -61,7 +61,7 @@ static const struct code {
     {"EntityTooLarge", AOTICACHE_UNSUPPORTED, "the server takes no object of this size"},
     {"ExpiredToken", AOTICACHE_DENIED, "the session's token has expired"},
     {"InvalidAccessKeyId", AOTICACHE_DENIED, "the server does not know this access key"},
-    {"NoSuchBucket", AOTICACHE_DENIED, "there is no such bucket"},
+    {"NoSuchBucket", AOTICACHE_DENIED, "the bucket does not exist"},
     {"PermanentRedirect", AOTICACHE_DENIED, "the region or the endpoint of the URL is not the bucket's"},
     {"RequestTimeTooSkewed", AOTICACHE_DENIED, "this machine's clock and the server's are too far apart"},
     {"SignatureDoesNotMatch", AOTICACHE_DENIED, "the secret key is not the access key's, or the region is another"},

@@ -66,13 +66,6 @@ static bool take_lease(void *user, const void *bytes, size_t size)
     return true;
 }
 
-static uint64_t monotonic_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static uint64_t hash(uint64_t start, const char *text)
 {
     for (; *text != '\0'; text++)
@@ -89,7 +82,7 @@ static uint64_t unchanged_ms(const http_connection *connection, const char *name
     } seen[SEEN];
     const uint64_t of_name = hash(hash(UINT64_C(14695981039346656037), connection->base), name),
                    of_text = hash(of_name, text);
-    const uint64_t now = monotonic_ms();
+    const uint64_t now = (uint64_t)http_now_ms();
     pthread_mutex_lock(&mutex);
     if (seen[of_name % SEEN].name != of_name || seen[of_name % SEEN].text != of_text) {
         seen[of_name % SEEN].name = of_name;
@@ -116,7 +109,7 @@ static aoticache_status read_lease(http_connection *connection, const char *name
         ret_lease->has_expired = difftime(answer.date, answer.modified) > (double)ms / 1000 + 1;
     else if (ret_lease->size > 0)
         ret_lease->has_expired = unchanged_ms(connection, name, ret_lease->text) > ms + 1000;
-    if (answer.is_stopped) /* what lies there is no lease: it may be replaced */
+    if (answer.is_stopped) /* the file is not a lease: it may be replaced */
         status = AOTICACHE_OK;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
@@ -140,7 +133,7 @@ aoticache_status http_acquire(void *opaque, const char *name, const char *token,
         return status;
     if (lease.size > 0 && !is_of(&lease, token) && !lease.has_expired)
         return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "another machine has it");
-    const int length = snprintf(text, sizeof text, "%s %u %llu\n", token, ttl_ms, (unsigned long long)monotonic_ms());
+    const int length = snprintf(text, sizeof text, "%s %u %llu\n", token, ttl_ms, (unsigned long long)http_now_ms());
     if (length < 0 || (size_t)length >= sizeof text)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the token is too long");
     return http_put(connection, name, text, (size_t)length, lease.version, timeout_ms, ret_error);

@@ -83,7 +83,7 @@ static size_t take_header(char *line, size_t unit, size_t count, void *user)
     take_date(line, size, "last-modified:", &answer->modified);
     const char *after = header_value(line, size, "retry-after:", &length);
     if (after != NULL && length < 10 && after[0] >= '0' && after[0] <= '9')
-        answer->retry_after_s = strtol(after, NULL, 10); /* the line has an end that is no digit */
+        answer->retry_after_s = strtol(after, NULL, 10); /* the end of the line stops it */
     return size;
 }
 
@@ -199,13 +199,6 @@ static void set_options(http_connection *connection, http_answer *answer, const 
     }
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /*
  * A server that has too much to do (S3 answers 503 where a prefix is asked too often) is asked again when it said, or after
  * 100 ms, then after twice as long each time. Random by a half, so that machines do not come back together. False: there is
@@ -218,7 +211,7 @@ static bool wait_for_next_try(unsigned tries, long retry_after_s, int64_t deadli
     clock_gettime(CLOCK_MONOTONIC, &now);
     ms = ms / 2 + ms * (now.tv_nsec / 1000 % 1024) / 1024;
     ms += (int64_t)retry_after_s * 1000;
-    if (now_ms() + ms >= deadline)
+    if (http_now_ms() + ms >= deadline)
         return false;
     nanosleep(&(struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
     return true;
@@ -259,7 +252,7 @@ static CURLcode perform(http_connection *connection, http_method method, const c
     const uint64_t bytes_left = answer->left;
     struct curl_slist *headers = make_headers(connection, body, answer->version != NULL, &is_ok);
     for (unsigned tries = 0; is_ok; tries++) {
-        const int64_t left = deadline - now_ms();
+        const int64_t left = deadline - http_now_ms();
         answer->page_bytes = 0;
         answer->code = answer->retry_after_s = 0;
         memset(answer->page, 0, sizeof answer->page);
@@ -270,7 +263,7 @@ static CURLcode perform(http_connection *connection, http_method method, const c
         curl_easy_getinfo(connection->curl, CURLINFO_RESPONSE_CODE, &answer->code);
         is_ok = result == CURLE_OK && (answer->code == 503 || answer->code == 429) &&
                 wait_for_next_try(tries, answer->retry_after_s, deadline);
-        if (may_be_lost && was_lost(result, answer, bytes_left) && now_ms() < deadline) {
+        if (may_be_lost && was_lost(result, answer, bytes_left) && http_now_ms() < deadline) {
             may_be_lost = false;
             is_ok = true;
         }
@@ -339,7 +332,7 @@ aoticache_status http_request(http_connection *connection, http_method method, c
                               uint32_t timeout_ms, http_answer *answer, aoticache_error *ret_error)
 {
     char *url = NULL;
-    const int64_t deadline = now_ms() + timeout_ms;
+    const int64_t deadline = http_now_ms() + timeout_ms;
     if (asprintf(&url, "%s/%s", connection->base, name) < 0)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     answer->curl = connection->curl;

@@ -12,29 +12,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#define WANTS_PASSWORD "it wants a password: secret-file= or secret-env="
+#define HAS_NO_PASSWORD "it has no password: take secret-file= or secret-env= away"
+#define NO_RIGHT "this user may not do that (docs/remotes.md has the access list)"
+#define OF_A_CLUSTER "it is one of a cluster: a remote is one server, or a proxy of the cluster"
+
 static const struct row {
     const char *word;
     aoticache_status status;
     bool connects_anew;
     const char *words;
 } rows[] = {
-    {"NOAUTH", AOTICACHE_DENIED, false, "it wants a password: secret-file= or secret-env="},
-    {"unauthenticated", AOTICACHE_DENIED, false,
-     "it wants a password: secret-file= or secret-env="}, /* of a large SET */
+    {"NOAUTH", AOTICACHE_DENIED, false, WANTS_PASSWORD},
+    {"unauthenticated", AOTICACHE_DENIED, false, WANTS_PASSWORD}, /* of a large SET */
     {"WRONGPASS", AOTICACHE_DENIED, true, "look at user= and secret-file= or secret-env="},
-    {"NOPERM", AOTICACHE_DENIED, false, "this user may not do that (docs/remotes.md has the access list)"},
+    {"NOPERM", AOTICACHE_DENIED, false, NO_RIGHT},
     {"ERR invalid password", AOTICACHE_DENIED, true, "look at secret-file= or secret-env="},
-    {"ERR Client sent AUTH", AOTICACHE_DENIED, false, "it has no password: take secret-file= or secret-env= away"},
-    {"ERR AUTH", AOTICACHE_DENIED, false, "it has no password: take secret-file= or secret-env= away"},
-    {"The user executing the script can't", AOTICACHE_DENIED, false,
-     "this user may not do that (docs/remotes.md has the access list)"},
+    {"ERR Client sent AUTH", AOTICACHE_DENIED, false, HAS_NO_PASSWORD},
+    {"ERR AUTH", AOTICACHE_DENIED, false, HAS_NO_PASSWORD},
+    {"The user executing the script can't", AOTICACHE_DENIED, false, NO_RIGHT},
     {"READONLY", AOTICACHE_DENIED, true, "it is a replica, which takes no writes"},
     {"OOM", AOTICACHE_DENIED, false, "it has no memory left: maxmemory, and maxmemory-policy allkeys-lru"},
     {"MISCONF", AOTICACHE_DENIED, false, "it cannot save to its disk, and takes no writes"},
     {"NOREPLICAS", AOTICACHE_DENIED, false, "it has too few replicas, and takes no writes"},
-    {"MOVED", AOTICACHE_DENIED, false, "it is one of a cluster: a remote is one server, or a proxy of the cluster"},
-    {"CROSSSLOT", AOTICACHE_DENIED, false, "it is one of a cluster: a remote is one server, or a proxy of the cluster"},
-    {"ASK", AOTICACHE_DENIED, false, "it is one of a cluster: a remote is one server, or a proxy of the cluster"},
+    {"MOVED", AOTICACHE_DENIED, false, OF_A_CLUSTER},
+    {"CROSSSLOT", AOTICACHE_DENIED, false, OF_A_CLUSTER},
+    {"ASK", AOTICACHE_DENIED, false, OF_A_CLUSTER},
     {"CLUSTERDOWN", AOTICACHE_IO, true, "its cluster does not work"},
     {"MASTERDOWN", AOTICACHE_IO, true, "it is a replica without its primary"},
     {"LOADING", AOTICACHE_IO, false, "it is reading its data"},

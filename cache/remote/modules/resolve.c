@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 struct question {
     struct gaicb query;
@@ -22,6 +23,7 @@ struct question {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct question *left_behind; /* with the mutex; NULL: none */
+static pid_t left_by;                /* the process that left it: in the child of a fork no thread answers it */
 
 static void free_question(struct question *question)
 {
@@ -34,6 +36,8 @@ static void free_question(struct question *question)
 static bool goes_on_still(void)
 {
     pthread_mutex_lock(&mutex);
+    if (left_by != getpid())
+        left_behind = NULL;
     if (left_behind != NULL && gai_error(&left_behind->query) != EAI_INPROGRESS) {
         free_question(left_behind);
         left_behind = NULL;
@@ -49,8 +53,10 @@ static void leave(struct question *question)
     pthread_mutex_lock(&mutex);
     if (gai_cancel(&question->query) != EAI_NOTCANCELED)
         free_question(question);
-    else if (left_behind == NULL)
-        left_behind = question; /* two threads at once: the memory of the second one is lost */
+    else if (left_behind == NULL) {
+        left_behind = question;
+        left_by = getpid();
+    } /* two threads at once: the memory of the second one is lost */
     pthread_mutex_unlock(&mutex);
 }
 
