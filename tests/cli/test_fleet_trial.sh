@@ -14,6 +14,9 @@ trouble_of() {
     trial "$1 that is full, then refuses writes, then has another secret" --server "$2" "${there[@]}" --every 0.7 --trouble full,refuse,secret
     is "$1: no compile is due to that" '"compiles": 4' "$(compiled)"
     trial "$1, which has all kernels, is started anew" --server "$2" "${there[@]}" --compile 2 --every 3 --trouble restart
+    trial "$1 is started anew, and requests may take longer than that" --server "$2" "${there[@]}" --delay 0.25 --after 4 --timeout 10 \
+        --trouble restart
+    is "$1: no compile is due to the restart" '"compiles": 4' "$(compiled)"
 }
 
 if [ ! -e "$BUILD/lib/libaoticache_remote_redis.so" ]; then
