@@ -5,7 +5,8 @@
  * rests: a second, then twice as long each time, at most five minutes. A server that cannot be read from rests as a whole, so
  * that one that is gone costs one timeout now and then, not one for each kind of request and each miss.
  *
- * Each beginning and each end of a rest is one line of the log.
+ * A rest ends when what failed succeeds: a read, after that of the whole remote; a record, which is the last step of a write; a
+ * lease. Each beginning and each end of a rest is one line of the log.
  */
 #include "cache/remote/internal.h"
 
@@ -63,7 +64,7 @@ void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status st
                    message);
 }
 
-void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_look,
+void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_step,
                                   aoticache_status status, const char *message)
 {
     switch (status) {
@@ -74,12 +75,14 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
     case AOTICACHE_NOT_FOUND:
     case AOTICACHE_LOCKED:
     case AOTICACHE_UNSUPPORTED: /* of this object, or of leases: the server has answered */
-        end_rest(remote, AOTICACHE_REMOTE_WHOLE);
-        if (!is_look)
+        if (use == AOTICACHE_REMOTE_READ)
+            end_rest(remote, AOTICACHE_REMOTE_WHOLE);
+        if (!is_step)
             end_rest(remote, use);
         return;
     case AOTICACHE_DENIED:
-        end_rest(remote, AOTICACHE_REMOTE_WHOLE);
+        if (use == AOTICACHE_REMOTE_READ)
+            end_rest(remote, AOTICACHE_REMOTE_WHOLE);
         begin_rest(remote, use, false, message);
         return;
     default: /* of a server that is known not to answer, each further failure is the same */

@@ -286,7 +286,7 @@ struct tap {
 struct request {
     aoticache_remote *remote;
     aoticache_remote_use use;
-    bool is_look; /* of a write, at what is there */
+    bool is_step; /* of a write, before its last one (aoticache_remote_note_answer()) */
     struct aoticache_remote_connection *connection;
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80]; /* with the namespace */
     const void *bytes;
@@ -408,7 +408,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
                             request->lack != NULL ? request->lack : "it cannot do this");
     if (status != AOTICACHE_IO)
         atomic_store(&remote->has_answered, true);
-    aoticache_remote_note_answer(remote, request->use, request->is_look, status, request->detail.message);
+    aoticache_remote_note_answer(remote, request->use, request->is_step, status, request->detail.message);
     if (status == AOTICACHE_NOT_FOUND && request->detail.message[0] != '\0')
         return tell_unsure(request, ret_error);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
@@ -509,7 +509,7 @@ aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote
 {
     struct request request = {.remote = remote,
                               .use = use,
-                              .is_look = use == AOTICACHE_REMOTE_WRITE,
+                              .is_step = use == AOTICACHE_REMOTE_WRITE,
                               .max_bytes = max_bytes,
                               .tap = {.sink = sink, .user = user, .left = max_bytes},
                               .ret_version = ret_version};
@@ -525,8 +525,12 @@ static aoticache_status do_put(struct request *request, void *opened, uint32_t t
 aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name, const void *bytes, size_t size,
                                       const char *condition, aoticache_error *ret_error)
 {
-    struct request request = {
-        .remote = remote, .use = AOTICACHE_REMOTE_WRITE, .bytes = bytes, .size = size, .condition = condition};
+    struct request request = {.remote = remote,
+                              .use = AOTICACHE_REMOTE_WRITE,
+                              .is_step = strncmp(name, "cas/", 4) == 0,
+                              .bytes = bytes,
+                              .size = size,
+                              .condition = condition};
     return perform(&request, name, do_put, size, ret_error);
 }
 
@@ -538,7 +542,7 @@ static aoticache_status do_exists(struct request *request, void *opened, uint32_
 aoticache_status aoticache_remote_exists(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                          aoticache_error *ret_error)
 {
-    struct request request = {.remote = remote, .use = use, .is_look = use == AOTICACHE_REMOTE_WRITE};
+    struct request request = {.remote = remote, .use = use, .is_step = use == AOTICACHE_REMOTE_WRITE};
     return perform(&request, name, do_exists, 0, ret_error);
 }
 
