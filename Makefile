@@ -143,7 +143,7 @@ START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*
               $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_gate runner/runner) \
               $(wildcard runtime/shim/tensors/*.c)
 START_OBJ  := $(call objects,$(START_SRC))
-CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) base/text/stream.c base/array.c)
+CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) $(addprefix base/,array.c text/stream.c text/units.c text/name_distance.c))
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(PYTHON_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c) eager/torch/executor/executor.c)
 
@@ -352,11 +352,13 @@ BENCH_PROGRAMS := $(filter $(BUILD)/tests/bench/%,$(PROGRAM_BINS)) $(BENCH_PEERS
 FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/places/failing_fs)
 
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
+# The library with all that is visible in its objects, also what it does not export: for tests in Python.
+WHOLE := $(BUILD)/tests/helpers/libaoticache_whole.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
 unit-tests: $(UNIT_BINS)
 
-tests: unit-tests $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS) \
+tests: unit-tests $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(WHOLE) $(HOST_KERNELS) \
        $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)) $(FAILING_FS)
 
 # The programs with threads and processes of their own, and the kernel libraries that they load.
@@ -396,6 +398,10 @@ $(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< $(STATIC) $(LIBS) -lm -o $@
+$(WHOLE): $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $^ $(LIBS) -lm -o $@
 $(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec.h runtime/kernel.h $(KERNELRT) $(STUB)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")

@@ -150,7 +150,6 @@ typedef struct aoticache_digest {
 } aoticache_digest;
 
 AOTICACHE_API bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b);
-AOTICACHE_API bool aoticache_digest_is_zero(const aoticache_digest *digest);
 AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES]);
 
 /* Exactly 64 hexadecimal digits, either case. Returns OK or INVALID. */

@@ -95,12 +95,6 @@ bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-bool aoticache_digest_is_zero(const aoticache_digest *digest)
-{
-    static const aoticache_digest zero;
-    return aoticache_digest_equal(digest, &zero);
-}
-
 void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES])
 {
     static const char digits[] = "0123456789abcdef";

@@ -8,6 +8,7 @@
 #include "base/arguments.h"
 #include "base/options.h"
 #include "cache/config/internal.h"
+#include "cache/eager_face.h"
 #include "cache/internal.h"
 #include "cache/remote/internal.h"
 

@@ -177,8 +177,6 @@ AOTICACHE_API const void *aoticache_artifact_content(const aoticache_artifact *a
  * than 64 MiB, the system has no memory for it, the cache makes no copies), or it was taken.
  */
 AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
-/* Whether lookups make such copies; true at first. Any thread, at any time. */
-AOTICACHE_API void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 /*
  * Closes the descriptors and the copy, for processes with many libraries. The artifact stays protected from collection.
  */
@@ -389,9 +387,6 @@ AOTICACHE_API aoticache_status aoticache_cache_list_stored(aoticache_cache *cach
                                                            aoticache_error *ret_error);
 
 /* The same for requests that have `text` in a string: others are passed over unread, so that one of many is found fast. */
-AOTICACHE_API aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op,
-                                                                const char *text, aoticache_stored_fn callback,
-                                                                void *user, aoticache_error *ret_error);
 
 /*
  * Opens and verifies what list_stored() showed, as a lookup does. A hit counts as one, and so does damage. An entry that
@@ -403,22 +398,9 @@ AOTICACHE_API aoticache_status aoticache_cache_open_stored(aoticache_cache *cach
                                                            aoticache_artifact **ret_artifact,
                                                            aoticache_error *ret_error);
 
-/* The number of the entry that an artifact was found by or recorded as; 0 where there is none (not stored). */
-AOTICACHE_API int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
-
-/*
- * Counts `uses` calls that a loaded runner has served without a lookup (not the one for which it was looked up and loaded). Kept in memory until aoticache_cache_flush(), as all
- * use is. Counts in hits and hits_loaded, not in saved_ns: the lookup that loaded the runner has saved its compile.
- */
-AOTICACHE_API void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);
-
 /* What the compiler said when the artifact was made; *ret_text is the caller's, by free(). NOT_FOUND: nothing was kept. */
 AOTICACHE_API aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact,
                                                            char **ret_text, aoticache_error *ret_error);
-
-/* product.metadata of the artifact; *ret_text is the caller's, by free(). NOT_FOUND: it has none. */
-AOTICACHE_API aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                             char **ret_text, aoticache_error *ret_error);
 
 /* A remembered failure. Pointers are borrowed during the callback. */
 typedef struct aoticache_failure {
@@ -444,14 +426,6 @@ AOTICACHE_API aoticache_status aoticache_cache_read_manifest(aoticache_cache *ca
 AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
                                                              aoticache_artifact **ret_artifact,
                                                              aoticache_error *ret_error);
-
-/*
- * The SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed in this start of the machine, and
- * has not changed since, is not read again (docs/store.md, "What was hashed before").
- * Returns: OK, INVALID, IO, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,
-                                                           aoticache_error *ret_error);
 
 /* Removes the entries of a key, and the objects that nothing else names and nobody holds. NOT_FOUND where there are none. */
 AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key,

@@ -8,6 +8,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/store/lock.h"
 #include "cache/remote/internal.h"
 #include "cache/request/internal.h"

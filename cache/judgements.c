@@ -10,6 +10,7 @@
 #include <sys/utsname.h>
 
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/internal.h"
 #include "index/entries/judgements.h"
 

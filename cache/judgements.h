@@ -34,22 +34,6 @@ typedef struct aoticache_judgement {
  */
 AOTICACHE_API const char *aoticache_machine_name(void);
 
-/* Classes of numbers of elements: 0 up to 15, 1 up to 63, each further one four times as many, the last all that are more. */
-#define AOTICACHE_SIZE_CLASSES 12
-AOTICACHE_API uint32_t aoticache_size_class(uint64_t elements);
-
-/*
- * Records judgements; each replaces the one for the same key, machine, threads and class. Does not wait for the disk, and for
- * other processes a few milliseconds at most.
- * Returns: OK, INVALID, DENIED (read-only), LOCKED, IO, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache,
-                                                              const aoticache_judgement *judgements, size_t count,
-                                                              aoticache_error *ret_error);
-
-/* Counts calls that were left to the host's own kernel because it is faster. */
-AOTICACHE_API void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls);
-
 /* Return false to stop. The callback must not use the cache. */
 typedef bool (*aoticache_judgement_fn)(void *user, const aoticache_judgement *judgement);
 

@@ -8,6 +8,7 @@
 #include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/snapshot.h"
 
 static bool digest_begins(const aoticache_digest *digest, const char *prefix, size_t length)

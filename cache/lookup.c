@@ -11,6 +11,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
 #include "cache/internal.h"

@@ -8,6 +8,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/internal.h"
 #include "cache/store/internal.h"
 #include "cache/store/lock.h"

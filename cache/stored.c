@@ -11,6 +11,7 @@
 #include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/internal.h"
 
 #define BATCH 256

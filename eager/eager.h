@@ -103,11 +103,6 @@ typedef struct aoticache_callback {
 AOTICACHE_API aoticache_status aoticache_hook_create_callback(const aoticache_callback *callback,
                                                               aoticache_hook **ret_hook, aoticache_error *ret_error);
 
-/* Whether it compiles dynamic libraries (docs/hooks.md): the worker does, and callbacks that say so. */
-AOTICACHE_API bool aoticache_hook_is_dynamic(const aoticache_hook *hook);
-/* Whether it compiles libraries that take numbers when they run ("numbers", docs/hooks.md): likewise. */
-AOTICACHE_API bool aoticache_hook_takes_numbers(const aoticache_hook *hook);
-
 /* Ends the worker. NULL is allowed. No call may be using the hook. */
 AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);
 

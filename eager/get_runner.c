@@ -4,10 +4,12 @@
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "eager/eager.h"
 #include "eager/internal.h"
 #include "loader/torch.h"
 #include "cache/stats/statistics.h"
+#include "loader/eager_face.h"
 
 static void artifact_release(void *artifact)
 {

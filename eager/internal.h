@@ -7,6 +7,7 @@
 #define AOTICACHE_EAGER_INTERNAL_H
 
 #include "cache/cache.h"
+#include "eager/eager.h"
 #include "loader/runner/runner.h"
 
 /*
@@ -46,5 +47,11 @@ aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticac
 
 /* Raised whenever the worker makes other code of the same request; the pair "worker" of its requests (hook/worker.c says what). */
 #define AOTICACHE_WORKER_REVISION "3"
+
+/* Whether it compiles dynamic libraries (docs/hooks.md): the worker does, and callbacks that say so. */
+bool aoticache_hook_is_dynamic(const aoticache_hook *hook);
+
+/* Whether it compiles libraries that take numbers when they run ("numbers", docs/hooks.md): likewise. */
+bool aoticache_hook_takes_numbers(const aoticache_hook *hook);
 
 #endif

@@ -47,4 +47,8 @@ struct aoticache_library {
 aoticache_status aoticache_library_failure(const aoticache_library *library, aoticache_status status,
                                            const char *function, AOTIRuntimeError code, aoticache_error *ret_error);
 
+aoticache_library *aoticache_library_ref(aoticache_library *library);
+/* Whether it exports the function, by its AOTInductor name. */
+bool aoticache_library_exports(const aoticache_library *library, const char *function);
+
 #endif

@@ -12,6 +12,7 @@
 #include "loader/copy/internal.h"
 #include "loader/cuda/internal.h"
 #include "loader/dlopen_fd.h"
+#include "loader/eager_face.h"
 #include "loader/elf/internal.h"
 #include "loader/torch.h"
 

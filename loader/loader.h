@@ -97,17 +97,6 @@ AOTICACHE_API aoticache_status aoticache_library_describe(int fd, aoticache_libr
 AOTICACHE_API void aoticache_library_description_free(aoticache_library_description *description);
 
 /*
- * Checks what a kernel library's file needs in every process: that it is an ELF shared library for the machine, and
- * that it exports the functions that no host can do without. aoticache_library_load_fd() checks this too, and what this
- * process lacks.
- *
- * other_arch: NULL: the library is for this machine; else the name of another machine, such as "aarch64".
- * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (for another machine, or functions
- * are missing: all are named), IO, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error);
-
-/*
  * Loads a kernel library.
  *
  * fd:   open for reading, already verified; borrowed for the call.
@@ -176,17 +165,11 @@ AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char
                                                               const aoticache_load_options *options,
                                                               aoticache_library **ret_library,
                                                               aoticache_error *ret_error);
-/* Bytes of address space that its segments take. */
-AOTICACHE_API uint64_t aoticache_library_bytes(const aoticache_library *library);
-AOTICACHE_API aoticache_library *aoticache_library_ref(aoticache_library *library);
 /* Unloads the library with the last reference. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
-AOTICACHE_API const char *aoticache_library_name(const aoticache_library *library);
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
 /* Whether the library calls operators through PyTorch's proxy executor, which its host must then pass to runs. */
 AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
-/* Whether it exports the function, by its AOTInductor name. */
-AOTICACHE_API bool aoticache_library_exports(const aoticache_library *library, const char *function);
 
 /* Who made a library, as far as its file tells. */
 typedef enum aoticache_library_maker {

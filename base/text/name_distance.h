@@ -38,6 +38,6 @@ void aoticache_write_hint(const char *nearest, char ret_hint[AOTICACHE_HINT_BYTE
  * "aten::add.tensor", too, but "aten::sub" does not stand for "aten::sum": in so short a name another letter is another
  * operator. The smaller the nearer, 0 for the same but for the overload; AOTICACHE_NOT_NEAR: it may not stand for it.
  */
-AOTICACHE_API size_t aoticache_operator_distance(const char *written, const char *known);
+size_t aoticache_operator_distance(const char *written, const char *known);
 
 #endif

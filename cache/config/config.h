@@ -91,8 +91,6 @@ AOTICACHE_API bool aoticache_config_file(const aoticache_config *config, size_t 
 /* The value as text, and where it came from: "/etc/aoticache.conf:3", "$AOTICACHE_DIR", "default". Borrowed. */
 AOTICACHE_API const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name);
 AOTICACHE_API const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name);
-/* Whether a file or the environment says it. */
-AOTICACHE_API bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name);
 /* "max_size", "AOTICACHE_MAX_SIZE", what it is. Static. */
 AOTICACHE_API const char *aoticache_config_name_text(aoticache_config_name name);
 AOTICACHE_API const char *aoticache_config_variable(aoticache_config_name name);

@@ -85,4 +85,7 @@ static inline void cleanup_config_release(aoticache_config **config)
 /* The directory that files name; false where none does. */
 bool aoticache_config_find_directory(char *ret_path, size_t size);
 
+/* Whether a file or the environment says it. */
+bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name);
+
 #endif

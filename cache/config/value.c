@@ -12,6 +12,7 @@
 #include "cache/config/internal.h"
 #include "cache/trust/internal.h"
 #include "cache/gc/collect.h"
+#include "cache/remote/internal.h"
 #include "cache/remote/remote.h"
 #include "cache/request/cpu.h"
 

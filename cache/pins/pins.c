@@ -224,28 +224,6 @@ aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aotic
     return status;
 }
 
-aoticache_status aoticache_cache_pin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
-{
-    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_PIN, NULL, NULL, ret_error);
-}
-
-aoticache_status aoticache_cache_unpin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
-{
-    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_UNPIN, NULL, NULL, ret_error);
-}
-
-aoticache_status aoticache_cache_tag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
-                                     aoticache_error *ret_error)
-{
-    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_TAG, tag, NULL, ret_error);
-}
-
-aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
-                                       aoticache_error *ret_error)
-{
-    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_UNTAG, tag, NULL, ret_error);
-}
-
 /* ---- listing ---- */
 
 /* Rows of all keys, copied so that the callback runs without a lock. */

@@ -22,21 +22,6 @@ extern "C" {
 #define AOTICACHE_MAX_TAG_BYTES 64 /* letters, digits, '.', '_', '-', ':', '/'; the NUL included */
 #define AOTICACHE_MAX_TAGS 64      /* of one key */
 
-/*
- * Durable when they return OK. Pinning what is pinned, unpinning what is not, adding a tag that is there and removing
- * one that is not change nothing and are OK. Where the key's file is damaged it is written anew from what the index says,
- * with one warning in the log.
- * Returns: OK, INVALID (not a valid tag, with the reason; too many tags), DENIED (read-only), IO, LOCKED, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_cache_pin(aoticache_cache *cache, const aoticache_key *key,
-                                                   aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_cache_unpin(aoticache_cache *cache, const aoticache_key *key,
-                                                     aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_cache_tag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
-                                                   aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
-                                                     aoticache_error *ret_error);
-
 typedef enum aoticache_pin_action {
     AOTICACHE_PIN = 0,
     AOTICACHE_UNPIN = 1,
@@ -45,13 +30,17 @@ typedef enum aoticache_pin_action {
 } aoticache_pin_action;
 
 /*
- * The same for many keys. Each batch of 128 keys is made durable together, some hundred times faster than one by one. Of a
- * batch that fails nothing is changed, or only its files are; then its rows follow with the next change of each key.
+ * Pins keys, tags them, or takes that back. Durable when it returns OK. Pinning what is pinned, unpinning what is not, adding a
+ * tag that is there and removing one that is not change nothing and are OK. Where a key's file is damaged it is written anew
+ * from what the index says, with one warning in the log.
+ *
+ * Each batch of 128 keys is made durable together, some hundred times faster than one by one. Of a batch that fails nothing is
+ * changed, or only its files are; then its rows follow with the next change of each key.
  *
  * keys:     borrowed for the call; each once.
  * tag:      for TAG and UNTAG; else NULL.
  * ret_done: how many of them, from the first on, are done. Written on failure too. May be NULL.
- * Returns:  as above.
+ * Returns:  OK, INVALID (not a valid tag, with the reason; too many tags), DENIED (read-only), IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys,
                                                            size_t count, aoticache_pin_action action, const char *tag,

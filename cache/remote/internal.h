@@ -194,10 +194,10 @@ aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char 
 /* Returns whether to ask it for a miss: not while it rests after failures. From then on the log says when it begins to rest.
  * A person's requests are made all the same. */
 bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use);
-/* Note what came of opening a connection, and of a request. is_look: it only looked at what is there, for a write: that it
- * succeeds does not mean that a write would. */
+/* Note what came of opening a connection, and of a request. is_step: of a write, before its last step: it looked at what is there,
+ * or wrote an object, whose record is still to come. That it succeeds does not mean that a write does. */
 void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status status, const char *message);
-void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_look,
+void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_step,
                                   aoticache_status status, const char *message);
 
 /* ---- server.c: what was not there ---- */
@@ -382,5 +382,11 @@ void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, con
                            size_t from);
 /* Waits a few seconds for what is still to be sent. The rest stays noted. From then on nothing goes by itself. */
 void aoticache_tier_finish(aoticache_cache *cache);
+
+/*
+ * Whether a text names remotes, as the setting `remote` does: OK, or INVALID with what is wrong. It is not tried to reach
+ * them.
+ */
+aoticache_status aoticache_remotes_check(const char *remotes, aoticache_error *ret_error);
 
 #endif

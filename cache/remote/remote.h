@@ -21,12 +21,6 @@
 extern "C" {
 #endif
 
-/*
- * Whether a text names remotes, as the setting `remote` does: OK, or INVALID with what is wrong. It is not tried to reach
- * them.
- */
-AOTICACHE_API aoticache_status aoticache_remotes_check(const char *remotes, aoticache_error *ret_error);
-
 /* How a remote answers. */
 typedef struct aoticache_remote_state {
     const char *url;

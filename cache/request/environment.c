@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 
 #include <string.h>
 

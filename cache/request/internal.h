@@ -148,4 +148,7 @@ aoticache_status aoticache_text_read_number(struct text_parser *parser, struct t
 aoticache_status aoticache_text_add_number(struct text_parser *parser, const char *name);
 aoticache_status aoticache_text_add_string(struct text_parser *parser, const char *name);
 
+/* The data handed to add_constant for an item of kind CONSTANT of the list at `position`, or NULL. */
+const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position, size_t item);
+
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "cache/request/cpu.h"
 
 #include <string.h>

@@ -180,26 +180,17 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
  */
 #define AOTICACHE_NUMBERS_NAME "numbers"
 #define AOTICACHE_NUMBERS_TENSORS "tensors"
-AOTICACHE_API bool aoticache_request_is_dynamic(const aoticache_request *request);
 
 AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);
 AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request *request);
 AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);
 /* Borrowed until the next change of the request; NULL where there is no such argument. */
 AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
-/* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */
-AOTICACHE_API const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
 /* The same for an item of kind CONSTANT of the list at `position`. */
-AOTICACHE_API const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position,
-                                                               size_t item);
 
 /* The key. Returns: OK, INVALID (a list is still open), NO_MEMORY, UNSUPPORTED. */
 AOTICACHE_API aoticache_status aoticache_request_key(const aoticache_request *request, aoticache_key *ret_key,
                                                      aoticache_error *ret_error);
-
-/* The canonical encoding; *ret_bytes is the caller's, by free(). */
-AOTICACHE_API aoticache_status aoticache_request_encode(const aoticache_request *request, uint8_t **ret_bytes,
-                                                        size_t *ret_size, aoticache_error *ret_error);
 
 /* The reverse: every valid encoding and nothing else. Constants have no data then. Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/arguments.h"
+#include "cache/eager_face.h"
 #include "cache/internal.h"
 
 #define FLUSH_AFTER_ENTRIES 4096

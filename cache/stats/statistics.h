@@ -250,9 +250,6 @@ AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cac
 
 /* ---- counting ---- */
 
-/* A library was loaded and its runner created, which took so long. */
-AOTICACHE_API void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
-
 /*
  * Writes recency and counters that were kept in memory, and those that ended processes have left beside the index
  * (aoticache_cache_close()). This happens by itself on misses, on every compile and put. At a lookup that hits, what this

@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/memory_file.h"
+#include "cache/eager_face.h"
 #include "cache/internal.h"
 
 /* Any length but 0 maps one page; nobody ever touches it. */

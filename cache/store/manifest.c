@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/text/json.h"
+#include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"
 #include "cache/request/internal.h"
 

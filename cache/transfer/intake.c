@@ -338,7 +338,8 @@ static aoticache_status add_tag(aoticache_intake *intake, const aoticache_pins *
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_cache_tag(intake->cache, &pins->key, tag, &detail);
+    aoticache_status status =
+        aoticache_cache_change_pins(intake->cache, &pins->key, 1, AOTICACHE_TAG, tag, NULL, &detail);
     if (status == AOTICACHE_OK)
         return status;
     if (status != AOTICACHE_INVALID)
@@ -359,7 +360,7 @@ aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoti
     if (status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     if (status == AOTICACHE_OK && pins->is_pinned)
-        status = aoticache_cache_pin(intake->cache, &pins->key, ret_error);
+        status = aoticache_cache_change_pins(intake->cache, &pins->key, 1, AOTICACHE_PIN, NULL, NULL, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < pins->tag_count; i++)
         status = add_tag(intake, pins, pins->tags[i], ret_error);
     intake->report->marks += status == AOTICACHE_OK ? 1 : 0;

@@ -47,12 +47,8 @@ typedef struct aoticache_signature {
 /* `text` is exactly one key or signature: no spaces, no line end, one base64 form. Returns: OK, INVALID with the reason. */
 AOTICACHE_API aoticache_status aoticache_public_key_parse(const char *text, aoticache_public_key *ret_key,
                                                           aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_signature_parse(const char *text, aoticache_signature *ret_signature,
-                                                         aoticache_error *ret_error);
 AOTICACHE_API void aoticache_public_key_format(const aoticache_public_key *key,
                                                char ret_text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES]);
-AOTICACHE_API void aoticache_signature_format(const aoticache_signature *signature,
-                                              char ret_text[AOTICACHE_SIGNATURE_TEXT_BYTES]);
 /* SHA-256 of the 32 bytes, in base64 without padding. It does not depend on the name. */
 AOTICACHE_API void aoticache_public_key_fingerprint(const aoticache_public_key *key,
                                                     char ret_text[AOTICACHE_FINGERPRINT_BYTES]);
@@ -95,20 +91,6 @@ typedef struct aoticache_statement {
 
 #define AOTICACHE_STATEMENT_INIT AOTICACHE_SIZED_INIT(aoticache_statement)
 
-/* The canonical bytes, by free(). Returns: OK, INVALID, NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_statement_encode(const aoticache_statement *statement, uint8_t **ret_bytes,
-                                                          size_t *ret_size, aoticache_error *ret_error);
-/* Returns: OK, INVALID, UNSUPPORTED (no libcrypto), NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_statement_sign(const aoticache_statement *statement,
-                                                        const aoticache_secret_key *key,
-                                                        aoticache_signature *ret_signature, aoticache_error *ret_error);
-/* Whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED,
- * NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_statement_verify(const aoticache_statement *statement,
-                                                          const aoticache_public_key *key,
-                                                          const aoticache_signature *signature,
-                                                          aoticache_error *ret_error);
-
 /* ---- entries of a cache ---- */
 
 /*
@@ -116,25 +98,6 @@ AOTICACHE_API aoticache_status aoticache_statement_verify(const aoticache_statem
  * valid during the call. Returns: OK, NOT_FOUND, CORRUPT, UNSUPPORTED, IO, DENIED, LOCKED, NO_MEMORY, INVALID.
  */
 typedef void (*aoticache_statement_fn)(void *user, const aoticache_statement *statement);
-AOTICACHE_API aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                              aoticache_statement_fn callback, void *user,
-                                                              aoticache_error *ret_error);
-/*
- * The signatures of an entry as text: one `name:base64` on each line, each line ended; "" where there is none. They are
- * not checked. *ret_text is the caller's, by free().
- * Returns: OK, CORRUPT (the file is not one of signatures), IO, DENIED, NO_MEMORY, INVALID.
- */
-AOTICACHE_API aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                               char **ret_text, aoticache_error *ret_error);
-/*
- * Adds signatures, as such text, to those that an entry has; a key has one signature, the new one wins. Durable on OK.
- * They are not checked: decide first (below). The manifest need not be in the store yet, so that an entry becomes visible
- * with its signatures. Those of an entry that does not come are removed by a collection.
- * Locks:   the store, shared.
- * Returns: OK, INVALID (no signatures, or more than AOTICACHE_MAX_SIGNATURES), IO, DENIED (read-only), LOCKED, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
-                                                              const char *text, aoticache_error *ret_error);
 /* Signs the entry and adds the signature. Returns as the two above, NOT_FOUND, and DENIED also if the key is revoked here. */
 AOTICACHE_API aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_digest *artifact,
                                                     const aoticache_secret_key *key, aoticache_error *ret_error);
@@ -206,33 +169,6 @@ typedef struct aoticache_trust_verdict {
     aoticache_public_key key;
     char message[512]; /* one line: the first digits of the entry's key, the reason, the names, and what to do */
 } aoticache_trust_verdict;
-
-/* An entry that came from elsewhere. Pointers are borrowed during the call. */
-typedef struct aoticache_trust_claim {
-    size_t size;
-    const aoticache_statement *statement; /* made of the manifest that came, whose digest was verified */
-    const char *signatures;               /* one on each line; NULL or "": none */
-    const aoticache_key *wanted;          /* what was asked for; NULL: anything */
-    int64_t replaces_created_ns;          /* when the entry was made that this one would replace; 0: there is none */
-    bool is_ours;        /* from a place that only this user and root may write: no signature is needed */
-    bool allow_unsigned; /* no trusted signature is needed, and it may be older than what it replaces */
-    /* Keys that came along. One is trusted only if ask() says so, which is asked after it was found to have signed the
-     * entry, and must not use the cache. */
-    const aoticache_public_key *offered;
-    size_t offered_count;
-    bool (*ask)(void *user, const aoticache_public_key *key); /* NULL: no */
-    void *user;
-} aoticache_trust_claim;
-
-#define AOTICACHE_TRUST_CLAIM_INIT AOTICACHE_SIZED_INIT(aoticache_trust_claim)
-
-/*
- * Decides by what the cache's options and the configuration say (trusted_keys, revoked_keys, require_signatures, the
- * user's folder of keys). Counts a refusal (`refused_untrusted`). Writes nothing; the caller logs verdict.message.
- * Returns: OK (look at is_accepted); INVALID, NO_MEMORY, UNSUPPORTED (no libcrypto): the entry must not be taken in.
- */
-AOTICACHE_API aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_trust_claim *claim,
-                                                      aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error);
 
 /* ---- whom this machine trusts ---- */
 

@@ -213,9 +213,9 @@ static aoticache_status repair_pin_file(aoticache_verification *verification, in
     struct known_pins known = {.key = *key};
     aoticache_status status = aoticache_cache_list_pins(cache, NULL, copy_pins, &known, ret_error);
     if (status == AOTICACHE_OK && known.is_pinned)
-        status = aoticache_cache_pin(cache, key, ret_error);
+        status = aoticache_cache_change_pins(cache, key, 1, AOTICACHE_PIN, NULL, NULL, ret_error);
     else if (status == AOTICACHE_OK && known.tag[0] != '\0')
-        status = aoticache_cache_tag(cache, key, known.tag, ret_error);
+        status = aoticache_cache_change_pins(cache, key, 1, AOTICACHE_TAG, known.tag, NULL, ret_error);
     else if (status == AOTICACHE_OK)
         status = aoticache_directory_quarantine(cache->directory, folder, name, name, ret_error);
     if (status == AOTICACHE_OK)

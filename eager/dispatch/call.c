@@ -6,6 +6,9 @@
  */
 #include "base/arguments.h"
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
+#include "eager/dispatch/questions.h"
+#include "eager/schema/internal.h"
 
 #include <stdlib.h>
 

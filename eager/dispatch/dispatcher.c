@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "eager/dispatch/dispatcher.h"
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -175,9 +175,6 @@ AOTICACHE_API aoticache_status aoticache_operator_call(const aoticache_operator 
                                                        aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aoticache_key_set keys,
                                                              aoticache_stack *stack, aoticache_error *ret_error);
-/* Calls the kernel of exactly this key. */
-AOTICACHE_API aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,
-                                                               aoticache_stack *stack, aoticache_error *ret_error);
 /*
  * Puts arguments in the schema's order: `positional` of them are on the stack already; names and values are keyword
  * arguments; the rest are defaults. Values are put on as they are, pointers in them stay the caller's; lists and strings
@@ -209,7 +206,6 @@ typedef struct aoticache_dispatch_mode {
 AOTICACHE_API aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode,
                                                             aoticache_error *ret_error);
 AOTICACHE_API void aoticache_dispatch_mode_pop(void);
-AOTICACHE_API size_t aoticache_dispatch_mode_count(void);
 
 /*
  * Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time, a copy;
@@ -236,23 +232,11 @@ AOTICACHE_API void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatc
 /* Whether there is a definition or a kernel of this name; false for what is no name. */
 AOTICACHE_API bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name);
 AOTICACHE_API bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key);
-AOTICACHE_API bool aoticache_operator_has_kernel_for_any(const aoticache_operator *op, aoticache_key_set keys);
-AOTICACHE_API bool aoticache_operator_has_computed_kernel(const aoticache_operator *op, aoticache_dispatch_key key);
-AOTICACHE_API bool aoticache_operator_is_fallthrough(const aoticache_operator *op, aoticache_dispatch_key key);
 AOTICACHE_API bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key);
-/* As aoticache_dispatcher_find(), also for what has kernels and no definition. */
-AOTICACHE_API aoticache_status aoticache_dispatcher_find_any(aoticache_dispatcher *dispatcher, const char *name,
-                                                             aoticache_operator **ret_operator,
-                                                             aoticache_error *ret_error);
 
-/* Texts as PyTorch's (_dispatch_dump, _dispatch_dump_table); *ret_text is the caller's, by aoticache_free(). */
-AOTICACHE_API aoticache_status aoticache_operator_dump(const aoticache_operator *op, char **ret_text,
-                                                       aoticache_error *ret_error);
+/* As PyTorch's _dispatch_dump_table; *ret_text is the caller's, by aoticache_free(). */
 AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,
                                                              aoticache_error *ret_error);
-/* OK, or CORRUPT with what is wrong. */
-AOTICACHE_API aoticache_status aoticache_operator_check(const aoticache_operator *op, aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_dispatcher_check(aoticache_dispatcher *dispatcher, aoticache_error *ret_error);
 /*
  * Names, sorted; borrowed for the call, as all that callbacks are given. Return false to stop; may ask and register.
  * dangling: with kernels, without a definition.
@@ -261,30 +245,7 @@ typedef bool (*aoticache_operator_name_fn)(void *user, const char *text);
 AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
                                                          aoticache_operator_name_fn callback, void *user,
                                                          aoticache_error *ret_error);
-/* The dumps of dangling operators, as _dispatch_find_dangling_impls gives them. */
-AOTICACHE_API aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *dispatcher,
-                                                                        aoticache_operator_name_fn callback, void *user,
-                                                                        aoticache_error *ret_error);
-/* Names of operators with a kernel registered for exactly this key; key NULL: all registrations. */
-AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *dispatcher,
-                                                                       const char *key,
-                                                                       aoticache_operator_name_fn callback, void *user,
-                                                                       aoticache_error *ret_error);
 
-/* ---- registering by the number of a key ---- */
-
-/*
- * As aoticache_oplib_impl() and aoticache_oplib_fallback(), for any key that has a number: PyTorch's C++ interface
- * takes some that the one by name refuses ("AutogradMTIA"). Undefined (0) stands for "no key", as its name does there.
- * Autograd and the like are taken by a fallback, too: for all their keys.
- */
-AOTICACHE_API aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char *name,
-                                                            aoticache_dispatch_key key,
-                                                            const aoticache_boxed_kernel *kernel,
-                                                            aoticache_error *ret_error);
-AOTICACHE_API aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aoticache_dispatch_key key,
-                                                                const aoticache_boxed_kernel *kernel,
-                                                                aoticache_error *ret_error);
 /*
  * Fallthrough fallbacks for the keys that every call of a thread has from the start (BackendSelect, ADInplaceOrView)
  * and for all autograd keys: what a host wants that has kernels for devices alone. oplib: of kind IMPL, namespace "_".
@@ -318,22 +279,8 @@ AOTICACHE_API aoticache_status aoticache_operator_get_computed_kernel(const aoti
 AOTICACHE_API aoticache_status aoticache_computed_kernel_call(const aoticache_computed_kernel *kernel,
                                                               aoticache_key_set keys, aoticache_stack *stack,
                                                               aoticache_error *ret_error);
-/* "registered at FILE:LINE", as dumps show it. Borrowed. */
-AOTICACHE_API const char *aoticache_computed_kernel_debug(const aoticache_computed_kernel *kernel);
-/* There is nothing to call but a NOT_FOUND. */
-AOTICACHE_API bool aoticache_computed_kernel_is_fallthrough(const aoticache_computed_kernel *kernel);
 /* No call through this handle may be under way. NULL is allowed. */
 AOTICACHE_API void aoticache_computed_kernel_free(aoticache_computed_kernel *kernel);
-/* What an oplib was made with; "_" for any namespace. Borrowed. */
-AOTICACHE_API aoticache_dispatcher *aoticache_oplib_dispatcher(const aoticache_oplib *oplib);
-AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib);
-AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib); /* "" for none */
-/*
- * The schema as PyTorch prints it; *ret_text is the caller's, by aoticache_free(): for those who cannot tell how long the
- * definition stands. Returns: OK, NOT_FOUND (not defined), NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, char **ret_text,
-                                                              aoticache_error *ret_error);
 
 /* ---- for other languages ---- */
 

@@ -4,6 +4,7 @@
  * by key_parse.c; alias keys are in key_alias.c, a thread's sets in thread.c.
  */
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * behind an autograd key and the other way round, the keys of a tensor.
  */
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
 
 #define BIT(name) KEY_SET_BIT_OF(name)
 #define BACKEND(name) (UINT64_C(1) << (AOTICACHE_DISPATCH_KEY_##name - AOTICACHE_DISPATCH_KEY_CPU))

@@ -5,6 +5,7 @@
 #include "base/arguments.h"
 #include "base/text/name_distance.h"
 #include "eager/dispatch/dispatch_key.h"
+#include "eager/dispatch/keys.h"
 
 #include <string.h>
 

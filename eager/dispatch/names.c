@@ -7,6 +7,9 @@
 #include "base/text/name_distance.h"
 #include "base/text/stream.h"
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
+#include "eager/dispatch/questions.h"
+#include "eager/schema/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  */
 #include "base/cleanup.h"
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
+#include "eager/dispatch/questions.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "base/arguments.h"
 #include "eager/dispatch/internal.h"
 #include "base/array.h"
+#include "eager/dispatch/questions.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "eager/dispatch/internal.h"
+#include "eager/schema/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

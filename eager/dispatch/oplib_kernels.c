@@ -5,6 +5,8 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/questions.h"
+#include "eager/schema/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

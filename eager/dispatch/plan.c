@@ -6,6 +6,7 @@
 #include "base/arguments.h"
 #include "eager/dispatch/default_values.h"
 #include "eager/dispatch/internal.h"
+#include "eager/schema/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

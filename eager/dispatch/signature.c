@@ -7,6 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "eager/dispatch/internal.h"
+#include "eager/schema/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #include "eager/dispatch/internal.h"
 
 #include "eager/dispatch/dispatch_key.h"
+#include "eager/dispatch/keys.h"
 
 #include <stdlib.h>
 #include <string.h>

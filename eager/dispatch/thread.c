@@ -5,6 +5,8 @@
  */
 #include "base/arguments.h"
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
+#include "eager/dispatch/questions.h"
 
 #include <stdlib.h>
 

@@ -7,6 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "eager/holder/hot.h"
+#include "eager/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/threads.h"
+#include "cache/eager_face.h"
 #include "eager/holder/internal.h"
 
 #include <stdlib.h>

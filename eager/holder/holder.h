@@ -169,10 +169,6 @@ AOTICACHE_API aoticache_status aoticache_holder_call(aoticache_holder *holder, u
 AOTICACHE_API aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, size_t given,
                                                               aoticache_stack *stack, aoticache_error *ret_error);
 
-/* "aten::abs"; the schema as PyTorch prints it. Borrowed from the holder. */
-AOTICACHE_API const char *aoticache_holder_op(const aoticache_holder *holder);
-AOTICACHE_API const char *aoticache_holder_schema(const aoticache_holder *holder);
-
 typedef struct aoticache_holder_counts {
     uint64_t hits;         /* answered by a runner that was ready, or that only had to be loaded */
     uint64_t hits_dynamic; /* of these: by a dynamic library */
@@ -194,15 +190,6 @@ typedef struct aoticache_holder_counts {
     uint64_t dynamic_refused; /* dynamic libraries that could not be made; exact ones are compiled instead */
 } aoticache_holder_counts;
 AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
-
-/*
- * The request that a call with these arguments makes: metadata in the order of the schema, keyword-only arguments by
- * name; arguments that are equal to their defaults are left out, so that giving a default or not is the same request.
- * *ret_request is the caller's. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_holder_request(const aoticache_holder *holder,
-                                                        const aoticache_value *arguments, size_t count,
-                                                        aoticache_request **ret_request, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

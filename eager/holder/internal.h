@@ -633,4 +633,16 @@ bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss)
 /* Drops what is queued and waits for what is under way. */
 void aoticache_queue_end(aoticache_context *context);
 
+/* "aten::abs"; the schema as PyTorch prints it. Borrowed from the holder. */
+const char *aoticache_holder_op(const aoticache_holder *holder);
+const char *aoticache_holder_schema(const aoticache_holder *holder);
+
+/*
+ * The request that a call with these arguments makes: metadata in the order of the schema, keyword-only arguments by
+ * name; arguments that are equal to their defaults are left out, so that giving a default or not is the same request.
+ * *ret_request is the caller's. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
+ */
+aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                          size_t count, aoticache_request **ret_request, aoticache_error *ret_error);
+
 #endif

@@ -7,6 +7,7 @@
  * there, packing, requests, inputs, knows tensors.
  */
 #include "eager/holder/internal.h"
+#include "eager/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
+#include "eager/schema/internal.h"
 
 #include <string.h>
 

@@ -4,8 +4,10 @@
  * budget. Calls find them without a lock.
  */
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
+#include "loader/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

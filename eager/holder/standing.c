@@ -7,6 +7,7 @@
  * On the way of a hit there is nothing of this but a look after every AOTICACHE_STANDING_LOOKS calls.
  */
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 #include "eager/holder/hot.h"
 
 #include <sched.h>

@@ -9,8 +9,10 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "cache/config/config.h"
+#include "cache/eager_face.h"
 #include "loader/check/check.h"
 #include "loader/cuda/cuda.h"
+#include "loader/eager_face.h"
 #include "loader/loader.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/syscalls.h"
+#include "cache/eager_face.h"
 #include "eager/hook/internal.h"
 
 #include <errno.h>

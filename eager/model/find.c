@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "cache/eager_face.h"
 
 #define MIN_KEY_DIGITS 8
 #define NAMES_BYTES 600

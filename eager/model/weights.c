@@ -18,6 +18,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "loader/check/check.h"
+#include "loader/eager_face.h"
 #include "loader/runner/hot.h"
 
 #define HUGE_PAGE_BYTES (2u << 20)

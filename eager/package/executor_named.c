@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager/dispatch/questions.h"
 #include "eager/package/executor.h"
 #include "loader/torch.h"
 #include "runtime/named_operators.h"

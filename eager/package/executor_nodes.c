@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include "eager/dispatch/default_values.h"
+#include "eager/dispatch/keys.h"
+#include "eager/dispatch/questions.h"
 #include "eager/package/executor.h"
+#include "eager/schema/internal.h"
 
 /* What is being read, for messages. */
 typedef struct reading {

@@ -12,8 +12,10 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/text/json.h"
+#include "cache/eager_face.h"
 #include "eager/internal.h"
 #include "eager/package/internal.h"
+#include "loader/eager_face.h"
 #include "loader/runner/hot.h"
 
 /* ---- finding the model ---- */

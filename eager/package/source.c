@@ -15,6 +15,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"
+#include "cache/eager_face.h"
 #include "eager/package/internal.h"
 
 aoticache_status aoticache_package_source_open(aoticache_cache *cache, const char *path,

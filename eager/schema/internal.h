@@ -148,4 +148,48 @@ bool aoticache_schema_alias_has(const char *const *names, size_t count, const ch
 /* Returns the type whose name is nearest, upper and lower case alike: Tensor for "tensor"; NULL if none is near. */
 const char *aoticache_schema_nearest_type(const char *name);
 
+/*
+ * As aoticache_schema_parse(), for a text that is to define an operator: without type variables, which schemas of
+ * TorchScript alone have. "f(tensor x) -> tensor" has two there and is refused here (torch._C.parse_schema takes it,
+ * torch.library's define does not).
+ * namespace_name: of a name that is written without one; NULL: it stays without.
+ */
+AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
+                                                                 aoticache_schema **ret_schema,
+                                                                 aoticache_error *ret_error);
+
+/* Only a name: "aten::add.Tensor", no parentheses: a schema without arguments and returns whose has_signature is false. */
+AOTICACHE_API aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
+                                                           aoticache_error *ret_error);
+
+/* "aten::add"; "Tensor", "" for none. Borrowed from the schema. */
+AOTICACHE_API const char *aoticache_schema_name(const aoticache_schema *schema);
+AOTICACHE_API const char *aoticache_schema_overload(const aoticache_schema *schema);
+
+/* False of what aoticache_schema_parse_name() read. */
+AOTICACHE_API bool aoticache_schema_has_signature(const aoticache_schema *schema);
+
+/* "..." behind the arguments; behind the returns. */
+AOTICACHE_API bool aoticache_schema_is_vararg(const aoticache_schema *schema);
+AOTICACHE_API bool aoticache_schema_is_varret(const aoticache_schema *schema);
+
+/* An argument is written to ("(a!)"); an output shares memory with an argument ("(a)" on a return). */
+AOTICACHE_API bool aoticache_schema_is_mutable(const aoticache_schema *schema);
+AOTICACHE_API bool aoticache_schema_has_aliasing(const aoticache_schema *schema);
+
+/* As PyTorch prints a type. Like snprintf. */
+AOTICACHE_API size_t aoticache_type_format(const aoticache_type *type, char *ret_text, size_t size);
+
+/* The same name, arguments (names, types, defaults, annotations) and returns. */
+AOTICACHE_API bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b);
+AOTICACHE_API bool aoticache_type_equal(const aoticache_type *a, const aoticache_type *b);
+
+/*
+ * Whether an implementation with schema `b` fits a definition `a`: the number and types of arguments and returns; where
+ * not, MISMATCH and what differs (c10::checkFunctionSchema's counterpart). Returns: OK, MISMATCH, INVALID (one is a
+ * name alone).
+ */
+AOTICACHE_API aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const aoticache_schema *b,
+                                                           aoticache_error *ret_error);
+
 #endif

@@ -109,25 +109,10 @@ typedef struct aoticache_schema_argument {
  */
 AOTICACHE_API aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema,
                                                       aoticache_error *ret_error);
-/*
- * As aoticache_schema_parse(), for a text that is to define an operator: without type variables, which schemas of
- * TorchScript alone have. "f(tensor x) -> tensor" has two there and is refused here (torch._C.parse_schema takes it,
- * torch.library's define does not).
- * namespace_name: of a name that is written without one; NULL: it stays without.
- */
-AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
-                                                                 aoticache_schema **ret_schema,
-                                                                 aoticache_error *ret_error);
-/* Only a name: "aten::add.Tensor", no parentheses: a schema without arguments and returns whose has_signature is false. */
-AOTICACHE_API aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
-                                                           aoticache_error *ret_error);
 AOTICACHE_API void aoticache_schema_free(aoticache_schema *schema);
 
-/* "aten::add"; "Tensor", "" for none; "aten::add.Tensor". Borrowed from the schema, as everything below. */
-AOTICACHE_API const char *aoticache_schema_name(const aoticache_schema *schema);
-AOTICACHE_API const char *aoticache_schema_overload(const aoticache_schema *schema);
+/* "aten::add.Tensor". Borrowed from the schema, as everything below. */
 AOTICACHE_API const char *aoticache_schema_full_name(const aoticache_schema *schema);
-AOTICACHE_API bool aoticache_schema_has_signature(const aoticache_schema *schema);
 
 AOTICACHE_API size_t aoticache_schema_num_arguments(const aoticache_schema *schema);
 AOTICACHE_API size_t aoticache_schema_num_returns(const aoticache_schema *schema);
@@ -136,28 +121,9 @@ AOTICACHE_API const aoticache_schema_argument *aoticache_schema_argument_at(cons
                                                                             size_t position);
 AOTICACHE_API const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema,
                                                                           size_t position);
-/* "..." behind the arguments; behind the returns. */
-AOTICACHE_API bool aoticache_schema_is_vararg(const aoticache_schema *schema);
-AOTICACHE_API bool aoticache_schema_is_varret(const aoticache_schema *schema);
-
-/* An argument is written to ("(a!)"); an output shares memory with an argument ("(a)" on a return). */
-AOTICACHE_API bool aoticache_schema_is_mutable(const aoticache_schema *schema);
-AOTICACHE_API bool aoticache_schema_has_aliasing(const aoticache_schema *schema);
 
 /* As PyTorch prints it (str(FunctionSchema)). Like snprintf. */
 AOTICACHE_API size_t aoticache_schema_format(const aoticache_schema *schema, char *ret_text, size_t size);
-AOTICACHE_API size_t aoticache_type_format(const aoticache_type *type, char *ret_text, size_t size);
-
-/* The same name, arguments (names, types, defaults, annotations) and returns. */
-AOTICACHE_API bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b);
-AOTICACHE_API bool aoticache_type_equal(const aoticache_type *a, const aoticache_type *b);
-/*
- * Whether an implementation with schema `b` fits a definition `a`: the number and types of arguments and returns; where
- * not, MISMATCH and what differs (c10::checkFunctionSchema's counterpart). Returns: OK, MISMATCH, INVALID (one is a
- * name alone).
- */
-AOTICACHE_API aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const aoticache_schema *b,
-                                                           aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

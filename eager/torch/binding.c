@@ -5,6 +5,7 @@
 #include "base/arguments.h"
 #include "eager/torch/binding.h"
 #include "base/options.h"
+#include "eager/holder/internal.h"
 #include "eager/torch/internal.h"
 
 #include <errno.h>

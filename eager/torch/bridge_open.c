@@ -6,6 +6,7 @@
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/process/load_gate.h"
+#include "cache/eager_face.h"
 #include "eager/hook/process.h"
 #include "eager/torch/internal.h"
 #include "loader/runner/hot.h"

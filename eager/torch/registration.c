@@ -4,6 +4,7 @@
  * since all that is enabled is found from here.
  */
 #include "base/cleanup.h"
+#include "eager/schema/internal.h"
 #include "eager/torch/internal.h"
 
 #include <string.h>

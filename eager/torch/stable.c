@@ -6,6 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "base/process/load_gate.h"
+#include "eager/holder/internal.h"
 #include "eager/torch/internal.h"
 #include "loader/torch.h"
 

@@ -6,6 +6,7 @@
  * items: taking one out makes no new handle of a tensor, and deleting the list deletes none. A device has its index in
  * the lower half and its type in the upper.
  */
+#include "eager/schema/internal.h"
 #include "eager/torch/stable.h"
 
 #include <stdlib.h>

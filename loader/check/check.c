@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "loader/check/internal.h"
+#include "loader/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

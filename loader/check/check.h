@@ -100,8 +100,6 @@ AOTICACHE_API aoticache_status aoticache_check_create_exact(const aoticache_tens
                                                             aoticache_check **ret_check, aoticache_error *ret_error);
 AOTICACHE_API void aoticache_check_free(aoticache_check *check);
 
-AOTICACHE_API size_t aoticache_check_num_tensors(const aoticache_check *check);
-
 /*
  * Whether the tensors pass. Takes some tens of nanoseconds, allocates nothing and takes no lock. False for another
  * number of tensors. A view with dimensions must have sizes and strides (aoticache_check_explain() reports a missing
@@ -109,9 +107,6 @@ AOTICACHE_API size_t aoticache_check_num_tensors(const aoticache_check *check);
  */
 AOTICACHE_API bool aoticache_check_passes(const aoticache_check *check, const aoticache_tensor_view *tensors,
                                           size_t tensor_count);
-/* The same for an array of pointers to tensors. */
-AOTICACHE_API bool aoticache_check_passes_each(const aoticache_check *check,
-                                               const aoticache_tensor_view *const *tensors, size_t tensor_count);
 
 /*
  * Says why tensors do not pass. The message has the first property that differs, with both values: "argument 1: size of
@@ -125,13 +120,6 @@ AOTICACHE_API bool aoticache_check_passes_each(const aoticache_check *check,
 AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *check,
                                                        const aoticache_tensor_view *tensors, size_t tensor_count,
                                                        const char *const *names, aoticache_error *ret_error);
-
-/*
- * Orders checks from special to general: negative if `a` comes before `b`, positive if it comes after, 0 if they are
- * equally special. Exact comes before symbolic before free, dependent symbols come before independent ones, narrow
- * ranges before wide ones. The order is a total preorder, fit for sorting.
- */
-AOTICACHE_API int aoticache_check_compare(const aoticache_check *a, const aoticache_check *b);
 
 /*
  * Writes a check as one line of text: "float32[s0, 4*s1, 8]@cpu, int64[*]{*}; s0=2..128, s1=0..%8".

@@ -6,6 +6,7 @@
  * up how many values the symbols can have.
  */
 #include "loader/check/internal.h"
+#include "loader/eager_face.h"
 
 enum {
     OPEN_USES = 1,  /* follows from other sizes */

@@ -126,31 +126,16 @@ INLINE bool tensor_holds(const struct aoticache_check *check, const struct check
     return is_channels_last(tensor, (aoticache_stride_rule)wanted->stride_rule);
 }
 
-/* One of `tensors` and `pointers` is NULL. The function is inlined into each caller, where the compiler knows which. */
-INLINE bool passes(const struct aoticache_check *check, const aoticache_tensor_view *tensors,
-                   const aoticache_tensor_view *const *pointers, size_t tensor_count)
+bool aoticache_check_passes(const aoticache_check *check, const aoticache_tensor_view *tensors, size_t tensor_count)
 {
     int64_t values[AOTICACHE_CHECK_MAX_SYMBOLS];
     if (tensor_count != check->tensor_count)
         return false;
     for (size_t i = 0; i < tensor_count; i++)
-        if (!tensor_holds(check, &check->tensors[i], pointers != NULL ? pointers[i] : &tensors[i], values))
+        if (!tensor_holds(check, &check->tensors[i], &tensors[i], values))
             return false;
-    for (uint32_t i = check->late_begin; i < check->late_end; i++) {
-        const struct check_op *op = &check->ops[i];
-        if (!op_holds(check, op, pointers != NULL ? pointers[op->tensor] : &tensors[op->tensor], values))
+    for (uint32_t i = check->late_begin; i < check->late_end; i++)
+        if (!op_holds(check, &check->ops[i], &tensors[check->ops[i].tensor], values))
             return false;
-    }
     return true;
-}
-
-bool aoticache_check_passes(const aoticache_check *check, const aoticache_tensor_view *tensors, size_t tensor_count)
-{
-    return passes(check, tensors, NULL, tensor_count);
-}
-
-bool aoticache_check_passes_each(const aoticache_check *check, const aoticache_tensor_view *const *tensors,
-                                 size_t tensor_count)
-{
-    return passes(check, NULL, tensors, tensor_count);
 }

@@ -79,13 +79,6 @@ typedef struct aoticache_cuda_image {
 AOTICACHE_API aoticache_status aoticache_cuda_images_read(int fd, aoticache_cuda_image *ret_images, size_t capacity,
                                                           size_t *ret_count, aoticache_error *ret_error);
 
-/*
- * Whether a device of compute capability major.minor can run the image (CUDA C++ Programming Guide, binary and PTX
- * compatibility). Compiled code, and images and PTX for a family ("f"), run on the same major and the same or a later
- * minor version; PTX runs on every later version; specific images ("a") run on exactly their version.
- */
-AOTICACHE_API bool aoticache_cuda_image_runs_on(const aoticache_cuda_image *image, int32_t major, int32_t minor);
-
 /* "sm_90", "compute_80", "sm_90a". */
 AOTICACHE_API void aoticache_cuda_image_format(const aoticache_cuda_image *image, char ret_text[16]);
 

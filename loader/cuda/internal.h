@@ -64,4 +64,11 @@ bool aoticache_cuda_image_set_runs_on(const aoticache_cuda_image_set *set, int32
 /* "sm_75, sm_90a, compute_90"; those that do not fit are left out for " and N more". */
 void aoticache_cuda_image_set_format(const aoticache_cuda_image_set *set, char *ret_text, size_t size);
 
+/*
+ * Whether a device of compute capability major.minor can run the image (CUDA C++ Programming Guide, binary and PTX
+ * compatibility). Compiled code, and images and PTX for a family ("f"), run on the same major and the same or a later
+ * minor version; PTX runs on every later version; specific images ("a") run on exactly their version.
+ */
+bool aoticache_cuda_image_runs_on(const aoticache_cuda_image *image, int32_t major, int32_t minor);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "base/threads.h"
+#include "loader/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

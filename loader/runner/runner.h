@@ -66,15 +66,6 @@ AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *librar
 AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
 AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
 
-/*
- * Attaches an owner, such as what the library was loaded from: the last unref calls release(owner) once, after the
- * container is gone and the library has been unloaded. A runner has one owner at most. On failure nothing is attached,
- * and release is not called.
- * Returns: OK, INVALID (NULL, or the runner has an owner already).
- */
-AOTICACHE_API aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner,
-                                                       void (*release)(void *owner), aoticache_error *ret_error);
-
 /* The library, borrowed; the device as it was given, "cpu" for NULL. */
 AOTICACHE_API aoticache_library *aoticache_runner_library(const aoticache_runner *runner);
 AOTICACHE_API const char *aoticache_runner_device(const aoticache_runner *runner);

@@ -62,6 +62,12 @@ while IFS= read -r header; do
     holds "$header names the header to include" grep -qxF ' * Users include <aoticache.h>.' "$include/$header"
 done < <(find "$include" -name '*.h' -printf '%P\n' | sort)
 
+# The library exports what they declare, and nothing else.
+try 'the map of exports is that of the headers' 0 scripts/check-exports
+nm -D --defined-only "$BUILD/lib/libaoticache.so" | sed -n 's/.* \(aoticache_[a-z0-9_]*\)@.*/\1/p' | LC_ALL=C sort >"$work/exported"
+grep -oE 'aoticache_[a-z0-9_]+' scripts/libaoticache.map | LC_ALL=C sort >"$work/listed"
+holds 'the library has each function of the map, and no other' cmp "$work/exported" "$work/listed"
+
 # What an initializer holds is the same in both languages.
 try 'compiled as C' 0 gcc "${strict[@]}" "$work/all.c" -o "$work/as_c"
 try 'compiled as C++' 0 g++ -std=c++11 "${strict[@]}" "$work/all.cpp" -o "$work/as_cpp"

@@ -21,6 +21,7 @@
 #include "cache/gc/collect.h"
 #include "cache/verify/verify.h"
 #include "cache/transfer/transfer.h"
+#include "cache/trust/internal.h"
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"
 

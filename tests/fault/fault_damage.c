@@ -22,6 +22,7 @@
 #include "tests/fault/cases.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
+#include "tests/helpers/pins.h"
 
 #define POSITIONS 2000 /* of a file, at most */
 #define REGION 64
@@ -171,7 +172,7 @@ static void make_template(void)
         if (trial_put(cache, i, i == 2, &error) != AOTICACHE_OK)
             fail("put", error.message);
     const aoticache_key key = trial_key(1);
-    if (aoticache_cache_pin(cache, &key, &error) != AOTICACHE_OK)
+    if (pin_key(cache, &key, &error) != AOTICACHE_OK)
         fail("pin", error.message);
     sign(cache, 1);
     leave_uses();

@@ -18,10 +18,12 @@
 
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
+#include "cache/trust/internal.h"
 #include "tests/fault/cases.h"
 #include "tests/fault/record.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
+#include "tests/helpers/pins.h"
 
 struct durable_operation {
     const char *name;
@@ -80,7 +82,7 @@ static bool keeps_all_but_2(int number, bool is_marked)
 static aoticache_status do_pin(aoticache_cache *cache, aoticache_error *ret_error)
 {
     const aoticache_key key = trial_key(1);
-    return aoticache_cache_pin(cache, &key, ret_error);
+    return pin_key(cache, &key, ret_error);
 }
 
 static aoticache_status do_nothing(aoticache_cache *cache, aoticache_error *ret_error)

@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/eager_face.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
 #include "cache/stats/usage.h"
 #include "tests/fault/cases.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
+#include "tests/helpers/pins.h"
 
 static void remove_cache(void)
 {
@@ -250,14 +252,14 @@ static aoticache_status do_usage(aoticache_cache *cache, aoticache_error *ret_er
 static aoticache_status do_pin(aoticache_cache *cache, aoticache_error *ret_error)
 {
     const aoticache_key key = trial_key(1);
-    return aoticache_cache_pin(cache, &key, ret_error);
+    return pin_key(cache, &key, ret_error);
 }
 
 static aoticache_status do_tag_and_untag(aoticache_cache *cache, aoticache_error *ret_error)
 {
     const aoticache_key key = trial_key(3);
-    aoticache_status status = aoticache_cache_tag(cache, &key, "night", ret_error);
-    return status == AOTICACHE_OK ? aoticache_cache_untag(cache, &key, "night", ret_error) : status;
+    aoticache_status status = tag_key(cache, &key, "night", ret_error);
+    return status == AOTICACHE_OK ? untag_key(cache, &key, "night", ret_error) : status;
 }
 
 static bool see_pins(void *user, const aoticache_pins *pins)

@@ -23,6 +23,7 @@
 #include "tests/fault/cases.h"
 #include "tests/fault/trial.h"
 #include "tests/helpers/cache_process.h"
+#include "tests/helpers/pins.h"
 
 #define PROCESSES 8
 #define KEYS 40         /* that come and go */
@@ -82,7 +83,7 @@ static void keep(aoticache_cache *cache, aoticache_error *error)
     if (kept >= MAX_KEPT)
         return;
     const aoticache_key key = trial_key(FIRST_KEPT + kept);
-    aoticache_status status = aoticache_cache_pin(cache, &key, error);
+    aoticache_status status = pin_key(cache, &key, error);
     if (status == AOTICACHE_OK)
         status = put_own(cache, FIRST_KEPT + kept, error);
     expect(ACTION_keep, status, error);
@@ -186,8 +187,8 @@ static void act(aoticache_cache **cache, enum action action)
         verify_it(*cache, action == ACTION_repair, &error);
         break;
     case ACTION_tag:
-        expect(action, aoticache_cache_tag(*cache, &key, "night", &error), &error);
-        expect(action, aoticache_cache_untag(*cache, &key, "night", &error), &error);
+        expect(action, tag_key(*cache, &key, "night", &error), &error);
+        expect(action, untag_key(*cache, &key, "night", &error), &error);
         break;
     case ACTION_list:
         expect(action, aoticache_cache_list(*cache, NULL, NULL, see, &seen, &error), &error);

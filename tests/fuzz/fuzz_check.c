@@ -3,6 +3,7 @@
  * that is read again to the same, must compare equal to itself, and evaluating it must decide as explaining it does.
  */
 #include "loader/check/check.h"
+#include "loader/eager_face.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * tests/fuzz/fuzz_schema: no text makes the parser of schemas crash or read outside of its memory; a refusal names a
  * column of the text; what is printed is measured as it is written, and a copy of it that parses prints alike.
  */
+#include "eager/schema/internal.h"
 #include "eager/schema/schema.h"
 
 #include <stdio.h>

@@ -18,6 +18,7 @@
 #include "cache/internal.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
+#include "tests/helpers/pins.h"
 
 #define HELD 1 /* the entry whose lease or object is held */
 
@@ -183,8 +184,8 @@ static void ask(void)
     aoticache_request *request = make_request(number + 1);
     aoticache_request_key(request, &key, NULL);
     aoticache_request_free(request);
-    tell("pin", aoticache_cache_pin(cache, &key, &error), &error);
-    tell("unpin", aoticache_cache_unpin(cache, &key, &error), &error);
+    tell("pin", pin_key(cache, &key, &error), &error);
+    tell("unpin", unpin_key(cache, &key, &error), &error);
     tell("list", aoticache_cache_list(cache, NULL, NULL, see, NULL, &error), &error);
     tell("verify", aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, NULL, &error), &error);
     tell("flush", aoticache_cache_flush(cache, &error), &error);

@@ -32,6 +32,7 @@
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"
+#include "tests/helpers/pins.h"
 
 #define MAX_PROCESSES 64
 #define MAX_THREADS 64
@@ -267,7 +268,7 @@ static void keep(aoticache_cache *cache, aoticache_error *error)
     aoticache_status status = aoticache_request_key(request, &key, error);
     aoticache_request_free(request);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_pin(cache, &key, error);
+        status = pin_key(cache, &key, error);
     if (status == AOTICACHE_OK)
         status = put(cache, FIRST_KEPT + kept, error);
     expect(ACTION_keep, status, error);

@@ -97,8 +97,6 @@ class Host:
         self.free.argtypes = self.c.aoticache_tensor_free.argtypes = [pointer]
         self.cache, self.hook, self.eager = pointer(), pointer(), pointer()
         self.holders, self.lock, self.keep = {}, threading.Lock(), []
-        self.c.aoticache_hook_is_dynamic.restype = ctypes.c_bool
-        self.c.aoticache_holder_op.restype = ctypes.c_char_p
         # What cannot be compiled is not tried again by the next run.
         options = CacheOptions(ctypes.sizeof(CacheOptions), os.fsencode(directory), False, False, False, 60000, 600000,
                                7 * 86400, None, None, 7 * 86400)
@@ -114,9 +112,6 @@ class Host:
         status = getattr(self.c, name)(*arguments, ctypes.byref(error))
         if status != 0:
             raise Refused(f"{STATUS[status]}: {error.message.decode(errors='replace')}")
-
-    def hook_is_dynamic(self):
-        return self.c.aoticache_hook_is_dynamic(self.hook)
 
     def holder(self, schema, fallback=None):
         """The one for this schema; a refusal is raised each time."""
@@ -224,7 +219,7 @@ class Arguments:
 class Holder:
     def __init__(self, host, schema, fallback=None):
         """fallback(stack, error) -> status, with what ctypes gives for them."""
-        self.host, self.holder = host, pointer()
+        self.host, self.holder, self.schema = host, pointer(), schema
         kernel = KERNEL(lambda user, key_set, stack, error: fallback(stack, error)) if fallback else KERNEL()
         self.kernel = kernel
         device = (ctypes.c_int32 * 2)(0, -1)
@@ -256,7 +251,7 @@ class Holder:
         return found
 
     def op(self):
-        return self.host.c.aoticache_holder_op(self.holder).decode()
+        return self.schema.partition("(")[0]
 
     def counts(self):
         counts = Counts()

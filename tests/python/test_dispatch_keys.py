@@ -65,7 +65,7 @@ FUNCTIONS = {
 class Ours:
     """aoticache_NAME as ours.NAME."""
     def __init__(self):
-        library = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
+        library = ctypes.CDLL(os.path.join(BUILD, "tests", "helpers", "libaoticache_whole.so"))
         for name, (result, arguments) in FUNCTIONS.items():
             function = getattr(library, "aoticache_" + name)
             function.restype, function.argtypes = result, arguments

@@ -119,7 +119,7 @@ class Schema:
 
 
 def load_library():
-    c = Schema.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
+    c = Schema.c = ctypes.CDLL(os.path.join(BUILD, "tests", "helpers", "libaoticache_whole.so"))
     for name, result in (("name", ctypes.c_char_p), ("overload", ctypes.c_char_p), ("full_name", ctypes.c_char_p),
                          ("num_arguments", ctypes.c_size_t), ("num_returns", ctypes.c_size_t),
                          ("is_mutable", ctypes.c_bool), ("has_aliasing", ctypes.c_bool), ("free", None),

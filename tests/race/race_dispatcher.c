@@ -7,6 +7,7 @@
  */
 #include "base/base.h"
 #include "eager/dispatch/dispatcher.h"
+#include "eager/dispatch/questions.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,6 +6,7 @@
 #define TESTS_UNIT_DISPATCHER_FIXTURE_H
 
 #include "eager/dispatch/dispatcher.h"
+#include "eager/dispatch/questions.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

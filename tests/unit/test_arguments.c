@@ -7,6 +7,8 @@
 
 #include "aoticache.h"
 #include "base/arguments.h"
+#include "eager/holder/internal.h"
+#include "eager/schema/internal.h"
 
 static int there;
 

@@ -1,4 +1,5 @@
 /* Unit tests of eager/hook/callback.c, and of what eager/hook/hook.c checks of everything that is delivered. */
+#include "eager/internal.h"
 #include "eager_fixture.h"
 
 TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

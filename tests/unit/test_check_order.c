@@ -1,5 +1,6 @@
 /* Specialised before general: aoticache_check_compare() is a total preorder in which what was relaxed comes later. */
 #include "check_fixture.h"
+#include "loader/eager_face.h"
 
 TestSuite(check_order, .timeout = 300);
 

@@ -1,5 +1,6 @@
 /* The text form of checks: written, read, and refused with the position. */
 #include "check_fixture.h"
+#include "loader/eager_face.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /*
  * Collections: what goes, what stays, in which order, and what dead processes left.
  */
+#include "cache/eager_face.h"
 #include "cache_fixture.h"
 #include "clock_fixture.h"
 

@@ -12,6 +12,7 @@
 #include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "index/eviction/eviction.h"
+#include "tests/helpers/pins.h"
 
 TestSuite(collect_options, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
@@ -268,13 +269,13 @@ Test(collect_options, pinned_entries_stay_and_are_counted)
     aoticache_key key = fixture_key(2);
     aoticache_error error = {.message = ""};
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
-    cr_assert_eq(aoticache_cache_pin(cache, &key, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(pin_key(cache, &key, &error), AOTICACHE_OK, "%s", error.message);
     options.max_bytes = 1;
     aoticache_collect_report report = collect(cache, &options);
     cr_assert_eq(report.pinned, 1);
     cr_assert_eq(report.entries_removed, 2);
     cr_assert(has(cache, 2));
-    cr_assert_eq(aoticache_cache_unpin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_OK);
     cr_assert_eq(collect(cache, &options).entries_removed, 1);
     aoticache_cache_close(cache);
 }

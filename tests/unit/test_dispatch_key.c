@@ -3,6 +3,7 @@
  * and sets are PyTorch's is shown by tests/python/test_dispatch_keys.py.
  */
 #include "eager/dispatch/dispatch_key.h"
+#include "eager/dispatch/keys.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

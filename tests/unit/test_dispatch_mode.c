@@ -3,6 +3,7 @@
  * kernels that a caller keeps (call.c).
  */
 #include "dispatch_call_fixture.h"
+#include "eager/dispatch/questions.h"
 
 TestSuite(dispatch_mode, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 600);
 

@@ -1,5 +1,6 @@
 /* Unit tests of calls: eager/dispatch/call.c, plan.c, default_values.c. */
 #include "dispatch_call_fixture.h"
+#include "eager/dispatch/questions.h"
 
 #include <pthread.h>
 

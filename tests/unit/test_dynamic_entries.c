@@ -2,6 +2,7 @@
  * Entries with a guard, what a holder fills its table with (stored entries), use without a lookup, compiles that fail
  * again and again, and what is kept of a compiler's output.
  */
+#include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"
 #include "cache/stats/statistics.h"
 #include "cache_fixture.h"

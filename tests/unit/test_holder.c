@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "cache/stats/statistics.h"
+#include "eager/holder/internal.h"
 
 TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 

@@ -3,6 +3,7 @@
  * calls use, and this thread's sets. That random sets do as PyTorch's is shown by tests/python/test_dispatch_keys.py.
  */
 #include "eager/dispatch/internal.h"
+#include "eager/dispatch/keys.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

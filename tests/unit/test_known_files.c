@@ -18,6 +18,7 @@
 #include "base/file_state.h"
 #include "base/hash_map.h"
 #include "cache/cache.h"
+#include "cache/eager_face.h"
 #include "cache/known_files.h"
 #include "index/connection/answers.h"
 #include "own_folder.h"

@@ -3,6 +3,8 @@
  * unloading leaves.
  */
 #include "capabilities.h"
+#include "loader/eager_face.h"
+#include "loader/internal.h"
 #include "loader_fixture.h"
 
 #include <pthread.h>

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "cache/trust/internal.h"
+#include "eager/dispatch/questions.h"
 #include "loader/internal.h"
 #include "loader/runner/internal.h"
 

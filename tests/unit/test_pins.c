@@ -11,6 +11,7 @@
 #include "cache/pins/pins.h"
 #include "cache/stats/usage.h"
 #include "cache/gc/collect.h"
+#include "tests/helpers/pins.h"
 
 TestSuite(pins, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
@@ -99,11 +100,11 @@ Test(pins, pin_and_unpin_are_idempotent_and_leave_nothing)
     mark_path(&key, path);
     assert_marks(cache, "");
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+        cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     assert_marks(cache, "1 ;");
     cr_assert_eq(access(path, F_OK), 0);
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(aoticache_cache_unpin(cache, &key, NULL), AOTICACHE_OK);
+        cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_OK);
     assert_marks(cache, "");
     cr_assert_neq(access(path, F_OK), 0);
     aoticache_cache_close(cache);
@@ -116,18 +117,18 @@ Test(pins, tags_are_sorted_unique_and_limited)
     aoticache_error error = {.message = ""};
     const char *const tags[] = {"b", "a", "c", "a"};
     for (size_t i = 0; i < 4; i++)
-        cr_assert_eq(aoticache_cache_tag(cache, &key, tags[i], NULL), AOTICACHE_OK);
+        cr_assert_eq(tag_key(cache, &key, tags[i], NULL), AOTICACHE_OK);
     assert_marks(cache, "0 a,b,c;");
-    cr_assert_eq(aoticache_cache_untag(cache, &key, "b", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_untag(cache, &key, "never", NULL), AOTICACHE_OK);
+    cr_assert_eq(untag_key(cache, &key, "b", NULL), AOTICACHE_OK);
+    cr_assert_eq(untag_key(cache, &key, "never", NULL), AOTICACHE_OK);
     assert_marks(cache, "0 a,c;");
     for (int i = 2; i < AOTICACHE_MAX_TAGS; i++) {
         char tag[16];
         snprintf(tag, sizeof tag, "t%d", i);
-        cr_assert_eq(aoticache_cache_tag(cache, &key, tag, NULL), AOTICACHE_OK);
+        cr_assert_eq(tag_key(cache, &key, tag, NULL), AOTICACHE_OK);
     }
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK, "one that is there is no more");
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "more", &error), AOTICACHE_INVALID);
+    cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK, "one that is there is no more");
+    cr_assert_eq(tag_key(cache, &key, "more", &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "64 tags already"), "%s", error.message);
     aoticache_cache_close(cache);
 }
@@ -140,8 +141,8 @@ Test(pins, text_that_is_no_tag_is_refused)
     aoticache_key key = make_key("a");
     char longest[AOTICACHE_MAX_TAG_BYTES + 1];
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        cr_assert_eq(aoticache_cache_tag(cache, &key, wrong[i], NULL), AOTICACHE_INVALID, "%zu", i);
-        cr_assert_eq(aoticache_cache_untag(cache, &key, wrong[i], NULL), AOTICACHE_INVALID, "%zu", i);
+        cr_assert_eq(tag_key(cache, &key, wrong[i], NULL), AOTICACHE_INVALID, "%zu", i);
+        cr_assert_eq(untag_key(cache, &key, wrong[i], NULL), AOTICACHE_INVALID, "%zu", i);
     }
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
         cr_assert_eq(aoticache_tag_check(right[i], NULL), AOTICACHE_OK, "%s", right[i]);
@@ -149,9 +150,9 @@ Test(pins, text_that_is_no_tag_is_refused)
     longest[AOTICACHE_MAX_TAG_BYTES] = '\0';
     cr_assert_eq(aoticache_tag_check(longest, NULL), AOTICACHE_INVALID);
     longest[AOTICACHE_MAX_TAG_BYTES - 1] = '\0';
-    cr_assert_eq(aoticache_cache_tag(cache, &key, longest, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, NULL, "a", NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_cache_pin(NULL, &key, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(tag_key(cache, &key, longest, NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, NULL, "a", NULL), AOTICACHE_INVALID);
+    cr_assert_eq(pin_key(NULL, &key, NULL), AOTICACHE_INVALID);
     aoticache_cache_close(cache);
 }
 
@@ -162,9 +163,9 @@ Test(pins, list_is_in_the_order_of_keys_and_by_tag)
         char text[16];
         snprintf(text, sizeof text, "key %d", i);
         aoticache_key key = make_key(text);
-        cr_assert_eq(aoticache_cache_tag(cache, &key, i % 4 == 0 ? "four" : "other", NULL), AOTICACHE_OK);
+        cr_assert_eq(tag_key(cache, &key, i % 4 == 0 ? "four" : "other", NULL), AOTICACHE_OK);
         if (i % 8 == 0)
-            cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+            cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     }
     struct listing all = list_marks(cache, NULL), four = list_marks(cache, "four"), none = list_marks(cache, "five");
     cr_assert_eq(all.count, 20);
@@ -221,7 +222,7 @@ Test(pins, many_keys_are_marked_together)
         snprintf(text, sizeof text, "key %d", i);
         keys[i] = make_key(text);
     }
-    cr_assert_eq(aoticache_cache_tag(cache, &keys[7], "seven", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &keys[7], "seven", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_PIN, NULL, &done, NULL), AOTICACHE_OK);
     cr_assert_eq(done, MANY);
     cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_TAG, "all", NULL, NULL), AOTICACHE_OK);
@@ -238,9 +239,9 @@ Test(pins, many_keys_are_marked_together)
     char text[16];
     for (int i = 1; i < AOTICACHE_MAX_TAGS; i++) {
         snprintf(text, sizeof text, "t%d", i);
-        cr_assert_eq(aoticache_cache_tag(cache, &keys[200], text, NULL), AOTICACHE_OK);
+        cr_assert_eq(tag_key(cache, &keys[200], text, NULL), AOTICACHE_OK);
     }
-    cr_assert_eq(aoticache_cache_tag(cache, &keys[200], "last", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &keys[200], "last", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_TAG, "more", &done, NULL), AOTICACHE_INVALID,
                  "one of them can have no more");
     cr_assert_eq(list_marks(cache, "more").count, done);
@@ -285,16 +286,16 @@ Test(pins, index_that_is_lost_gets_them_back)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "b", NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "b", NULL), AOTICACHE_OK);
     aoticache_cache_close(cache);
     remove_index();
     cache = open_cache();
     assert_marks(cache, "1 a,b;");
     /* And where it goes while it is open. */
     remove_index();
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "c", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "c", NULL), AOTICACHE_OK);
     assert_marks(cache, "1 a,b,c;");
     aoticache_cache_close(cache);
 }
@@ -304,16 +305,16 @@ Test(pins, damaged_file_is_set_aside_and_written_anew)
     static const char *const damaged[] = {"", "nonsense", "[]", "{}", "{\"key\":\"0\",\"pinned\":true,\"tags\":[]}"};
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a"), other = make_key("b");
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_pin(cache, &other, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &other, NULL), AOTICACHE_OK);
     for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++) {
         fixture_warnings = 0;
         write_mark(&key, damaged[i]);
-        cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK, "%zu", i);
+        cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK, "%zu", i);
         cr_assert_eq(fixture_warnings, 1, "%zu", i);
         fixture_warnings = 0;
-        cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+        cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
         cr_assert_eq(fixture_warnings, 0, "%zu: it is whole again", i);
     }
     write_mark(&key, "{\"tags\":[\"later\"],\"unknown\":7,\"pinned\":true");
@@ -329,7 +330,7 @@ Test(pins, file_of_a_later_program_is_read)
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
     char hex[AOTICACHE_DIGEST_HEX_BYTES], text[256];
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     aoticache_digest_to_hex(&key, hex);
     snprintf(text, sizeof text, "{\"note\": [1], \"tags\": [\"b\", \"a\", \"b\"], \"pinned\": false, \"key\": \"%s\"}",
              hex);
@@ -346,11 +347,11 @@ Test(pins, file_that_differs_from_the_index_wins)
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
     char path[4400];
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     mark_path(&key, path);
     cr_assert_eq(unlink(path), 0);
     assert_marks(cache, "1 ;");
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK);
     assert_marks(cache, "0 a;");
     aoticache_cache_close(cache);
 }
@@ -359,12 +360,12 @@ Test(pins, read_only_cache_refuses_changes_and_lists)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     aoticache_cache_close(cache);
     aoticache_cache_options options = fixture_options();
     options.read_only = true;
     cr_assert_eq(aoticache_cache_open(&options, &cache, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_unpin(cache, &key, NULL), AOTICACHE_DENIED);
+    cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_DENIED);
     assert_marks(cache, "1 ;");
     aoticache_cache_close(cache);
 }
@@ -375,18 +376,18 @@ Test(pins, call_that_fails_leaves_what_was)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK);
     int failures = 0;
     for (int at = 1;; at++) {
         struct fault fault = {.fails_at = at};
         aoticache_syscall_hook_set(fail_at, &fault);
-        aoticache_status status = aoticache_cache_pin(cache, &key, NULL);
+        aoticache_status status = pin_key(cache, &key, NULL);
         aoticache_syscall_hook_set(NULL, NULL);
         if (fault.calls < at)
             break;
         failures += status != AOTICACHE_OK;
         /* Whatever failed: the next change, and a new index, see one whole mark. */
-        cr_assert_eq(aoticache_cache_unpin(cache, &key, NULL), AOTICACHE_OK, "after call %d", at);
+        cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_OK, "after call %d", at);
         assert_marks(cache, "0 a;");
     }
     cr_assert_gt(failures, 3);
@@ -397,7 +398,7 @@ Test(pins, process_that_dies_leaves_one_whole_mark)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
-    cr_assert_eq(aoticache_cache_tag(cache, &key, "a", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &key, "a", NULL), AOTICACHE_OK);
     aoticache_cache_close(cache);
     for (int at = 1;; at++) {
         pid_t child = fork();
@@ -407,7 +408,7 @@ Test(pins, process_that_dies_leaves_one_whole_mark)
             if (aoticache_cache_open(&options, &cache, NULL) != AOTICACHE_OK)
                 _exit(1);
             aoticache_syscall_hook_set(fail_at, &fault);
-            _exit(aoticache_cache_pin(cache, &key, NULL) == AOTICACHE_OK ? 0 : 2);
+            _exit(pin_key(cache, &key, NULL) == AOTICACHE_OK ? 0 : 2);
         }
         int result;
         cr_assert_eq(waitpid(child, &result, 0), child);
@@ -418,7 +419,7 @@ Test(pins, process_that_dies_leaves_one_whole_mark)
         cr_assert(done || WEXITSTATUS(result) == 7, "call %d: exit %d", at, WEXITSTATUS(result));
         cr_assert(strcmp(listing.text, "1 a;") == 0 || (!done && strcmp(listing.text, "0 a;") == 0), "call %d: %s", at,
                   listing.text);
-        cr_assert_eq(aoticache_cache_unpin(cache, &key, NULL), AOTICACHE_OK);
+        cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_OK);
         aoticache_cache_close(cache);
         if (done)
             break;
@@ -438,7 +439,7 @@ static void *tag_often(void *user)
     for (int i = 0; i < ROUNDS; i++) {
         char tag[32];
         snprintf(tag, sizeof tag, "w%d.%d", worker, i);
-        cr_assert_eq(aoticache_cache_tag(cache, &key, tag, NULL), AOTICACHE_OK);
+        cr_assert_eq(tag_key(cache, &key, tag, NULL), AOTICACHE_OK);
     }
     aoticache_cache_close(cache);
     return NULL;
@@ -521,7 +522,7 @@ Test(pins, pinned_entry_is_not_collected)
     aoticache_key key = put(cache, "aten::abs(float32[2])", "one");
     put(cache, "aten::abs(float32[3])", "two");
     options.max_bytes = 1;
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(count_entries(cache), 1);
     cr_assert_eq(report.pinned, 1);
@@ -531,7 +532,7 @@ Test(pins, pinned_entry_is_not_collected)
     put(cache, "aten::abs(float32[2])", "one");
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(count_entries(cache), 1);
-    cr_assert_eq(aoticache_cache_unpin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(unpin_key(cache, &key, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(count_entries(cache), 0);
     aoticache_cache_close(cache);
@@ -553,8 +554,8 @@ Test(pins, usage_counts_objects_once_in_a_group)
     aoticache_key first = put(cache, "aten::abs(float32[2])", library);
     put(cache, "aten::abs(float32[3])", library);
     put(cache, "aten::neg(float32[2])", "small");
-    cr_assert_eq(aoticache_cache_tag(cache, &first, "a", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, &first, "b", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &first, "a", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &first, "b", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_list_usage(cache, AOTICACHE_USAGE_BY_OP, take_usage, by_op, NULL), AOTICACHE_OK);
     cr_assert_str_eq(by_op, "aten::abs 2;aten::neg 1;");
     cr_assert_eq(aoticache_cache_list_usage(cache, AOTICACHE_USAGE_BY_TAG, take_usage, by_tag, NULL), AOTICACHE_OK);

@@ -2,7 +2,9 @@
  * Building requests: what is kept, what is refused, and that a refusal changes nothing. Encodings are in
  * test_request_encoding.c, the text for people in test_request_format.c.
  */
+#include "cache/eager_face.h"
 #include "cache/request/cpu.h"
+#include "cache/request/internal.h"
 #include "cache/request/request.h"
 
 #include <criterion/criterion.h>

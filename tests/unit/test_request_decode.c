@@ -2,6 +2,7 @@
  * Decoding what nobody vouches for: every encoding that is damaged, cut off or written in another way than the
  * canonical one is refused, and what is accepted encodes to the same bytes again.
  */
+#include "cache/eager_face.h"
 #include "cache/request/request.h"
 
 #include <criterion/criterion.h>

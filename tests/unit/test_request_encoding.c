@@ -2,6 +2,7 @@
  * Encodings and keys: against the vectors that an independent program wrote from docs/key.md (tests/golden/key), and
  * back and forth. Damage is in test_request_decode.c. Run from the root of the repository.
  */
+#include "cache/eager_face.h"
 #include "cache/request/request.h"
 
 #include <criterion/criterion.h>

@@ -2,6 +2,7 @@
  * Requests as lines of text and of JSON: what is written is read back to the same encoding, what is wrong is refused with its
  * column, and no text makes the parser do anything else.
  */
+#include "cache/eager_face.h"
 #include "cache/request/request.h"
 #include "tests/unit/locale_fixture.h"
 

@@ -2,6 +2,7 @@
  * Runners and tensors: results, counts, names, and that every handle is freed exactly once on every path. The stand-in
  * for libtorch counts its handles.
  */
+#include "loader/eager_face.h"
 #include "loader_fixture.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /*
  * Devices by name, and what reaches a library unchanged: streams, proxy executors, directories, numbers of models.
  */
+#include "loader/eager_face.h"
 #include "loader_fixture.h"
 
 #include "loader/internal.h"

@@ -2,6 +2,7 @@
  * eager/schema/schema: what a parsed schema says, how it prints, what is refused and where, and comparisons. That it
  * agrees with PyTorch on all of PyTorch's schemas is shown by tests/python/test_schemas.py.
  */
+#include "eager/schema/internal.h"
 #include "eager/schema/schema.h"
 
 #include "tests/unit/locale_fixture.h"

@@ -1,4 +1,5 @@
 /* Unit tests of eager/holder/standing.c: kernels that must earn their place. The clock that calls are timed by is the test's. */
+#include "cache/eager_face.h"
 #include "holder_fixture.h"
 
 #include "clock_fixture.h"

@@ -2,6 +2,7 @@
  * cache/stats/statistics: what is counted where, numbers of many processes, groups, marks and the history, as a user of the
  * library sees them. The index underneath is in test_statistics_index.c.
  */
+#include "cache/eager_face.h"
 #include "cache_fixture.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /*
  * Objects, artifacts and the directory: what is written, trusted, verified and set aside.
  */
+#include "cache/eager_face.h"
 #include "cache_fixture.h"
 #include "cache/stats/statistics.h"
 #include "cache/verify/verify.h"

@@ -8,6 +8,7 @@
 #include "cache/stats/statistics.h"
 #include "cache/verify/verify.h"
 #include "cache_fixture.h"
+#include "tests/helpers/pins.h"
 
 static char other_path[4200]; /* a second cache directory */
 
@@ -432,10 +433,10 @@ static void put_marked(aoticache_cache *cache)
     fixture_put(cache, 1, "library one");
     fixture_put(cache, 2, "library two");
     fixture_put(cache, 3, "library three");
-    cr_assert_eq(aoticache_cache_pin(cache, &one, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, &one, "release:1", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_tag(cache, &two, "release:1", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_pin(cache, &unknown, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &one, NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &one, "release:1", NULL), AOTICACHE_OK);
+    cr_assert_eq(tag_key(cache, &two, "release:1", NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &unknown, NULL), AOTICACHE_OK);
 }
 
 Test(transfer, marks_go_where_they_are_asked_for)

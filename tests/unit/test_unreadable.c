@@ -11,6 +11,7 @@
 #include "cache/verify/verify.h"
 #include "emulator.h"
 #include "cache_fixture.h"
+#include "tests/helpers/pins.h"
 
 #define SOMEBODY 65534
 
@@ -278,7 +279,7 @@ Test(unreadable, objects_links_and_marks_are_named_one_by_one)
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, NULL), AOTICACHE_OK);
     aoticache_request_free(request);
     const aoticache_key key = fixture_key(1);
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     aoticache_cache_close(cache);
     cr_assert_eq(nftw(fixture_root, give_one, 16, FTW_PHYS), 0);
     give(fixture_object_of("library one"), 0);

@@ -9,6 +9,7 @@
 #include "cache/internal.h"
 #include "cache/verify/verify.h"
 #include "index/entries/integrity.h"
+#include "tests/helpers/pins.h"
 
 #define MANY 80
 
@@ -413,7 +414,7 @@ Test(verify_parts, odd_names_beside_links_and_marks_are_foreign)
     snprintf(path, sizeof path, "%s/artifacts/odd", fixture_cache);
     cr_assert_eq(symlink("/etc", path), 0);
     aoticache_key key = fixture_key(1);
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     fixture_write("cache/marks/odd", "?");
     cr_assert_eq(VERIFY().foreign, 2);
     cr_assert_eq(VERIFY(.repair = true).repaired, 2);
@@ -432,7 +433,7 @@ Test(verify_parts, damaged_mark_is_written_anew_from_the_index)
     aoticache_key key = fixture_key(1);
     char hex[AOTICACHE_DIGEST_HEX_BYTES], path[4400];
     int pinned = 0;
-    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    cr_assert_eq(pin_key(cache, &key, NULL), AOTICACHE_OK);
     aoticache_digest_to_hex(&key, hex);
     snprintf(path, sizeof path, "%s/marks/%s", fixture_cache, hex);
     cr_assert_eq(truncate(path, 3), 0);

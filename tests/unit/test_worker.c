@@ -5,6 +5,7 @@
  */
 #include "compiler_macros.h"
 #include "eager/hook/internal.h"
+#include "eager/internal.h"
 #include "emulator.h"
 #include "eager_fixture.h"
 

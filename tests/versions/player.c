@@ -219,7 +219,7 @@ static aoticache_status change_pins(int number, const char *tag)
     aoticache_status status = key_of(number, &key);
     if (status != AOTICACHE_OK)
         return status;
-    return tag == NULL ? aoticache_cache_pin(cache, &key, &error) : aoticache_cache_tag(cache, &key, tag, &error);
+    return aoticache_cache_change_pins(cache, &key, 1, tag == NULL ? AOTICACHE_PIN : AOTICACHE_TAG, tag, NULL, &error);
 #else
     (void)number, (void)tag;
     snprintf(error.message, sizeof error.message, "there are no pins yet");

@@ -1,0 +1,75 @@
+/*
+ * cache/eager_face: what eager/ asks of the cache beyond the public headers.
+ *
+ * Private to cache/ and eager/.
+ */
+#ifndef AOTICACHE_CACHE_EAGER_FACE_H
+#define AOTICACHE_CACHE_EAGER_FACE_H
+
+#include "cache/cache.h"
+#include "cache/judgements.h"
+
+/* ---- entries and requests ---- */
+
+/* The number of the entry that an artifact was found by or recorded as; 0 where there is none (not stored). */
+int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
+
+/* product.metadata of the artifact; *ret_text is the caller's, by free(). NOT_FOUND: it has none. */
+aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               char **ret_text, aoticache_error *ret_error);
+
+/*
+ * The SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed in this start of the machine, and
+ * has not changed since, is not read again (docs/store.md, "What was hashed before").
+ * Returns: OK, INVALID, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,
+                                             aoticache_error *ret_error);
+
+/* As aoticache_cache_list_stored(), of requests that have `text` in a string: others are passed over unread, so that one of many
+ * is found fast. */
+aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op, const char *text,
+                                                  aoticache_stored_fn callback, void *user, aoticache_error *ret_error);
+
+/* Whether lookups make such copies; true at first. Any thread, at any time. */
+void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
+
+/* Whether the environment has "shapes" as "dynamic". */
+bool aoticache_request_is_dynamic(const aoticache_request *request);
+
+/* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */
+const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
+
+/* The canonical encoding; *ret_bytes is the caller's, by free(). */
+aoticache_status aoticache_request_encode(const aoticache_request *request, uint8_t **ret_bytes, size_t *ret_size,
+                                          aoticache_error *ret_error);
+
+/* ---- use that holders count ---- */
+
+/*
+ * Counts `uses` calls that a loaded runner has served without a lookup (not the one for which it was looked up and loaded). Kept in memory until aoticache_cache_flush(), as all
+ * use is. Counts in hits and hits_loaded, not in saved_ns: the lookup that loaded the runner has saved its compile.
+ */
+void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);
+
+/* A library was loaded and its runner created, which took so long. */
+void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
+
+/* Counts calls that were left to the host's own kernel because it is faster. */
+void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls);
+
+/* ---- judgements that holders make ---- */
+
+/* Classes of numbers of elements: 0 up to 15, 1 up to 63, each further one four times as many, the last all that are more. */
+#define AOTICACHE_SIZE_CLASSES 12
+uint32_t aoticache_size_class(uint64_t elements);
+
+/*
+ * Records judgements; each replaces the one for the same key, machine, threads and class. Does not wait for the disk, and for
+ * other processes a few milliseconds at most.
+ * Returns: OK, INVALID, DENIED (read-only), LOCKED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements,
+                                                size_t count, aoticache_error *ret_error);
+
+#endif
