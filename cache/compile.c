@@ -1,6 +1,10 @@
 /*
- * cache/compile: get or compile: one compile per key across threads and processes, failures that are remembered, and
+ * cache/compile: get or compile: one compile per key across threads, processes and machines, failures that are remembered, and
  * going on where nothing can be stored.
+ *
+ * The order of a miss: the entry is looked up, then a remembered failure, then the remotes. with_lease() waits until this
+ * process may compile the key, look_again() finds what others have compiled meanwhile, with_remote_lease() waits for other
+ * machines. run_hook() compiles, and deliver() stores what the hook made.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -308,7 +312,8 @@ static void count_answer_of_others(struct job *job, const aoticache_artifact *ar
 }
 
 /* The compile of one machine for all: others wait for it, and find it where they look. */
-static aoticache_status compile_for_all(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+static aoticache_status with_remote_lease(struct job *job, aoticache_artifact **ret_artifact,
+                                          aoticache_error *ret_error)
 {
     aoticache_tier_lease *lease = NULL;
     aoticache_find_report report;
@@ -330,8 +335,8 @@ static aoticache_status compile_for_all(struct job *job, aoticache_artifact **re
 }
 
 /* With the lease: another may have compiled the key, or failed to, while we waited. */
-static aoticache_status find_or_compile(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
-                                        aoticache_error *ret_error)
+static aoticache_status look_again(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
+                                   aoticache_error *ret_error)
 {
     aoticache_find_report report;
     aoticache_status status = find_or_miss(job, ret_artifact, &report, ret_error);
@@ -342,7 +347,7 @@ static aoticache_status find_or_compile(struct job *job, bool has_waited, aotica
     }
     if (status == AOTICACHE_NOT_FOUND)
         status = check_remembered_failure(job, ret_error);
-    return status == AOTICACHE_OK ? compile_for_all(job, ret_artifact, ret_error) : status;
+    return status == AOTICACHE_OK ? with_remote_lease(job, ret_artifact, ret_error) : status;
 }
 
 static void count_wait(aoticache_cache *cache, uint64_t ns)
@@ -353,8 +358,7 @@ static void count_wait(aoticache_cache *cache, uint64_t ns)
 }
 
 /* Takes the lease first, where the directory can have one. */
-static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifact **ret_artifact,
-                                               aoticache_error *ret_error)
+static aoticache_status with_lease(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
     aoticache_error detail = {.message = ""};
@@ -371,7 +375,7 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
             aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_DEBUG,
                           "compiling without a lease (others may compile the same): %s", detail.message);
     }
-    aoticache_status status = find_or_compile(job, contended, ret_artifact, ret_error);
+    aoticache_status status = look_again(job, contended, ret_artifact, ret_error);
     aoticache_lease_release(&lease);
     return status;
 }
@@ -406,7 +410,7 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
     aoticache_cache_count_miss(job->cache, &report);
     if (status != AOTICACHE_OK)
         return status;
-    status = find_or_compile_leased(job, ret_artifact, ret_error);
+    status = with_lease(job, ret_artifact, ret_error);
     attribute_counts(job, status == AOTICACHE_OK ? *ret_artifact : NULL);
     return status;
 }

@@ -12,7 +12,10 @@
 extern "C" {
 #endif
 
-/* Which entries go first, after those that are too old. */
+/*
+ * Which entries go first where a limit is exceeded, after those whose kernels were slower than the host's own on every machine
+ * that judged them. Entries that are too old go in any case.
+ */
 typedef enum aoticache_collect_policy {
     AOTICACHE_COLLECT_LRU = 0, /* the least recently used */
     /* What is cheapest to compile again: the score is bytes x idle nanoseconds / compile nanoseconds (one millisecond at

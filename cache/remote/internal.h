@@ -1,7 +1,7 @@
 /*
  * cache/remote/internal: what the files of this room share.
  *
- * Private. settings.c reads the text of the setting, server.c owns a remote: its module, its connections and its limits;
+ * Private. settings.c reads the text of the setting, connection.c owns a remote: its module, its connections and its limits;
  * health.c decides whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
  * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for, sender.c is what goes
  * out after it.
@@ -68,7 +68,7 @@ aoticache_status aoticache_bazel_wrap(const char *text, size_t size, char **ret_
 aoticache_status aoticache_bazel_unwrap(const char *bytes, size_t size, size_t *ret_at, size_t *ret_size,
                                         aoticache_error *ret_error);
 
-/* ---- server.c ---- */
+/* ---- connection.c ---- */
 
 #define AOTICACHE_REMOTE_NAME_BYTES 384
 #define AOTICACHE_REMOTE_MISSES 256
@@ -200,7 +200,7 @@ void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status st
 void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_step,
                                   aoticache_status status, const char *message);
 
-/* ---- server.c: what was not there ---- */
+/* ---- connection.c: what was not there ---- */
 
 /* What it was found to have for a key a short time ago. */
 typedef enum aoticache_remote_sight {

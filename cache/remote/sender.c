@@ -73,7 +73,7 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_send, begun, status != AOTICACHE_OK);
     if (status == AOTICACHE_OK)
         return status;
-    /* A server that fails has been named once (server.c); a secret key that cannot be read, or a kernel that is too large, not. */
+    /* A server that fails has been named once (connection.c); a secret key that cannot be read, or a kernel that is too large, not. */
     const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
     aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                   "a kernel is not sent to %s: %s", remote->config.url,

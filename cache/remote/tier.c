@@ -75,7 +75,7 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
                                                                                           : AOTICACHE_REMOTE_NOT_SEEN);
     const bool has_failed = status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND;
     aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_fetch, begun, has_failed);
-    if (has_failed) /* when a server cannot be reached, that has been said once (server.c) */
+    if (has_failed) /* when a server cannot be reached, that has been said once (connection.c) */
         aoticache_log(&cache->directory->logger,
                       status == AOTICACHE_CORRUPT ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                       "a kernel is not fetched: %s", detail.message);

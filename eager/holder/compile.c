@@ -1,6 +1,6 @@
 /*
  * eager/holder/compile: a miss becomes a library, a dynamic one where that is preferred and possible, else an exact one;
- * what is kept of a compile that failed; background compiles. call.c decides which misses come here, and when.
+ * what is kept of a compile that failed; background compiles. miss.c decides which misses come here, and when.
  */
 #include "base/cleanup.h"
 #include "base/threads.h"

@@ -382,7 +382,7 @@ typedef struct aoticache_ticket {
     aoticache_way way;
     bool is_untimed; /* by the caller: it takes turns elsewhere */
     bool was_wanted; /* such a call has met a trial */
-    bool is_spared;  /* a compile that the call would have begun is not worth it yet (the budget of call.c) */
+    bool is_spared;  /* a compile that the call would have begun is not worth it yet (the budget of miss.c) */
     struct aoticache_numbers *lent; /* to be taken back before the fallback is called; NULL: none */
 } aoticache_ticket;
 
@@ -480,7 +480,7 @@ bool aoticache_holder_writes_are_apart(const aoticache_holder *holder, const aot
  */
 void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, const aoticache_packed *packed);
 
-/* ---- call.c ---- */
+/* ---- miss.c ---- */
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as

@@ -2,7 +2,7 @@
  * eager/holder/run: one run of a library for a call: its inputs come from the stack, its results go there. And the fallback,
  * which answers in its place.
  *
- * Leaves to call.c which library, or neither.
+ * Leaves to call.c and miss.c which library, or neither.
  */
 #include "base/cleanup.h"
 #include "eager/holder/hot.h"

@@ -23,7 +23,7 @@ PAUSES_IN_A_WAIT = 8       # a pause is this part of the time that was waited
 JITTER = (0.75, 1.24)      # of a pause
 CONNECT_TIMEOUT = 0.250    # connect-timeout=
 REQUEST_TIMEOUT = 2.0      # timeout=
-SECONDS_FOR_A_MIB = 1.0    # MS_FOR_A_MIB of server.c
+SECONDS_FOR_A_MIB = 1.0    # MS_FOR_A_MIB of connection.c
 FIRST_RETRY = 0.1          # FIRST_RETRY_MS of modules/http_request.c
 FIRST_REST = 1.0           # FIRST_REST_NS of health.c: a remote that failed is left alone, then twice as long each time
 LONGEST_REST = 300.0

@@ -1,5 +1,5 @@
 /*
- * cache/remote/server: one remote: its module, its connections, and how long a request may take.
+ * cache/remote/connection: one remote: its module, its connections, and how long a request may take.
  *
  * Requests of several threads go by several connections, up to CONNECTIONS, so that a large object on its way out keeps no
  * lookup waiting. The file of a secret is read for each new connection, and again when the server refuses: if it has
