@@ -35,7 +35,8 @@ static const aoticache_device_functions cpu_functions = {
 
 /* ---- the device of a container ---- */
 
-int32_t aoticache_device_type_of(const char *kernel_device)
+/* AOTICACHE_DEVICE_TYPE_*, or -1 for a kind this runtime does not know. */
+static int32_t device_type_of(const char *kernel_device)
 {
     if (strcmp(kernel_device, "cpu") == 0)
         return AOTICACHE_DEVICE_TYPE_CPU;
@@ -66,7 +67,7 @@ static bool parse_index(const char *asked, const char *kind, int32_t *ret_index)
 
 AOTIRuntimeError aoticache_device_find(const char *kernel_device, const char *asked, aoticache_device_place *ret_place)
 {
-    aoticache_device_place place = {.type = aoticache_device_type_of(kernel_device)};
+    aoticache_device_place place = {.type = device_type_of(kernel_device)};
     if (place.type < 0)
         return aoticache_message_set("the kernel's description says device %s; this runtime knows cpu and cuda",
                                      kernel_device);

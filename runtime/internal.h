@@ -64,9 +64,6 @@ AOTIRuntimeError aoticache_device_find(const char *kernel_device, const char *as
 /* Of cuda.c. Makes `*index` the current device; -1 is replaced by the current one. */
 RUNTIME_HIDDEN AOTIRuntimeError aoticache_cuda_find(int32_t *index, const aoticache_device_functions **ret_functions);
 
-/* AOTICACHE_DEVICE_TYPE_*, or -1 for a kind this runtime does not know. */
-int32_t aoticache_device_type_of(const char *kernel_device);
-
 /*
  * ---- the pool of models (pool.c) ----
  *

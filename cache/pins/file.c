@@ -44,7 +44,8 @@ aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error
     return AOTICACHE_OK;
 }
 
-bool aoticache_pin_state_is_empty(const aoticache_pin_state *state)
+/* Whether the key is neither pinned nor tagged. Such a key has no file. */
+static bool pin_state_is_empty(const aoticache_pin_state *state)
 {
     return !state->is_pinned && state->tag_count == 0;
 }
@@ -211,7 +212,7 @@ static aoticache_status write_temporaries(aoticache_directory *directory, int tm
     const bool are_many = count >= MANY_FILES;
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
-        if (aoticache_pin_state_is_empty(states[i]))
+        if (pin_state_is_empty(states[i]))
             continue;
         aoticache_scratch_name(directory, temporaries[i], sizeof temporaries[i]);
         status = write_temporary(directory, tmp_fd, states[i], temporaries[i], !are_many, ret_error);

@@ -18,8 +18,6 @@ typedef struct aoticache_pin_state {
     size_t tag_count;
 } aoticache_pin_state;
 
-/* Whether the key is neither pinned nor tagged. Such a key has no file. */
-bool aoticache_pin_state_is_empty(const aoticache_pin_state *state);
 /* Puts a valid tag in its place. INVALID where there are too many. */
 aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const char *tag, aoticache_error *ret_error);
 void aoticache_pin_state_remove_tag(aoticache_pin_state *state, const char *tag);

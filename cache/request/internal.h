@@ -62,8 +62,6 @@ struct aoticache_request {
 
 /* Frees what an argument owns; a list's items apart. */
 void aoticache_request_argument_clear(aoticache_argument *view);
-/* Frees all arguments, their items, and the arrays. */
-void aoticache_request_vector_clear(struct argument_vector *vector);
 /* Makes room for one more; false where memory is short. */
 bool aoticache_request_vector_reserve(struct argument_vector *vector);
 void aoticache_request_vector_push(struct argument_vector *vector, aoticache_argument view, struct argument_data data);

@@ -28,13 +28,13 @@ void aoticache_request_argument_clear(aoticache_argument *view)
     case AOTICACHE_ARGUMENT_STRING:
         free((char *)view->value.string_value);
         break;
-    default: /* a LIST is taken apart by aoticache_request_vector_clear() */
+    default: /* a LIST is taken apart by request_vector_clear() */
         break;
     }
 }
 
 /* Items of lists hold no lists, so this goes no deeper than two levels. */
-void aoticache_request_vector_clear(struct argument_vector *vector)
+static void request_vector_clear(struct argument_vector *vector)
 {
     for (size_t i = 0; i < vector->count; i++) {
         aoticache_argument *view = vector->views + i;
@@ -44,7 +44,7 @@ void aoticache_request_vector_clear(struct argument_vector *vector)
                 .data = vector->data[i].items,
                 .count = view->value.list.count,
             };
-            aoticache_request_vector_clear(&items);
+            request_vector_clear(&items);
         }
         aoticache_request_argument_clear(view);
     }
@@ -108,8 +108,8 @@ void aoticache_request_free(aoticache_request *request)
     if (request == NULL)
         return;
     int saved = errno;
-    aoticache_request_vector_clear(&request->arguments);
-    aoticache_request_vector_clear(&request->list);
+    request_vector_clear(&request->arguments);
+    request_vector_clear(&request->list);
     aoticache_request_environment_clear(request);
     free(request->list_name);
     free(request->op);

@@ -36,17 +36,17 @@ bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tal
     return true;
 }
 
+static void recency_free(aoticache_recency *recency)
+{
+    aoticache_hash_map_free(&recency->by_entry);
+}
+
 void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **ret_tallies, size_t *ret_count)
 {
     *ret_tallies = recency->by_entry.items;
     *ret_count = recency->by_entry.count;
     recency->by_entry.items = NULL;
-    aoticache_recency_free(recency);
-}
-
-void aoticache_recency_free(aoticache_recency *recency)
-{
-    aoticache_hash_map_free(&recency->by_entry);
+    recency_free(recency);
 }
 
 /* ---- what is not flushed ---- */
@@ -60,7 +60,7 @@ void aoticache_unflushed_init(aoticache_unflushed *unflushed)
 
 void aoticache_unflushed_clear(aoticache_unflushed *unflushed)
 {
-    aoticache_recency_free(&unflushed->recency);
+    recency_free(&unflushed->recency);
     aoticache_index_sums_free(&unflushed->sums);
     aoticache_hash_map_free(&unflushed->spared);
     aoticache_hash_map_free(&unflushed->damaged);

@@ -68,7 +68,6 @@ typedef struct aoticache_recency {
 bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tally *tally);
 /* Hands the tallies over (the caller's, by free()), and leaves none behind. */
 void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **ret_tallies, size_t *ret_count);
-void aoticache_recency_free(aoticache_recency *recency);
 
 /* ---- what is counted and not flushed (count.c) ---- */
 

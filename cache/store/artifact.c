@@ -50,7 +50,8 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error)
+/* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
+static aoticache_status artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error)
 {
     if (!AOTICACHE_ARRAY_RESERVE(artifact->side_marks, artifact->side_mark_capacity, artifact->side_mark_count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
@@ -267,7 +268,7 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
     if (status != AOTICACHE_OK)
         return status;
     for (size_t i = 1; status == AOTICACHE_OK && i < manifest->file_count; i++)
-        status = aoticache_artifact_mark_file(artifact, fds[i], ret_error);
+        status = artifact_mark_file(artifact, fds[i], ret_error);
     if (status == AOTICACHE_OK && manifest->file_count > 1) {
         fds[0] = artifact->library_fd; /* lent */
         status = aoticache_artifact_provide_folder(directory, artifact, manifest->files, fds, manifest->file_count,

@@ -44,9 +44,6 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
 aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
                                               aoticache_error *ret_error);
 
-/* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
-aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error);
-
 /*
  * The artifact of a manifest `digest` in the store, whose files are open: fds[i] on the object of files[i]. Makes the folder
  * of side files. Takes over fds[0] and sets it to -1, on failure too; the other descriptors stay the caller's.

@@ -368,8 +368,9 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
 
 /* ---- a kernel that a caller keeps ---- */
 
-aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
-                                          aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
+/* call.c: calls exactly this kernel, which the caller has a reference to. NOT_FOUND: it is gone. */
+static aoticache_status op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                       aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
 {
     aoticache_epoch_slot *slot;
     if (stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
@@ -447,7 +448,7 @@ aoticache_status aoticache_computed_kernel_call(const aoticache_computed_kernel 
 {
     if (kernel == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, kernel);
-    return aoticache_op_kernel_call(kernel->op, kernel->kernel, keys, stack, ret_error);
+    return op_kernel_call(kernel->op, kernel->kernel, keys, stack, ret_error);
 }
 
 const char *aoticache_computed_kernel_debug(const aoticache_computed_kernel *kernel)

@@ -80,7 +80,8 @@ static void share_table(aoticache_dispatcher *dispatcher, aoticache_op_table *ta
         aoticache_op_table_retire(dispatcher, old);
 }
 
-aoticache_status aoticache_dispatcher_rebuild_all(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
+/* NO_MEMORY: some tables are the one that stands in. */
+static aoticache_status dispatcher_rebuild_all(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
 {
     aoticache_op_table *table = aoticache_op_table_create(dispatcher, NULL);
     aoticache_status status = AOTICACHE_OK;
@@ -121,7 +122,7 @@ aoticache_status aoticache_dispatcher_add_fallback(aoticache_dispatcher *dispatc
     }
     for (size_t i = 0; i < places.count; i++)
         atomic_store(&dispatcher->fallbacks[places.entries[i]], kernel);
-    aoticache_status status = aoticache_dispatcher_rebuild_all(dispatcher, ret_error);
+    aoticache_status status = dispatcher_rebuild_all(dispatcher, ret_error);
     if (status != AOTICACHE_OK)
         aoticache_dispatcher_remove_fallback(dispatcher, kernel);
     return status;
@@ -137,7 +138,7 @@ void aoticache_dispatcher_remove_fallback(aoticache_dispatcher *dispatcher, cons
         }
     }
     if (found)
-        aoticache_dispatcher_rebuild_all(dispatcher, NULL);
+        dispatcher_rebuild_all(dispatcher, NULL);
 }
 
 bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key)

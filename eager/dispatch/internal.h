@@ -192,7 +192,7 @@ struct aoticache_operator {
     aoticache_dispatcher *dispatcher;
     const char *name;
     /* under the lock */
-    uint64_t letters;     /* that the name has: aoticache_operator_letters() */
+    uint64_t letters;     /* that the name has, folded to 64 bits (names.c) */
     size_t registrations; /* definitions and kernels; with none it counts as not there */
     size_t position;      /* among those that are there */
     aoticache_op_kernel *kernels;
@@ -286,16 +286,12 @@ static inline void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher,
     atomic_store(&dispatcher->retired_epoch, atomic_load(&aoticache_epoch_now) - 1);
 }
 
-/* With the lock. NULL where no operator ever had the name, full name ("aten::add.Tensor"). */
-aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name);
 /* Makes it where it is not there, and room for it among those with registrations. Returns: OK, NO_MEMORY. */
 aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispatcher, const char *name,
                                                     aoticache_operator **ret_operator, aoticache_error *ret_error);
 /* With its first registration an operator is there, with the last one it is gone. Room has been made. */
 void aoticache_dispatcher_enter_operator(aoticache_dispatcher *dispatcher, aoticache_operator *op);
 void aoticache_dispatcher_leave_operator(aoticache_dispatcher *dispatcher, aoticache_operator *op);
-/* Of a name: a bit for each of its characters, folded to 64. */
-uint64_t aoticache_operator_letters(const char *name);
 
 /*
  * With the lock. A kernel for all places of its key, or none where one of them has one. All operators' tables are made
@@ -305,8 +301,6 @@ uint64_t aoticache_operator_letters(const char *name);
 aoticache_status aoticache_dispatcher_add_fallback(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel,
                                                    aoticache_error *ret_error);
 void aoticache_dispatcher_remove_fallback(aoticache_dispatcher *dispatcher, const aoticache_op_kernel *kernel);
-/* NO_MEMORY: some tables are the one that stands in. */
-aoticache_status aoticache_dispatcher_rebuild_all(aoticache_dispatcher *dispatcher, aoticache_error *ret_error);
 
 static inline void aoticache_dispatcher_lock(aoticache_dispatcher *dispatcher)
 {
@@ -317,10 +311,6 @@ static inline void aoticache_dispatcher_unlock(aoticache_dispatcher *dispatcher)
 {
     pthread_mutex_unlock(&dispatcher->lock);
 }
-
-/* call.c: calls exactly this kernel, which the caller has a reference to. NOT_FOUND: it is gone. */
-aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
-                                          aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error);
 
 /* ---- modes: thread.c ---- */
 

@@ -17,6 +17,15 @@
 
 /* ---- an operator, without definition and kernels ---- */
 
+/* Of a name: a bit for each of its characters, folded to 64. */
+static uint64_t operator_letters(const char *name)
+{
+    uint64_t letters = 0;
+    for (; *name != '\0'; name++)
+        letters |= UINT64_C(1) << (*name & 63);
+    return letters;
+}
+
 static aoticache_operator *create_operator(aoticache_dispatcher *dispatcher, const char *name)
 {
     size_t size = strlen(name) + 1;
@@ -25,7 +34,7 @@ static aoticache_operator *create_operator(aoticache_dispatcher *dispatcher, con
         return NULL;
     memcpy(op->text, name, size);
     op->name = op->text;
-    op->letters = aoticache_operator_letters(name);
+    op->letters = operator_letters(name);
     op->dispatcher = dispatcher;
     atomic_init(&op->table, aoticache_op_table_gone());
     atomic_init(&op->plan, NULL);
@@ -48,7 +57,8 @@ static bool operator_has_name(const void *item, const void *name)
 static const aoticache_hash_map_type names_type = {
     .item_size = sizeof(aoticache_operator *), .hash = hash_name, .has_key = operator_has_name};
 
-aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name)
+/* With the lock. NULL where no operator ever had the name, full name ("aten::add.Tensor"). */
+static aoticache_operator *dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name)
 {
     aoticache_operator *const *op = aoticache_hash_map_find(&dispatcher->names, &names_type, name);
     return op != NULL ? *op : NULL;
@@ -79,7 +89,7 @@ static aoticache_status grow_operators(aoticache_dispatcher *dispatcher, aoticac
 aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispatcher, const char *name,
                                                     aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    aoticache_operator *op = aoticache_dispatcher_get_operator(dispatcher, name);
+    aoticache_operator *op = dispatcher_get_operator(dispatcher, name);
     aoticache_status status = grow_operators(dispatcher, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -160,20 +170,12 @@ static bool has_registration(const aoticache_operator *op, aoticache_dispatch_ke
 
 enum { MAX_DISTANCE = 3 };
 
-uint64_t aoticache_operator_letters(const char *name)
-{
-    uint64_t letters = 0;
-    for (; *name != '\0'; name++)
-        letters |= UINT64_C(1) << (*name & 63);
-    return letters;
-}
-
 /* Of names that are equally near, the one that comes first by name wins. */
 static const char *nearest_of(aoticache_operator *const *operators, size_t count, const char *name)
 {
     const char *nearest = NULL;
     size_t best = MAX_DISTANCE + 1;
-    uint64_t letters = aoticache_operator_letters(name);
+    uint64_t letters = operator_letters(name);
     for (size_t i = 0; i < count; i++) {
         const aoticache_operator *op = operators[i];
         /* Each change makes two of the letters differ at most: that leaves few names to be compared. */
@@ -210,7 +212,7 @@ static bool find_written(aoticache_dispatcher *dispatcher, const char *name, boo
                          aoticache_operator **ret_operator, bool *ret_dangles)
 {
     aoticache_dispatcher_lock(dispatcher);
-    aoticache_operator *op = aoticache_dispatcher_get_operator(dispatcher, name);
+    aoticache_operator *op = dispatcher_get_operator(dispatcher, name);
     bool is_here = op != NULL && op->registrations > 0;
     bool found = is_here && (!defined || op->definition_debug != NULL);
     aoticache_dispatcher_unlock(dispatcher);

@@ -133,8 +133,6 @@ static inline aoticache_table_entry *aoticache_table_find(const aoticache_table 
     }
 }
 
-/* All of these under holder->lock. False, NULL: without memory. */
-bool aoticache_table_reserve(aoticache_table *table, size_t entries);
 /*
  * The metadata must not be there yet. resident: NULL for the entry's own, which begins zeroed but for detail. Readers may
  * find the entry at once.

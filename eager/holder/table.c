@@ -94,7 +94,8 @@ static void copy_slots(aoticache_table_slots *to, aoticache_table_slots *from)
     }
 }
 
-bool aoticache_table_reserve(aoticache_table *table, size_t entries)
+/* All of these under holder->lock. False, NULL: without memory. */
+static bool table_reserve(aoticache_table *table, size_t entries)
 {
     aoticache_table_slots *old = atomic_load(&table->slots);
     size_t wanted = FIRST_SLOTS;
@@ -117,7 +118,7 @@ aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aot
                                                aoticache_resident_hot *resident, void *detail)
 {
     size_t bytes = packed->count * sizeof packed->words[0];
-    if (!aoticache_table_reserve(table, table->used + 1))
+    if (!table_reserve(table, table->used + 1))
         return NULL;
     aoticache_table_entry *entry = allocate_bytes(table, sizeof *entry + bytes);
     if (entry == NULL)

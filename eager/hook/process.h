@@ -59,13 +59,6 @@ typedef struct aoticache_process_options {
  */
 #define AOTICACHE_PROCESS_NEUTRAL_DIRECTORY "/"
 
-/*
- * The environment of programs without one of their own: the host's. Where the host has other rights than its caller
- * (set-user-ID and the like) its environment is the caller's word, and programs get nothing of it but a PATH of the
- * system's folders.
- */
-const char *const *aoticache_process_environment(void);
-
 /* What came of reading. */
 typedef enum aoticache_process_event {
     AOTICACHE_PROCESS_DATA,     /* the line is there */

@@ -24,7 +24,7 @@ extern char **environ;
 #define SYSTEM_PATH "/usr/local/bin:/usr/bin:/bin"
 
 /* secure_getenv() gives nothing under the same condition. */
-const char *const *aoticache_process_environment(void)
+static const char *const *process_environment(void)
 {
     static const char *const clean[] = {"PATH=" SYSTEM_PATH, NULL};
     return getauxval(AT_SECURE) != 0 ? clean : (const char *const *)environ;
@@ -332,7 +332,7 @@ static pid_t start_watcher(void)
     channels.child_input = channels.child_output = channels.child_messages = null;
     struct start start = {.program = "/bin/sh",
                           .arguments = arguments,
-                          .environment = aoticache_process_environment(),
+                          .environment = process_environment(),
                           .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     if (spawn(&start, &channels, &pid) != 0)
         return 0;
@@ -383,8 +383,7 @@ static int start_program(const aoticache_process_options *options, const struct 
 {
     struct start start = {.program = options->program,
                           .arguments = options->arguments,
-                          .environment =
-                              options->environment != NULL ? options->environment : aoticache_process_environment(),
+                          .environment = options->environment != NULL ? options->environment : process_environment(),
                           .directory = options->directory,
                           .group = group};
     bool by_shell = options->memory_limit_bytes != 0 || (options->directory != NULL && !SPAWN_CHANGES_DIRECTORY);

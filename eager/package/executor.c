@@ -173,8 +173,9 @@ static bool passes_fixed_integers(const aoticache_executor_node *node, const aot
     return node->int_count == 0 && found == call->int_count;
 }
 
-aoticache_status aoticache_executor_run(AOTIProxyExecutorHandle handle, const aoticache_proxy_call *call,
-                                        aoticache_error *ret_error)
+/* executor.c: AOTIProxyExecutorOpaque.run */
+static aoticache_status executor_run(AOTIProxyExecutorHandle handle, const aoticache_proxy_call *call,
+                                     aoticache_error *ret_error)
 {
     const aoticache_executor *executor = (const aoticache_executor *)(const void *)handle;
     if (call->node < 0 || (size_t)call->node >= executor->node_count)
@@ -211,7 +212,7 @@ aoticache_status aoticache_executor_create(aoticache_dispatcher *dispatcher, con
         free(executor);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the package's operators");
     }
-    executor->handle.run = aoticache_executor_run;
+    executor->handle.run = executor_run;
     executor->tree = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &problem);
     aoticache_status status = AOTICACHE_OK;
     if (executor->tree == NULL && aoticache_json_is_out_of_memory(&problem))

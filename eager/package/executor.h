@@ -85,8 +85,5 @@ void aoticache_executor_free_nodes(aoticache_executor *executor);
  * Returns: OK; NOT_FOUND (there is none, or PyTorch is in the process); NO_MEMORY.
  */
 aoticache_status aoticache_executor_find_named(const char *name, aoticache_operator **ret_op);
-/* executor.c: AOTIProxyExecutorOpaque.run */
-aoticache_status aoticache_executor_run(AOTIProxyExecutorHandle handle, const aoticache_proxy_call *call,
-                                        aoticache_error *ret_error);
 
 #endif

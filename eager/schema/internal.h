@@ -38,8 +38,6 @@ typedef struct schema_arena {
     schema_chunk *chunks;
 } schema_arena;
 
-/* Aligned for any of the structures; NULL: out of memory. */
-void *aoticache_schema_arena_take(schema_arena *arena, size_t size);
 void aoticache_schema_arena_release(schema_arena *arena);
 
 /* ---- lexer.c: tokens ---- */
@@ -121,7 +119,6 @@ bool aoticache_schema_parse_type(schema_parser *parser, bool nested, const aotic
 /* The "[2]" of "int[2](a)?", which may stand at the outermost level alone. */
 bool aoticache_schema_parse_fixed_list(schema_parser *parser, const aoticache_type **type,
                                        schema_annotation *annotation);
-bool aoticache_schema_make_optional(schema_parser *parser, const aoticache_type **type);
 
 /* ---- alias.c ---- */
 
@@ -142,7 +139,6 @@ bool aoticache_schema_parse_default(schema_parser *parser, const aoticache_type 
 
 /* ---- schema.c, alias.c ---- */
 
-bool aoticache_schema_alias_equal(const aoticache_alias *a, const aoticache_alias *b);
 bool aoticache_schema_alias_has(const char *const *names, size_t count, const char *name);
 
 /* Returns the type whose name is nearest, upper and lower case alike: Tensor for "tensor"; NULL if none is near. */

@@ -197,7 +197,8 @@ static bool add_chunk(schema_arena *arena, size_t size)
     return true;
 }
 
-void *aoticache_schema_arena_take(schema_arena *arena, size_t size)
+/* Aligned for any of the structures; NULL: out of memory. */
+static void *schema_arena_take(schema_arena *arena, size_t size)
 {
     size = (size + 7) / 8 * 8;
     if (size > arena->capacity - arena->used && !add_chunk(arena, size))
@@ -246,7 +247,7 @@ bool aoticache_schema_out_of_memory(schema_parser *parser)
 
 void *aoticache_schema_take(schema_parser *parser, size_t size)
 {
-    void *taken = aoticache_schema_arena_take(parser->arena, size);
+    void *taken = schema_arena_take(parser->arena, size);
     if (taken == NULL)
         aoticache_schema_out_of_memory(parser);
     return taken;

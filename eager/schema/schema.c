@@ -101,7 +101,7 @@ static bool same_names(const char *const *a, size_t a_count, const char *const *
     return true;
 }
 
-bool aoticache_schema_alias_equal(const aoticache_alias *a, const aoticache_alias *b)
+static bool schema_alias_equal(const aoticache_alias *a, const aoticache_alias *b)
 {
     if (a == NULL || b == NULL)
         return a == b;
@@ -124,9 +124,8 @@ static bool same_default(const aoticache_default *a, const aoticache_default *b)
 static bool same_argument(const aoticache_schema_argument *a, const aoticache_schema_argument *b)
 {
     return strcmp(a->name, b->name) == 0 && a->keyword_only == b->keyword_only &&
-           aoticache_type_equal(a->type, b->type) && aoticache_schema_alias_equal(a->alias, b->alias) &&
-           aoticache_schema_alias_equal(a->list_alias, b->list_alias) &&
-           same_default(&a->default_value, &b->default_value);
+           aoticache_type_equal(a->type, b->type) && schema_alias_equal(a->alias, b->alias) &&
+           schema_alias_equal(a->list_alias, b->list_alias) && same_default(&a->default_value, &b->default_value);
 }
 
 bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b)

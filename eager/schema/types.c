@@ -79,7 +79,7 @@ static bool make_named(schema_parser *parser, aoticache_type_kind kind, const ch
     return true;
 }
 
-bool aoticache_schema_make_optional(schema_parser *parser, const aoticache_type **type)
+static bool schema_make_optional(schema_parser *parser, const aoticache_type **type)
 {
     if ((*type)->kind == AOTICACHE_TYPE_OPTIONAL)
         return true;
@@ -328,7 +328,7 @@ bool aoticache_schema_parse_type(schema_parser *parser, bool nested, const aotic
         return false;
     for (;;) {
         if (parser->token.kind == '?') {
-            if (!aoticache_schema_make_optional(parser, &type))
+            if (!schema_make_optional(parser, &type))
                 return false;
             aoticache_schema_advance(parser);
             continue;
@@ -372,5 +372,5 @@ bool aoticache_schema_parse_fixed_list(schema_parser *parser, const aoticache_ty
     if (!read_size(parser, &size) || !aoticache_schema_expect(parser, ']', "']'") || !make_list(parser, size, type) ||
         !aoticache_schema_wrap_alias(parser, annotation))
         return false;
-    return !aoticache_schema_accept(parser, '?') || aoticache_schema_make_optional(parser, type);
+    return !aoticache_schema_accept(parser, '?') || schema_make_optional(parser, type);
 }

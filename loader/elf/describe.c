@@ -32,7 +32,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-void aoticache_name_list_sort(aoticache_name_list *list)
+static void name_list_sort(aoticache_name_list *list)
 {
     if (list->count > 1)
         qsort(list->names, list->count, sizeof *list->names, by_name);
@@ -149,8 +149,8 @@ aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticach
         aoticache_library_names_free(&names);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names", elf->symbol_count);
     }
-    aoticache_name_list_sort(&names.symbols);
-    aoticache_name_list_sort(&names.exports);
+    name_list_sort(&names.symbols);
+    name_list_sort(&names.exports);
     *ret_names = names;
     return AOTICACHE_OK;
 }
@@ -180,7 +180,7 @@ static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_l
             !aoticache_name_list_add(list, aoticache_elf_string(elf, elf->symbols[i].st_name)))
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
                                        elf->symbol_count);
-    aoticache_name_list_sort(list);
+    name_list_sort(list);
     return AOTICACHE_OK;
 }
 

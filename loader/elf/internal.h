@@ -89,7 +89,6 @@ typedef struct aoticache_name_list {
 
 /* false: out of memory, the list is as before. */
 bool aoticache_name_list_add(aoticache_name_list *list, const char *name);
-void aoticache_name_list_sort(aoticache_name_list *list);
 void aoticache_name_list_free(aoticache_name_list *list);
 
 /* What fits into the message of an error beside its other words. */

@@ -35,9 +35,6 @@ typedef enum aoticache_cli_exit {
 #undef AOTICACHE_CLI_EXIT_ENUM
 } aoticache_cli_exit;
 
-/* What a failure of the library becomes. */
-int aoticache_cli_exit_of_status(aoticache_status status);
-
 /* ---- the command line ---- */
 
 typedef struct aoticache_cli aoticache_cli;
@@ -226,8 +223,6 @@ typedef struct aoticache_cli_progress {
     bool visible;
 } aoticache_cli_progress;
 void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all);
-/* The same for what has no number of steps: "compiling aten::abs, 7 s". */
-void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds);
 /* Takes the line away; call it before anything else is printed. */
 void aoticache_cli_progress_clear(aoticache_cli_progress *progress);
 

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-int aoticache_cli_exit_of_status(aoticache_status status)
+/* What a failure of the library becomes. */
+static int exit_of_status(aoticache_status status)
 {
     switch (status) {
     case AOTICACHE_OK:
@@ -111,7 +112,7 @@ int aoticache_cli_fail(const aoticache_cli *cli, aoticache_status status, const 
     const struct message message = {.level = "error", .prefix = "", .status = status};
     print_message(cli, &message,
                   error != NULL && error->message[0] != '\0' ? error->message : aoticache_status_text(status));
-    return aoticache_cli_exit_of_status(status);
+    return exit_of_status(status);
 }
 
 void aoticache_cli_note(const aoticache_cli *cli, const char *format, ...)

@@ -22,7 +22,8 @@ static bool is_terminal(const aoticache_cli_progress *progress)
     return !progress->cli->quiet && isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
 }
 
-void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
+/* The same for what has no number of steps: "compiling aten::abs, 7 s". */
+static void progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
 {
     if (!is_terminal(progress))
         return;
@@ -70,7 +71,7 @@ static void *show_seconds_until_over(void *argument)
     while (!waiting->is_over) {
         if (pthread_cond_timedwait(&waiting->changed, &waiting->lock, &next) != ETIMEDOUT)
             continue;
-        aoticache_cli_progress_show_seconds(&waiting->progress, (aoticache_monotonic_ns() - begun) / 1000000000u);
+        progress_show_seconds(&waiting->progress, (aoticache_monotonic_ns() - begun) / 1000000000u);
         next = aoticache_deadline_after(NEXT_NS);
     }
     aoticache_cli_progress_clear(&waiting->progress);

@@ -88,8 +88,6 @@ struct quantized_operands {
  */
 void aoticache_shim_quantized_finish(const struct quantized_finish *f, int32_t *sums, int64_t stride, int64_t position,
                                      int64_t positions, int64_t first, int64_t count, void *result);
-/* uint8 or int8. */
-bool aoticache_shim_quantized_is_bytes(int32_t dtype);
 /* The factor of each channel's sums. */
 AOTITorchError aoticache_shim_quantized_scales(const char *function, const struct quantized_operands *o,
                                                int64_t channels, double x_scale, AtenTensorHandle *ret_scales);

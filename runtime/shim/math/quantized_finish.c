@@ -123,7 +123,8 @@ static void finish_row(const struct quantized_finish *f, const void *sums, int64
     make_bytes(count - done, row + done, &range, to + done);
 }
 
-bool aoticache_shim_quantized_is_bytes(int32_t dtype)
+/* uint8 or int8. */
+static bool quantized_is_bytes(int32_t dtype)
 {
     return dtype == AOTICACHE_DTYPE_UINT8 || dtype == AOTICACHE_DTYPE_INT8;
 }
@@ -134,7 +135,7 @@ void aoticache_shim_quantized_finish(const struct quantized_finish *f, int32_t *
     for (int64_t i = 0; i < positions; i++) {
         int32_t *row = sums + i * stride;
         const int64_t place = (position + i) * f->channels + first;
-        if (aoticache_shim_quantized_is_bytes(f->dtype))
+        if (quantized_is_bytes(f->dtype))
             finish_row(f, row, position + i, first, count, (float *)(void *)row, (char *)result + place);
         else
             finish_row(f, row, position + i, first, count, (float *)result + place, NULL);
@@ -214,10 +215,10 @@ AOTITorchError aoticache_shim_quantized_read_finish(const char *function, const 
     f->output_zero_point = (float)o->output_zero_point;
     f->other_scale = (float)o->other_scale;
     f->other_zero_point = (float)o->other_zero_point;
-    if (!aoticache_shim_quantized_is_bytes(f->dtype) && f->dtype != F32 && f->dtype != AOTICACHE_DTYPE_BFLOAT16 &&
+    if (!quantized_is_bytes(f->dtype) && f->dtype != F32 && f->dtype != AOTICACHE_DTYPE_BFLOAT16 &&
         f->dtype != AOTICACHE_DTYPE_FLOAT16)
         return fail_dtype(function, "the result", "uint8, int8, float32, bfloat16 or float16", f->dtype);
-    if (!aoticache_shim_quantized_is_bytes(f->dtype) && (o->output_scale != 1 || o->output_zero_point != 0))
+    if (!quantized_is_bytes(f->dtype) && (o->output_scale != 1 || o->output_zero_point != 0))
         return aoticache_shim_fail("%s: a result of floats has scale 1 and zero point 0, these are %g and %lld",
                                    function, o->output_scale, (long long)o->output_zero_point);
     if (o->binary != NULL && strcmp(o->binary, "none") != 0) {
@@ -245,7 +246,7 @@ AOTITorchError aoticache_shim_quantized_check_input(const char *function, const 
         return aoticache_shim_fail_undefined(function, o->x);
     if (!shim_is_defined(o->weight))
         return aoticache_shim_fail_undefined(function, o->weight);
-    if (!aoticache_shim_quantized_is_bytes(o->x->tensor->dtype))
+    if (!quantized_is_bytes(o->x->tensor->dtype))
         return fail_dtype(function, "the input", "uint8 or int8", o->x->tensor->dtype);
     if (o->weight->tensor->dtype != AOTICACHE_DTYPE_INT8)
         return fail_dtype(function, "the weight", "int8", o->weight->tensor->dtype);
@@ -269,5 +270,5 @@ AOTITorchError aoticache_shim_quantized_give(const char *function, const struct 
 
 int32_t aoticache_shim_quantized_room_dtype(const struct quantized_finish *f)
 {
-    return aoticache_shim_quantized_is_bytes(f->dtype) ? f->dtype : F32;
+    return quantized_is_bytes(f->dtype) ? f->dtype : F32;
 }

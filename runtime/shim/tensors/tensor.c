@@ -18,7 +18,8 @@ static enum shim_free_list list_for(size_t bytes)
     return bytes <= 4096 ? SHIM_FREE_STORAGE_4K : SHIM_FREE_NONE;
 }
 
-struct shim_storage *aoticache_shim_storage_create(size_t bytes)
+/* Owned memory, 64-byte aligned, not initialised. NULL: out of memory. */
+static struct shim_storage *storage_create(size_t bytes)
 {
     enum shim_free_list list = list_for(bytes);
     size_t total, block_bytes = 0;
@@ -38,7 +39,8 @@ struct shim_storage *aoticache_shim_storage_create(size_t bytes)
     return storage;
 }
 
-struct shim_storage *aoticache_shim_storage_wrap(void *data, size_t bytes, shim_deleter deleter, void *context)
+/* The caller's memory; deleter (may be NULL) is called with the last reference, not on failure. */
+static struct shim_storage *storage_wrap(void *data, size_t bytes, shim_deleter deleter, void *context)
 {
     struct shim_storage *storage = shim_block_take(SHIM_FREE_STORAGE);
     if (storage == NULL)
@@ -52,7 +54,7 @@ struct shim_storage *aoticache_shim_storage_wrap(void *data, size_t bytes, shim_
     return storage;
 }
 
-void aoticache_shim_storage_free(struct shim_storage *storage)
+static void storage_free(struct shim_storage *storage)
 {
     if (storage->deleter != NULL)
         storage->deleter(storage->data, storage->context);
@@ -72,7 +74,7 @@ AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHan
 static inline void unref_storage(struct shim_storage *storage)
 {
     if (shim_unref(&storage->refs))
-        aoticache_shim_storage_free(storage);
+        storage_free(storage);
 }
 
 bool aoticache_shim_packed_claim(struct shim_packed *packed, void (*free_prepared)(void *))
@@ -99,7 +101,7 @@ void aoticache_shim_packed_clear(struct shim_packed *packed)
         atomic_load (&packed->free_prepared)(prepared);
 }
 
-void aoticache_shim_tensor_free(struct shim_tensor *tensor)
+static void tensor_free(struct shim_tensor *tensor)
 {
     unref_storage(tensor->storage);
     if (__builtin_expect(tensor->packed != NULL, 0)) {
@@ -114,7 +116,7 @@ void aoticache_shim_tensor_free(struct shim_tensor *tensor)
 static inline void unref_tensor(struct shim_tensor *tensor)
 {
     if (tensor != NULL && shim_unref(&tensor->refs))
-        aoticache_shim_tensor_free(tensor);
+        tensor_free(tensor);
 }
 
 /* Sets sizes and strides. False: out of memory. */
@@ -203,7 +205,7 @@ AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, c
     struct shim_extent extent;
     if (aoticache_shim_measure(function, ndim, sizes, strides, 0, shim_item_bytes(dtype), &extent) != SHIM_SUCCESS)
         return SHIM_FAILURE;
-    struct shim_storage *storage = aoticache_shim_storage_create(extent.storage_bytes);
+    struct shim_storage *storage = storage_create(extent.storage_bytes);
     if (storage == NULL)
         return aoticache_shim_fail_memory(function, extent.storage_bytes);
     return aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, 0, extent.numel, ret_handle);
@@ -237,7 +239,7 @@ static AOTITorchError wrap_blob(const char *function, void *data, int64_t ndim, 
     uint32_t item_bytes = shim_item_bytes(dtype);
     if (aoticache_shim_measure(function, ndim, sizes, strides, offset, item_bytes, &extent) != SHIM_SUCCESS)
         return SHIM_FAILURE;
-    struct shim_storage *storage = aoticache_shim_storage_wrap(data, extent.storage_bytes, NULL, context);
+    struct shim_storage *storage = storage_wrap(data, extent.storage_bytes, NULL, context);
     AOTITorchError status =
         aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, offset, extent.numel, ret_tensor);
     if (status == SHIM_SUCCESS)

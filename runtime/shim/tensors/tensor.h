@@ -130,12 +130,6 @@ static inline uint32_t shim_item_bytes(int32_t dtype)
 
 /* ---- storages (tensor.c) ---- */
 
-/* Owned memory, 64-byte aligned, not initialised. NULL: out of memory. */
-struct shim_storage *aoticache_shim_storage_create(size_t bytes);
-/* The caller's memory; deleter (may be NULL) is called with the last reference, not on failure. */
-struct shim_storage *aoticache_shim_storage_wrap(void *data, size_t bytes, shim_deleter deleter, void *context);
-void aoticache_shim_storage_free(struct shim_storage *storage);
-
 /* ---- tensors (tensor.c) ---- */
 
 /*
@@ -156,7 +150,6 @@ AOTITorchError aoticache_shim_check_layout(const char *function, int32_t layout)
 /* Fresh memory. */
 AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, const int64_t *sizes,
                                            const int64_t *strides, int32_t dtype, AtenTensorHandle *ret_handle);
-void aoticache_shim_tensor_free(struct shim_tensor *tensor);
 
 /* Whether handle is one of a defined tensor; the message names `function`. */
 static inline bool shim_is_defined(AtenTensorHandle handle)

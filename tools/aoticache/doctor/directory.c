@@ -333,7 +333,8 @@ static void check_present(aoticache_doctor *doctor, const char *path, const aoti
         check_contents(doctor, path, config, *options);
 }
 
-void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticache_config *config)
+/* The directory that the command line or the configuration names. Creates nothing. */
+static void check_directory_of(aoticache_doctor *doctor, const aoticache_config *config)
 {
     char path[PATH_MAX];
     struct stat information;
@@ -366,6 +367,6 @@ void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticac
 void aoticache_doctor_check_directory(aoticache_doctor *doctor)
 {
     aoticache_config *config = aoticache_doctor_check_configuration(doctor);
-    aoticache_doctor_check_directory_of(doctor, config);
+    check_directory_of(doctor, config);
     aoticache_config_free(config);
 }

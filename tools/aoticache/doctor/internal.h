@@ -47,7 +47,4 @@ void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *pat
 /* Own key, trusted keys, and whether signatures are required. */
 void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache);
 
-/* The directory that the command line or the configuration names. Creates nothing. */
-void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticache_config *config);
-
 #endif

@@ -115,8 +115,6 @@ int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, 
 
 /* ---- signatures.c: who signed an entry, and the keys that this user signs with ---- */
 
-/* "trusted", "unknown key", "revoked", "wrong". */
-const char *aoticache_signature_state_text(aoticache_signature_state state);
 /* "ann@box-1 (trusted, SHA256:...), ci-2 (unknown key)"; brief: "ann@box-1, ci-2 (unknown key)", "-". By free(). */
 char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *artifact, bool is_brief);
 /* The same of a statement. *ret_trusted: a trusted key made one of them. */

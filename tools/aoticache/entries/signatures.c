@@ -11,7 +11,8 @@
 
 /* ---- who signed ---- */
 
-const char *aoticache_signature_state_text(aoticache_signature_state state)
+/* "trusted", "unknown key", "revoked", "wrong". */
+static const char *signature_state_text(aoticache_signature_state state)
 {
     switch (state) {
     case AOTICACHE_SIGNATURE_TRUSTED:
@@ -41,8 +42,8 @@ static bool add_text(void *user, const aoticache_signature *signature, aoticache
         aoticache_public_key_fingerprint(key, fingerprint);
     char *more = aoticache_cli_text("%s%s%s%s%s%s%s%s", text->joined != NULL ? text->joined : "",
                                     text->joined != NULL ? ", " : "", signature->name, is_quiet ? "" : " (",
-                                    is_quiet ? "" : aoticache_signature_state_text(state),
-                                    fingerprint[0] != '\0' ? ", " : "", fingerprint, is_quiet ? "" : ")");
+                                    is_quiet ? "" : signature_state_text(state), fingerprint[0] != '\0' ? ", " : "",
+                                    fingerprint, is_quiet ? "" : ")");
     free(text->joined);
     text->joined = more;
     text->is_trusted = text->is_trusted || state == AOTICACHE_SIGNATURE_TRUSTED;
@@ -83,7 +84,7 @@ static bool add_json(void *user, const aoticache_signature *signature, aoticache
     if (key != NULL)
         aoticache_public_key_fingerprint(key, fingerprint);
     aoticache_cli_json_set(object, "name", aoticache_cli_json_text(signature->name));
-    aoticache_cli_json_set(object, "state", aoticache_cli_json_text(aoticache_signature_state_text(state)));
+    aoticache_cli_json_set(object, "state", aoticache_cli_json_text(signature_state_text(state)));
     aoticache_cli_json_set(object, "fingerprint", key != NULL ? aoticache_cli_json_text(fingerprint) : json_null());
     aoticache_cli_json_append(user, object);
     return true;

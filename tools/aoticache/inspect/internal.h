@@ -53,7 +53,5 @@ int aoticache_inspect_package(const aoticache_inspection *inspection, int fd, co
 /* Reports as text. */
 void aoticache_inspect_print_library(const aoticache_cli *cli, const json_t *report);
 void aoticache_inspect_print_package(const aoticache_cli *cli, const json_t *report);
-/* The strings of an array: "a, b", at most `limit` of them; "none". By free(). */
-char *aoticache_inspect_join(const json_t *array, size_t limit);
 
 #endif

@@ -21,7 +21,8 @@ static uint64_t count_of(const json_t *object, const char *member)
     return value > 0 ? (uint64_t)value : 0;
 }
 
-char *aoticache_inspect_join(const json_t *array, size_t limit)
+/* The strings of an array: "a, b", at most `limit` of them; "none". By free(). */
+static char *join(const json_t *array, size_t limit)
 {
     size_t count = json_array_size(array), length = 64;
     for (size_t i = 0; i < count && i < limit; i++)
@@ -40,7 +41,7 @@ char *aoticache_inspect_join(const json_t *array, size_t limit)
 
 static void print_names(const aoticache_cli *cli, const char *title, const json_t *array)
 {
-    cleanup_free char *names = aoticache_inspect_join(array, cli->verbose ? SIZE_MAX : LISTED);
+    cleanup_free char *names = join(array, cli->verbose ? SIZE_MAX : LISTED);
     aoticache_cli_print_field(cli, title, "%s", names);
 }
 
@@ -106,7 +107,7 @@ static void print_symbols(const aoticache_cli *cli, const json_t *report)
 
 static void print_cuda(const aoticache_cli *cli, const json_t *cuda)
 {
-    cleanup_free char *images = aoticache_inspect_join(json_object_get(cuda, "images"), SIZE_MAX);
+    cleanup_free char *images = join(json_object_get(cuda, "images"), SIZE_MAX);
     bool has_images = json_array_size(json_object_get(cuda, "images")) > 0;
     if (text_of(cuda, "problem") != NULL)
         aoticache_cli_print_field(cli, "CUDA", "%s", text_of(cuda, "problem"));
@@ -121,7 +122,7 @@ static void print_remarks(const aoticache_cli *cli, const json_t *report)
     const json_t *proxy = json_object_get(report, "proxy_executor");
     if (json_is_true(json_object_get(proxy, "used"))) {
         bool named = json_array_size(json_object_get(proxy, "operators")) > 0;
-        cleanup_free char *operators = aoticache_inspect_join(json_object_get(proxy, "operators"), SIZE_MAX);
+        cleanup_free char *operators = join(json_object_get(proxy, "operators"), SIZE_MAX);
         aoticache_cli_print_field(cli, "remark", "calls operators through PyTorch's proxy executor%s%s",
                                   named ? ": " : "", named ? operators : "");
     }
