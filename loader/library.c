@@ -259,7 +259,8 @@ static aoticache_status check_other_machine(const loading *load, const char *arc
     bool known = strcmp(arch, "x86_64") == 0 || strcmp(arch, "aarch64") == 0;
     if (!known || strcmp(theirs, arch) == 0)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, asked was for %.40s", theirs, arch);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, and one for %.40s is wanted", theirs,
+                               arch);
 }
 
 aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error)

@@ -63,7 +63,7 @@ static aoticache_status apply_line(aoticache_config *config, const char *path, s
         return AOTICACHE_NO_MEMORY;
     }
     if (has_control_characters(line)) {
-        aoticache_config_warn(config, "%s: a control character; the line is passed over", origin);
+        aoticache_config_warn(config, "%s: control character; line ignored", origin);
         return AOTICACHE_OK;
     }
     cut_comment(line);

@@ -384,7 +384,7 @@ static aoticache_status take_remote(aoticache_config *config, const char *text, 
     }
     aoticache_status status = aoticache_remotes_check(text, &error);
     if (status == AOTICACHE_INVALID) {
-        aoticache_config_warn(config, "%s: %s; the line is passed over", origin, error.message);
+        aoticache_config_warn(config, "%s: %s; line ignored", origin, error.message);
         return AOTICACHE_OK;
     }
     return status == AOTICACHE_OK

@@ -96,7 +96,7 @@ static aoticache_status read_tags(const json_t *tags, const char *name, aoticach
         const json_t *tag = json_array_get(tags, i);
         if (!json_is_string(tag) || aoticache_tag_check(json_string_value(tag), NULL) != AOTICACHE_OK ||
             aoticache_pin_state_add_tag(state, json_string_value(tag), NULL) != AOTICACHE_OK)
-            return refuse_file(name, "\"tags\" holds something that is no tag, or too many", ret_error);
+            return refuse_file(name, "\"tags\" holds something that is not a tag, or too many", ret_error);
     }
     return AOTICACHE_OK;
 }

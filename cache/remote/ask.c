@@ -69,8 +69,8 @@ static aoticache_status ask_to_sign(struct answers *answers, const struct questi
         return status;
     status = aoticache_remote_read_probe(remote, &written, &answers->written);
     if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT)
-        status = aoticache_error_set(&answers->written, AOTICACHE_IO, "remote %s: what is written does not come back",
-                                     remote->config.url);
+        status = aoticache_error_set(&answers->written, AOTICACHE_IO,
+                                     "remote %s: data that was written could not be read back", remote->config.url);
     if (answers->probe.text == NULL)
         answers->probe = written;
     else

@@ -122,7 +122,7 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
     ret_text[size] = '\0';
     if (size == 0 || size >= MAX_SECRET_BYTES - 2 || strpbrk(ret_text, "\r\n") != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, /* it may be about to be written */
-                                   "%s has not the form of a secret: one line", path);
+                                   "%s: expected a secret on a single line", path);
     return AOTICACHE_OK;
 }
 

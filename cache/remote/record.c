@@ -105,7 +105,7 @@ static aoticache_status read_signatures(const json_t *object, char **ret_text, a
         const char *one = json_string_value(value);
         if (one == NULL || one[0] == '\0' || strlen(one) > MAX_SIGNATURE_BYTES || !is_printable(one, false)) {
             free(text);
-            return refuse("\"signatures\" has something that is no signature", ret_error);
+            return refuse("\"signatures\" has something that is not a signature", ret_error);
         }
         used += (size_t)sprintf(text + used, "%s\n", one);
     }
@@ -194,7 +194,7 @@ static aoticache_status read_root(const json_t *root, const aoticache_key *key, 
     const char *hex = json_string_value(json_object_get(root, "key"));
     const json_t *format = json_object_get(root, "format");
     if (kind == NULL || strcmp(kind, KIND) != 0 || !json_is_integer(format) || json_integer_value(format) < 1)
-        return refuse("this is none", ret_error);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "not a record");
     if (json_integer_value(format) > FORMAT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "a record of format %lld, this version knows %d",
                                    (long long)json_integer_value(format), FORMAT);
@@ -409,7 +409,7 @@ aoticache_status aoticache_list_parse(char *text, unsigned first_byte, aoticache
 {
     aoticache_list_row row;
     if (strncmp(text, AOTICACHE_LIST_HEAD, strlen(AOTICACHE_LIST_HEAD)) != 0)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "a list of keys: this is none");
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "not a list of keys");
     char *rest = text + strlen(AOTICACHE_LIST_HEAD);
     while (*rest != '\0') {
         char *line = rest, *end = strchr(rest, '\n');

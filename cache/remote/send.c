@@ -177,10 +177,11 @@ static aoticache_status update_record(aoticache_remote *remote, const aoticache_
                                            FIRST_PAUSE_NS * (1 + (long)(aoticache_monotonic_ns() % 8) * (i + 1))};
         nanosleep(&pause, NULL);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: %s", remote->config.url,
-                               outcome == DOES_NOT_COME_BACK
-                                   ? "what is written does not come back: does a login page or a proxy answer there?"
-                                   : "other machines change the record of a key all the time");
+    return aoticache_error_set(
+        ret_error, AOTICACHE_IO, "remote %s: %s", remote->config.url,
+        outcome == DOES_NOT_COME_BACK
+            ? "data that was written could not be read back: does a login page or a proxy answer there?"
+            : "other machines change the record of a key all the time");
 }
 
 /* ---- the entry ---- */

@@ -64,8 +64,8 @@ static aoticache_status lock_file(aoticache_directory *directory, const char *na
     aoticache_directory_hand_over(directory, fd, mode);
     aoticache_status status = aoticache_lock_acquire(fd, operation, timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
-        return aoticache_error_set(ret_error, status, "%s/%s is held by another process for more than %u ms",
-                                   directory->path, name, (unsigned)timeout_ms);
+        return aoticache_error_set(ret_error, status, "timed out after %u ms: %s/%s is locked by another process",
+                                   (unsigned)timeout_ms, directory->path, name);
     if (status == AOTICACHE_OK)
         ret_lock->fd = steal_fd(&fd);
     return status;
@@ -248,9 +248,9 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
     }
     if (status == AOTICACHE_LOCKED)
         aoticache_error_set(ret_error, status,
-                            "another process compiles the same key (%.12s) for more than %u ms; wait longer "
-                            "(compile_timeout_ms) or look at what it does",
-                            lease.name, (unsigned)timeout_ms);
+                            "timed out after %u ms waiting for another process to compile key %.12s; raise "
+                            "compile_timeout, or look at what that process does",
+                            (unsigned)timeout_ms, lease.name);
     if (status != AOTICACHE_OK) {
         close(lease.folder_fd);
         return status;

@@ -338,7 +338,7 @@ static aoticache_status check_content(const char *text, size_t end, size_t size,
     aoticache_digest actual;
     if (end == size || text[end] != '\n' || memchr(text, '\n', end) != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                   "manifest: a content is to follow it, and it is not one line");
+                                   "manifest: inline content requires JSON text of exactly one line");
     const size_t offset = end + 1, content_size = size - offset;
     if (content_size > MANIFEST_MAX_CONTENT_BYTES || content_size != file->bytes)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,

@@ -152,8 +152,8 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
                                    (unsigned long long)bytes, (unsigned long long)expected_bytes);
     if (bytes <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
         return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: an object of %llu bytes is no manifest", path,
-                               (unsigned long long)bytes);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: an object of %llu bytes is too large for a manifest",
+                               path, (unsigned long long)bytes);
 }
 
 /* Opens an object with its in-use lock and checks its size; nothing is read. ret_path is written in any case. */

@@ -182,7 +182,7 @@ static aoticache_status load_all(aoticache_cache *cache, aoticache_error *ret_er
         return status;
     /* An own key that cannot be read is no reason to refuse those of others. */
     if (need_signers(trust, &detail) != AOTICACHE_OK)
-        aoticache_log(loading.logger, AOTICACHE_LOG_WARNING, "%s; what the own key signed is not trusted",
+        aoticache_log(loading.logger, AOTICACHE_LOG_WARNING, "%s; entries that your own key signed are not trusted",
                       detail.message);
     for (size_t i = 0; status == AOTICACHE_OK && i < trust->signer_count; i++)
         status = aoticache_trust_add(trust, &trust->signers[i]->public_key, AOTICACHE_TRUST_ORIGIN_OWN, ret_error);

@@ -137,7 +137,7 @@ static aoticache_status compare_folder(aoticache_verification *verification, int
     for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++)
         status = check_link(cache->directory, folder, manifest->files[i].name, &manifest->files[i].digest, ret_error);
     if (status == AOTICACHE_OK && has_other_file(folder, manifest, other))
-        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is no file of the artifact", other);
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not a file of the artifact", other);
     aoticache_manifest_free(manifest);
     return status;
 }

@@ -204,6 +204,6 @@ void aoticache_holder_fill(aoticache_holder *holder)
     holder->fill_failed = true;
     pthread_mutex_unlock(&holder->lock);
     if (!said)
-        aoticache_log(&holder->context->logger, AOTICACHE_LOG_WARNING, "%s: what the cache has is not known: %s",
+        aoticache_log(&holder->context->logger, AOTICACHE_LOG_WARNING, "%s: cannot list the cached kernels: %s",
                       holder->op, error.message);
 }

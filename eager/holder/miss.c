@@ -371,9 +371,10 @@ static bool is_spared(slow_call *call)
     pthread_mutex_unlock(&holder->lock);
     if (asked >= needed)
         return false;
-    call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND,
-                                       "asked for %u times, and compiled after %u: the operator has had many kernels",
-                                       asked, needed);
+    call->status = aoticache_error_set(
+        &call->error, AOTICACHE_NOT_FOUND,
+        "requested %u times; will be compiled after %u requests, because this operator already has many kernels", asked,
+        needed);
     if (call->ticket != NULL)
         call->ticket->is_spared = true;
     return true;

@@ -109,8 +109,8 @@ static const char *fault_of_view(const aoticache_tensor_view *view)
         if (view->sizes[i] < 0)
             return "a size is negative";
     if (aoticache_layout_name(view->layout) == NULL)
-        return "layout is no number of aoticache_layout";
-    return aoticache_dtype_size(view->dtype) == 0 ? "dtype is no number of aoticache_dtype" : NULL;
+        return "layout is not a number of aoticache_layout";
+    return aoticache_dtype_size(view->dtype) == 0 ? "dtype is not a number of aoticache_dtype" : NULL;
 }
 
 static const char *fault_of_views(const aoticache_value *value)

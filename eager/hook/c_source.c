@@ -447,7 +447,8 @@ static aoticache_status add_folder(struct c_state *state, const char *folder, ao
     if (realpath(folder, path) == NULL || stat(path, &status) != 0)
         return aoticache_error_set_errno(ret_error, errno, "hook c: kernels folder %s", folder);
     if (!S_ISDIR(status.st_mode))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: kernels folder %s is no folder", folder);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: kernels directory %s is not a directory",
+                                   folder);
     state->folders[state->folder_count] = strdup(path);
     if (state->folders[state->folder_count] == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");

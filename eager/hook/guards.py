@@ -215,10 +215,10 @@ def dimension_text(sympy, expression, numbers):
     factors = []
     for base, power in rest.as_powers_dict().items():
         if base not in numbers or not power.is_Integer or power < 1:
-            raise Inexpressible(f"a size or stride is {expression}, which is no product plus a number")
+            raise Inexpressible(f"a size or stride is {expression}, which is not a product plus a number")
         factors += [f"s{numbers[base]}"] * int(power)
     if not (offset.is_Integer and coefficient.is_Integer and coefficient > 0 and len(factors) <= MAX_FACTORS):
-        raise Inexpressible(f"a size or stride is {expression}, which is no product plus a number")
+        raise Inexpressible(f"a size or stride is {expression}, which is not a product plus a number")
     text = "*".join(([str(coefficient)] if coefficient != 1 else []) + factors)
     return text if offset == 0 else f"{text}{int(offset):+d}"
 

@@ -201,7 +201,7 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
                                    directory);
     if (aoticache_request_is_dynamic(request) && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_EXACT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "hook %s (%.160s): it compiles for exact shapes alone, asked was for symbolic ones",
+                                   "hook %s (%.160s): it compiles for exact shapes only, and symbolic ones are wanted",
                                    hook->kind->name, hook->program);
     return AOTICACHE_OK;
 }
@@ -297,7 +297,7 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
     if (product == NULL ||
         AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, &all, &reason) != AOTICACHE_OK)
         return aoticache_error_set(delivery->error, AOTICACHE_INVALID,
-                                   "hook %s (%.160s): it delivers what is no product: %s", hook->kind->name,
+                                   "hook %s (%.160s): what it delivers is not a product: %s", hook->kind->name,
                                    hook->program, reason.message);
     delivery->done = true;
     delivery->requirements = all.requirements;

@@ -133,14 +133,14 @@ static aoticache_status read_requirements(aoticache_answer *answer, const char *
     if (names == NULL || json_is_null(names))
         return AOTICACHE_OK;
     if (!json_is_array(names) || json_array_size(names) > 1024)
-        return refuse_answer(ret_error, hook, "has \"requirements\" that are no list of names");
+        return refuse_answer(ret_error, hook, "has \"requirements\" that are not a list of names");
     aoticache_cpu_features all = {0};
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
         aoticache_cpu_features one;
         if (name == NULL || strlen(name) > 63 || aoticache_cpu_features_parse(name, &one, NULL) != AOTICACHE_OK)
             return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                       "hook %.160s: its answer requires \"%.63s\", which is no known CPU feature",
+                                       "hook %.160s: its answer requires \"%.63s\", which is not a known CPU feature",
                                        hook, name != NULL ? name : "(no text)");
         for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
             all.words[word] |= one.words[word];
@@ -162,7 +162,7 @@ static aoticache_status read_built(aoticache_answer *answer, const char *hook, a
     if (strcmp(by, "aoticache") == 0)
         return AOTICACHE_OK;
     if (!json_is_string(reason) || json_string_length(reason) == 0 || json_string_length(reason) > 511)
-        return refuse_answer(ret_error, hook, "has a \"built\" whose \"reason\" is no text of 1 to 511 bytes");
+        return refuse_answer(ret_error, hook, "has a \"built\" whose \"reason\" is not a text of 1 to 511 bytes");
     answer->product.fallback = json_string_value(reason);
     return AOTICACHE_OK;
 }
@@ -171,20 +171,20 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
 {
     const json_t *producer = json_object_get(answer->json, "producer");
     if (producer != NULL && (!json_is_string(producer) || json_string_length(producer) > 255))
-        return refuse_answer(ret_error, hook, "has a \"producer\" that is no text of at most 255 bytes");
+        return refuse_answer(ret_error, hook, "has a \"producer\" that is not a text of at most 255 bytes");
     answer->product.producer = json_string_value(producer);
     const json_t *guard = json_object_get(answer->json, "guard");
     if (guard != NULL && !json_is_null(guard) &&
         (!json_is_string(guard) || json_string_length(guard) == 0 ||
          json_string_length(guard) != strlen(json_string_value(guard))))
-        return refuse_answer(ret_error, hook, "has a \"guard\" that is no text");
+        return refuse_answer(ret_error, hook, "has a \"guard\" that is not a text");
     answer->product.guard = json_string_value(guard);
     const json_t *seconds = json_object_get(answer->json, "compile_seconds");
     if (seconds == NULL)
         return AOTICACHE_OK;
     double value = json_number_value(seconds);
     if (!json_is_number(seconds) || !isfinite(value) || value < 0 || value > MAX_COMPILE_SECONDS)
-        return refuse_answer(ret_error, hook, "has \"compile_seconds\" that are no duration");
+        return refuse_answer(ret_error, hook, "has \"compile_seconds\" that are not a duration");
     answer->product.compile_ns = (uint64_t)(value * 1e9);
     return AOTICACHE_OK;
 }
@@ -231,7 +231,7 @@ static aoticache_status read_parts(aoticache_answer *answer, uint64_t id, const 
     const json_t *id_value = json_object_get(answer->json, "id");
     const json_t *ok = json_object_get(answer->json, "ok");
     if (!json_is_integer(id_value) || (uint64_t)json_integer_value(id_value) != id)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has id %lld, asked was %llu",
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has id %lld, expected %llu",
                                    hook, (long long)json_integer_value(id_value), (unsigned long long)id);
     if (!json_is_boolean(ok))
         return refuse_answer(ret_error, hook, "has no \"ok\" that is true or false");

@@ -237,8 +237,8 @@ static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker,
     if (worker->process.pid != 0 && !aoticache_process_is_restless(&worker->process))
         return AOTICACHE_OK;
     if (worker->process.pid != 0)
-        aoticache_log(&hook->logger, AOTICACHE_LOG_WARNING, "worker %d has died or spoke unasked; starting another",
-                      (int)worker->process.pid);
+        aoticache_log(&hook->logger, AOTICACHE_LOG_WARNING,
+                      "worker %d died or sent unexpected output; starting a new one", (int)worker->process.pid);
     aoticache_process_free(&worker->process);
     return worker_start(hook, worker, deadline_ns, ret_error);
 }

@@ -127,8 +127,8 @@ static aoticache_status give_results(const aoticache_executor_node *node, const 
         for (uint32_t k = 0; k < output->count; k++) {
             AtenTensorHandle from = result_at(value, k);
             if (from == NULL || call->assign(from, *to++) != 0)
-                return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: result %u is no tensor, but a %s", op, i,
-                                           aoticache_value_kind_name(value->kind));
+                return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: result %u is not a tensor, but a %s", op,
+                                           i, aoticache_value_kind_name(value->kind));
         }
     }
     return AOTICACHE_OK;

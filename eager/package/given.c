@@ -102,7 +102,7 @@ static aoticache_status refuse_unknown(const char *path, const char *name, aotic
 {
     return aoticache_error_set(
         ret_error, AOTICACHE_INVALID,
-        "%.300s: the tensor %.200s is no constant of the model. PyTorch may have folded it, or written "
+        "%.300s: the tensor %.200s is not a constant of the model. PyTorch may have folded it, or written "
         "it into the code; if it does not matter, say that unknown ones are to be ignored",
         path, name);
 }

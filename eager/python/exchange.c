@@ -181,7 +181,7 @@ static bool read_buffer(const Py_buffer *buffer, foreign *array)
         if (buffer->strides[i] % buffer->itemsize != 0 && buffer->shape[i] > 1)
             return PyErr_Format(
                        PyExc_ValueError,
-                       "%s: dimension %lld has a stride of %zd bytes, which is no number of whole elements (of "
+                       "%s: dimension %lld has a stride of %zd bytes, which is not a whole number of elements (of "
                        "%zd bytes); give a copy",
                        array->what, (long long)i, buffer->strides[i], buffer->itemsize) != NULL;
         array->strides[i] = buffer->strides[i] / buffer->itemsize;
@@ -292,8 +292,8 @@ static bool from_dlpack(runtime_tensor *tensor, PyObject *object, foreign *array
     if (method == NULL) {
         PyObject *type = PyObject_Type(object), *name = PyObject_GetAttrString(type, "__name__");
         PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "%s is no array: %S has neither the buffer protocol nor __dlpack__", array->what,
-                     name != NULL ? name : Py_None);
+        PyErr_Format(PyExc_TypeError, "%s is not an array: %S has neither the buffer protocol nor __dlpack__",
+                     array->what, name != NULL ? name : Py_None);
         Py_DecRef(type);
         Py_DecRef(name);
         return false;

@@ -65,7 +65,7 @@ static aoticache_status open_package(opening *open, bool by_key, aoticache_error
     options.num_models = (size_t)open->num_runners;
     aoticache_status status = AOTICACHE_OK;
     if (by_key && aoticache_digest_from_hex(open->what, &open->key) != AOTICACHE_OK)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s is no key", open->what);
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s is not a key", open->what);
     if (status == AOTICACHE_OK && by_key)
         status = aoticache_package_load_key(open->cache, &open->key, &options, &open->runner, &report, ret_error);
     else if (status == AOTICACHE_OK)

@@ -78,7 +78,7 @@ static aoticache_status read_shape(const char *file, const json_t *item, aoticac
     const size_t ndim = json_array_size(shape);
     uint64_t bytes = aoticache_dtype_size(ret_tensor->dtype);
     if (!json_is_array(shape) || ndim > AOTICACHE_SAFETENSOR_MAX_DIMS)
-        return invalid(file, ret_tensor->name, "its shape is no list of at most 64 sizes", ret_error);
+        return invalid(file, ret_tensor->name, "its shape is not a list of at most 64 sizes", ret_error);
     for (size_t i = 0; i < ndim; i++) {
         const json_t *size = json_array_get(shape, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0 ||
@@ -103,7 +103,7 @@ static aoticache_status read_tensor(const char *file, const json_t *item, char *
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
         json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return invalid(file, ret_tensor->name, "its data_offsets are no two numbers in order", ret_error);
+        return invalid(file, ret_tensor->name, "its data_offsets are not two numbers in order", ret_error);
     const uint64_t from = (uint64_t)json_integer_value(begin), to = (uint64_t)json_integer_value(end);
     if (to > data_bytes)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -240,7 +240,7 @@ aoticache_status aoticache_safetensors_open(const char *path, bool map, aoticach
     if (fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read %.900s", path);
     if (!S_ISREG(found.st_mode))
-        return invalid(path, NULL, "it is no regular file", ret_error);
+        return invalid(path, NULL, "it is not a regular file", ret_error);
     if (found.st_size < LENGTH_BYTES)
         return invalid(path, NULL, "it is too short for a .safetensors file", ret_error);
     char *bytes = NULL;

@@ -341,7 +341,7 @@ static aoticache_status open_library(const char *path, aoticache_bridge_open_fn 
     void *address = dlsym(handle, AOTICACHE_BRIDGE_OPEN);
     if (address == NULL) {
         dlclose(handle);
-        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%.400s is no bridge: it has no %s", path,
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%.400s is not a bridge: it has no %s", path,
                                    AOTICACHE_BRIDGE_OPEN);
     }
     memcpy(ret_open, &address, sizeof address);

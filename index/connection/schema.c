@@ -133,7 +133,7 @@ static aoticache_status check_version(const aoticache_index *index, const schema
             " to another program",
             index->path, (unsigned)schema->application_id, (unsigned)APPLICATION_ID);
     if (schema->version < 1)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: version %lld cannot be", index->path,
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: invalid version %lld", index->path,
                                    (long long)schema->version);
     return aoticache_index_check_version(index, schema->version, ret_error);
 }

@@ -118,7 +118,7 @@ static aoticache_status read_backend(const aoticache_device_backend *backend, ao
                                                      ret_backend, ret_error);
     if (status == AOTICACHE_OK && (ret_backend->name == NULL || !is_name(ret_backend->name)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "\"%.40s\" is no name for a device: letters, digits and '_', %d at most",
+                                   "\"%.40s\" is not a name for a device: letters, digits and '_', %d at most",
                                    ret_backend->name != NULL ? ret_backend->name : "", NAME_BYTES - 1);
     return status;
 }

@@ -227,7 +227,7 @@ redis set "aoticache/ac/$key" '{"kind": "aoticache record"}' >/dev/null
 rm -rf "$work/fleet-2"
 try 'a damaged record' 0 abs fleet-2 5 --hook c
 member 'is a miss' source compiled
-says 'and named, too' 'a record: this is none'
+says 'and named, too' 'not a record'
 rm -rf "$work/fleet-3"
 try 'and is replaced' 0 abs fleet-3 5 --hook c --cc "$work/no-cc"
 member 'by one that serves' source fetched

@@ -72,7 +72,7 @@ else
     AOTICACHE_REMOTE="$remote namespace=late user=rotating secret-file=$work/rotating" \
         at late aoticache warm "$work/five" --hook c --cc "$work/slow-cc" --jobs 1 >"$work/late.out" 2>"$work/late.err" &
     program=$!
-    holds 'Redis, an empty secret: the program says so' until_it grep -q 'has not the form of a secret' "$work/late.err"
+    holds 'Redis, an empty secret: the program says so' until_it grep -q 'expected a secret on a single line' "$work/late.err"
     echo new >"$work/rotating"
     wait "$program"
     holds 'Redis, an empty secret: the program sends once there is one' [ "$(redis --scan --pattern 'aoticache/late/ac/*' | wc -l)" -ge 1 ]

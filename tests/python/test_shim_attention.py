@@ -168,7 +168,7 @@ def test_refusals():
            "1 x 4 x 7 x 8 keys, but 1 x 4 x 6 x 8 values": ([query, key, key[:, :, :6]], {}),
            "keys of batch 2 and width 8": ([query, key.expand(2, 4, 7, 8), key.expand(2, 4, 7, 8)], {}),
            "keys of batch 1 and width 4": ([query, key[..., :4], key[..., :4]], {}),
-           "4 heads of queries are no multiple of 3": ([query, key[:, :3], key[:, :3]], {}),
+           "4 heads of queries are not a multiple of 3": ([query, key[:, :3], key[:, :3]], {}),
            "a dropout of 0.5": ([query, key, key], {"dropout": 0.5}),
            "a mask of bool for a query of float32": ([query, key, key], {"mask": torch.ones(5, 7) > 0}),
            "this has 3": ([query, key, key], {"mask": torch.ones(4, 5, 7)}),

@@ -222,7 +222,7 @@ Test(config, wrong_lines_are_named_and_the_rest_counts)
     cr_assert_not_null(strstr(lines, "aoticache.conf:3: 'nothing at all' is not of the form"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:4: directory: 'relative' is neither absolute"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:5: there is no setting 'frobnicate'; 'aoticache config'"));
-    cr_assert_not_null(strstr(lines, "aoticache.conf:6: a control character"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:6: control character"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:8: min_free: '100%' is not a size"));
     cr_assert_eq(aoticache_config_min_free_share(config), 0);
     cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 6);

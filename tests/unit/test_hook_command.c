@@ -75,7 +75,7 @@ static const char *const wrong_scripts[][2] = {
     {KERNEL "echo '" GOOD "'; echo '" GOOD "'\n", "more than one line"},
     {KERNEL "echo progress; echo '" GOOD "'\n", "more than one line"},
     {KERNEL "echo '" GOOD "'; exit 1\n", "exited with status 1"},
-    {KERNEL "echo '" GOOD "' | sed 's/\"id\":1/\"id\":2/'\n", "asked was 1"},
+    {KERNEL "echo '" GOOD "' | sed 's/\"id\":1/\"id\":2/'\n", "expected 1"},
     {KERNEL "ln -s kernel.so \"$directory/l\"; echo '" GOOD "' | sed 's/path\":\"kernel.so/path\":\"l/'\n",
      "symbolic link"},
     {SHELL "while :; do echo 0123456789012345678901234567890123456789; done\n", "more than 1048576 bytes"},

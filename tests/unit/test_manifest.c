@@ -374,7 +374,7 @@ Test(manifest, content_that_is_not_as_it_says_is_refused)
     expect_changed("{", "{", -1, "bytes follow it");
     expect_changed("{", "{", 1, "bytes follow it");
     expect_changed("{", "{", -(int)CONTENT_SIZE, "bytes follow it");
-    expect_changed("{", "{", -(int)CONTENT_SIZE - 1, "not one line");
+    expect_changed("{", "{", -(int)CONTENT_SIZE - 1, "exactly one line");
     expect_changed("{\"a\":[0]}", "{\"a\":[1]}", 0, "another digest");
     expect_changed("\"bytes\":13", "\"bytes\":14", 0, "bytes follow it");
     expect_changed("\"bytes\":13", "\"bytes\":2097152", 0, "at most 1048576");
@@ -382,8 +382,8 @@ Test(manifest, content_that_is_not_as_it_says_is_refused)
     expect_changed("\"inline\":true", "\"inline\":false", 0, "bytes follow its JSON object");
     expect_changed("\"inline\":true", "\"inline\":1", 0, "\"inline\" is missing or not true or false");
     expect_changed("\"inline\":true", "\"outline\":true", 0, "bytes follow its JSON object");
-    expect_changed("{\"compile_ns\"", "{\n\"compile_ns\"", 0, "not one line");
-    expect_changed("}\n\n{", "} \n{", 0, "not one line");
+    expect_changed("{\"compile_ns\"", "{\n\"compile_ns\"", 0, "exactly one line");
+    expect_changed("}\n\n{", "} \n{", 0, "exactly one line");
 }
 
 Test(manifest, content_is_of_one_file_alone)

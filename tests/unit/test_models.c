@@ -396,7 +396,7 @@ Test(models, safetensors_files_that_lie_are_refused)
     cr_assert_eq(unlink(safetensors_path), 0);
     expect_refused("one", options, AOTICACHE_NOT_FOUND, "no such file", "w.safetensors");
     cr_assert_eq(mkdir(safetensors_path, 0700), 0);
-    expect_refused("one", options, AOTICACHE_INVALID, "no regular file", "w.safetensors");
+    expect_refused("one", options, AOTICACHE_INVALID, "not a regular file", "w.safetensors");
     expect_weight("one", NULL, 5);
 }
 

@@ -38,8 +38,8 @@ static int read_since(const aoticache_cli *cli, const aoticache_cli_option *row,
     request->since.since = AOTICACHE_STATISTICS_SINCE_TIME;
     value = row->id == DAY ? "1d" : value;
     if (!stat_parse_since(value, now, &request->since.since_ns))
-        return aoticache_cli_usage_error(cli, "option %s: '%s' is no time: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00",
-                                         option, value);
+        return aoticache_cli_usage_error(
+            cli, "option %s: '%s' is not a time: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00", option, value);
     if (request->since.since_ns > now)
         return aoticache_cli_usage_error(cli, "option %s: '%s' is in the future", option, value);
     return AOTICACHE_CLI_EXIT_OK;

@@ -64,10 +64,10 @@ def unpack(packed: bytes) -> tuple[Question, Answer, bytes]:
     line, newline, content = packed.partition(b"\n")
     head = json.loads(line)
     if not newline or not content or not isinstance(head, dict) or head.get("kind") not in CARRIED:
-        raise ValueError("it is no record of the compile cache")
+        raise ValueError("not a record of the compile cache")
     pairs = (head.get("arguments"), head.get("environment"))
     if not all(isinstance(one, dict) and all(isinstance(value, str) for value in one.values()) for one in pairs):
-        raise ValueError("its arguments are no texts")
+        raise ValueError("its arguments are not texts")
     # A dict keeps the order, and the order of arguments is part of the key.
     question = Question(head["kind"], head["arguments"], head["environment"])
     answer = Answer(

@@ -142,7 +142,7 @@ def _check(name: str, tensor: Any) -> None:
 
     if tensor.layout != torch.strided or tensor.is_quantized or getattr(tensor, "is_mkldnn", False):
         raise AoticacheError(
-            f"the weight {name} is no plain tensor ({tensor.layout}): it cannot be stored", "UNSUPPORTED"
+            f"the weight {name} is not a plain tensor ({tensor.layout}): it cannot be stored", "UNSUPPORTED"
         )
 
 

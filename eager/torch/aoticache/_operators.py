@@ -188,7 +188,7 @@ def _name_of_function(function: Any) -> str:
     found = require_torch().overrides.resolve_name(function)
     if found is None:
         text = getattr(function, "__qualname__", repr(function))
-        raise OperatorNotFoundError(f"{text} is no function of PyTorch's with an operator of its name: name the operator")
+        raise OperatorNotFoundError(f"{text} is not a function of PyTorch that has an operator of its name: name the operator")
     return f"aten::{found.rpartition('.')[2]}"
 
 

@@ -467,7 +467,7 @@ static AOTITorchError check_operands(const char *function, const struct shim_ten
                                    function, (long long)query->sizes[0], (long long)query->sizes[3],
                                    (long long)key->sizes[0], (long long)key->sizes[3]);
     if (query->sizes[1] > 0 && (key->sizes[1] == 0 || query->sizes[1] % key->sizes[1] != 0))
-        return aoticache_shim_fail("%s: %lld heads of queries are no multiple of %lld heads of keys", function,
+        return aoticache_shim_fail("%s: %lld heads of queries are not a multiple of %lld heads of keys", function,
                                    (long long)query->sizes[1], (long long)key->sizes[1]);
     return SHIM_SUCCESS;
 }
