@@ -128,7 +128,7 @@ TEST_PROGRAMS := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_OBJ    := $(call objects,$(LIB_SRC))
-SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/process/load_gate.c base/process/openmp_fork.c)
+SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/process/fork_guard.c base/process/openmp_fork.c)
 PYTHON_OBJ := $(call objects,$(wildcard eager/python/*.c))
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
@@ -136,11 +136,11 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
 # What the process of a hit runs. In a library it lies together, behind what every process touches (linkers put .text.hot in
 # front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
 START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
-              $(addprefix base/,process/home.c process/load_gate.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
+              $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
               $(addprefix cache/,cache.c enter.c known_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
               $(patsubst %,cache/store/%.c,ancestors artifact directory entry folder object recovery) \
-              $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_gate runner/runner) \
+              $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_lock runner/runner) \
               $(wildcard runtime/shim/tensors/*.c)
 START_OBJ  := $(call objects,$(START_SRC))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c) $(addprefix base/,array.c text/stream.c text/units.c text/name_distance.c))

@@ -10,7 +10,7 @@
  * held in it for ever.
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
- * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/gate.c, -uses by
+ * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/writer_queue.c, -uses by
  * stats/uses.c, -answers by connection/answers.c) have mode 0600 (0660 where it is shared) and, where root makes them, the
  * owner of their folder; none may be a link. No other file is touched, whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
  */
@@ -27,7 +27,7 @@ typedef struct aoticache_index aoticache_index;
 typedef struct aoticache_index_options {
     const char *path;
     bool read_only;
-    uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (connection/gate.c) */
+    uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (connection/writer_queue.c) */
     aoticache_logger logger;  /* where WAL is not possible (network file systems) one line says so */
     bool is_group_shared;     /* a file that is made has mode 0660, for the group of its folder */
     /* The folder of `path`, where the caller has opened and checked it: then `path` is for messages, but for its last

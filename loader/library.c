@@ -6,7 +6,7 @@
 #include "loader/internal.h"
 
 #include "base/cleanup.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "base/process/openmp_fork.h"
 #include "base/options.h"
 #include "loader/copy/internal.h"
@@ -310,9 +310,9 @@ static aoticache_status read_file(loading *load, int fd, aoticache_error *ret_er
     aoticache_status status = aoticache_elf_open(fd, &load->elf, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     status = check_file(load, ret_error);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     return status;
 }
 
@@ -551,12 +551,12 @@ static aoticache_status load_library(loading *load, aoticache_library **ret_libr
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s: it cannot be read: fd is %d",
                                    load->name, load->fd);
     aoticache_status status = read_file(load, load->image >= 0 ? load->image : load->fd, ret_error);
-    if (status == AOTICACHE_OK) /* may copy and hash the whole file: outside the gate */
+    if (status == AOTICACHE_OK) /* may copy and hash the whole file: outside the fork guard */
         status = make_image(load, ret_error);
     if (status == AOTICACHE_OK) {
-        aoticache_load_gate_enter();
+        aoticache_fork_guard_enter();
         status = load_checked(load, ret_library, ret_error);
-        aoticache_load_gate_leave();
+        aoticache_fork_guard_leave();
     }
     forget_file(load);
     return name_the_library(status, load->name, ret_error);
@@ -594,11 +594,11 @@ void aoticache_library_unref(aoticache_library *library)
         return;
     int saved = errno;
     if (library->handle != NULL) {
-        aoticache_load_gate_enter();
+        aoticache_fork_guard_enter();
         aoticache_thread_exit_run(library->address, library->address + library->bytes);
         aoticache_own_mappings_release(library->address, library->address + library->bytes);
         dlclose(library->handle);
-        aoticache_load_gate_leave();
+        aoticache_fork_guard_leave();
     }
     aoticache_cuda_facts_free(library->cuda);
     if (library->self_fd >= 0)
@@ -631,9 +631,9 @@ bool aoticache_library_exports(const aoticache_library *library, const char *fun
 {
     if (function == NULL || strncmp(function, "AOTInductor", strlen("AOTInductor")) != 0)
         return false;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     void *address = dlsym(library->handle, function);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     return address != NULL;
 }
 

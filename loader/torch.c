@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/process/home.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "loader/elf/internal.h"
 
 #include <dlfcn.h>
@@ -239,11 +239,11 @@ aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **r
 {
     aoticache_torch_provider *provider = atomic_load_explicit(&chosen, memory_order_acquire);
     if (provider == NULL) {
-        aoticache_load_gate_enter();
+        aoticache_fork_guard_enter();
         aoticache_status status = check_program_is_dynamic(ret_error);
         if (status == AOTICACHE_OK)
             status = choose_provider(&provider, ret_error);
-        aoticache_load_gate_leave();
+        aoticache_fork_guard_leave();
         if (status != AOTICACHE_OK)
             return status;
     }

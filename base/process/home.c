@@ -3,7 +3,7 @@
  * lib64, lib/x86_64-linux-gnu), and in one that was moved as a whole.
  */
 #include "base/process/home.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -60,9 +60,9 @@ static bool is_in_tree(home_search *search, const char *tree)
 static bool folder_of_this_code(char ret_folder[PATH_MAX])
 {
     Dl_info info;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     int found = dladdr((void *)(uintptr_t)aoticache_version, &info);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     if (found == 0 || info.dli_fname == NULL)
         return false;
     /* A program that was started by its bare name has just that here. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 static bool bind_functions(void *library, const aoticache_library_function *functions, size_t count)
 {
@@ -21,7 +21,7 @@ static bool bind_functions(void *library, const aoticache_library_function *func
     return is_complete;
 }
 
-/* Taken inside the gate: no child of a fork finds it taken. */
+/* Taken inside the fork guard: no child of a fork finds it taken. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *names, size_t name_count,
@@ -30,7 +30,7 @@ bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *na
 {
     if (*is_open)
         return true;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < name_count && !*is_open; i++) {
         void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -45,6 +45,6 @@ bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *na
     }
     bool opened = *is_open;
     pthread_mutex_unlock(&lock);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     return opened;
 }

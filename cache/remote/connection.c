@@ -20,7 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/process/home.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #define MAX_SECRET_BYTES 8192
 #define ABSENT_NS UINT64_C(10000000000)
@@ -161,7 +161,7 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
                                        "there is no module for this kind of remote: %s is not installed", relative);
     }
     aoticache_remote_module_fn function = NULL;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     /* libcurl brings 30 libraries with it; to bind all of their functions takes 2 ms. Our modules bind their own (-z now). */
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     void *symbol = library != NULL ? dlsym(library, AOTICACHE_REMOTE_MODULE_SYMBOL) : NULL;
@@ -169,7 +169,7 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
         const char *said = dlerror();
         snprintf(problem, sizeof problem, "%s", said != NULL ? said : "it cannot be loaded");
     }
-    aoticache_load_gate_leave(); /* a module stays loaded */
+    aoticache_fork_guard_leave(); /* a module stays loaded */
     memcpy(&function, &symbol, sizeof function);
     const aoticache_remote_module *module = function != NULL ? function() : NULL;
     if (module == NULL || module->abi != AOTICACHE_REMOTE_MODULE_ABI || module->bytes < FIRST_MODULE_BYTES)
@@ -275,7 +275,7 @@ static void give_connection_back(aoticache_remote *remote, struct aoticache_remo
 
 /* Between a module and a sink: bounds what comes, whatever the module does, and knows whether it was the sink that ended an
  * answer: then the remote is not at fault. */
-struct tap {
+struct limited_sink {
     aoticache_remote_sink_fn sink;
     void *user;
     uint64_t left; /* bytes that may still come */
@@ -294,7 +294,7 @@ struct request {
     const char *condition, *token;
     uint32_t ttl_ms;
     uint64_t max_bytes;
-    struct tap tap;
+    struct limited_sink limited;
     char *ret_version;
     int64_t unix_ms;
     const char *lack; /* what an UNSUPPORTED without a message means */
@@ -375,7 +375,7 @@ static bool may_be_refused(const struct request *request, aoticache_status statu
 static bool renew_secret(struct request *request)
 {
     struct aoticache_remote_connection *connection = request->connection;
-    if (request->tap.left != request->max_bytes || !has_other_secret(request->remote, connection))
+    if (request->limited.left != request->max_bytes || !has_other_secret(request->remote, connection))
         return false;
     request->remote->module.close(connection->opened);
     connection->opened = NULL; /* the file may be unreadable by now */
@@ -398,7 +398,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
 {
     aoticache_remote *remote = request->remote;
     give_connection_back(remote, request->connection);
-    if (request->tap.is_stopped)
+    if (request->limited.is_stopped)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: download of %s was cancelled",
                                    remote->config.url, request->name);
     if (status != AOTICACHE_OK && !goes_on(remote)) /* we ended it */
@@ -428,8 +428,8 @@ static bool wait_for_restart(const struct request *request, unsigned tries, uint
     uint64_t pause = FIRST_PAUSE_NS << (tries < 3 ? tries : 3);
     pause = pause / 2 + now / 1000 % 1024 * (pause / 1024);
     if (!atomic_load(&remote->has_answered) || atomic_load(&remote->health[request->use].failures) > 0 ||
-        atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0 || request->tap.left != request->max_bytes ||
-        now + pause >= deadline_ns || !goes_on(request->remote))
+        atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0 ||
+        request->limited.left != request->max_bytes || now + pause >= deadline_ns || !goes_on(request->remote))
         return false;
     nanosleep(&(struct timespec){.tv_nsec = (long)pause}, NULL);
     return true;
@@ -482,25 +482,25 @@ const char *aoticache_remote_reason(const aoticache_remote *remote, const char *
                : message;
 }
 
-static bool take_through(void *user, const void *bytes, size_t size)
+static bool limited_sink_write(void *user, const void *bytes, size_t size)
 {
-    struct tap *tap = user;
-    tap->is_over = tap->is_over || size > tap->left;
-    if (tap->is_over)
+    struct limited_sink *limited = user;
+    limited->is_over = limited->is_over || size > limited->left;
+    if (limited->is_over)
         return false;
-    tap->left -= size;
-    tap->is_stopped = tap->is_stopped || !tap->sink(tap->user, bytes, size);
-    return !tap->is_stopped;
+    limited->left -= size;
+    limited->is_stopped = limited->is_stopped || !limited->sink(limited->user, bytes, size);
+    return !limited->is_stopped;
 }
 
 static aoticache_status do_get(struct request *request, void *opened, uint32_t timeout_ms)
 {
     aoticache_status status =
-        request->remote->module.get(opened, request->name, request->max_bytes, timeout_ms, take_through, &request->tap,
-                                    request->ret_version, &request->detail);
-    return request->tap.is_over ? aoticache_error_set(&request->detail, AOTICACHE_IO, "%s has more than %llu bytes",
-                                                      request->name, (unsigned long long)request->max_bytes)
-                                : status;
+        request->remote->module.get(opened, request->name, request->max_bytes, timeout_ms, limited_sink_write,
+                                    &request->limited, request->ret_version, &request->detail);
+    return request->limited.is_over ? aoticache_error_set(&request->detail, AOTICACHE_IO, "%s has more than %llu bytes",
+                                                          request->name, (unsigned long long)request->max_bytes)
+                                    : status;
 }
 
 aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote_use use, const char *name,
@@ -511,7 +511,7 @@ aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote
                               .use = use,
                               .is_step = use == AOTICACHE_REMOTE_WRITE,
                               .max_bytes = max_bytes,
-                              .tap = {.sink = sink, .user = user, .left = max_bytes},
+                              .limited = {.sink = sink, .user = user, .left = max_bytes},
                               .ret_version = ret_version};
     return perform(&request, name, do_get, max_bytes, ret_error);
 }
@@ -615,37 +615,38 @@ aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *
     return perform(&request, name, do_release, 0, ret_error);
 }
 
-aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name, aoticache_remote_ear *ret_ear)
+aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name,
+                                         aoticache_lease_subscription *ret_subscription)
 {
     struct request request = {.remote = remote, .use = AOTICACHE_REMOTE_LEASE};
     aoticache_digest secret;
-    *ret_ear = (aoticache_remote_ear){.remote = remote};
+    *ret_subscription = (aoticache_lease_subscription){.remote = remote};
     aoticache_status status = begin(&request, name, NULL);
     if (status != AOTICACHE_OK)
         return status;
     give_connection_back(remote, request.connection); /* what listens has a connection of its own */
-    snprintf(ret_ear->name, sizeof ret_ear->name, "%s", request.name);
+    snprintf(ret_subscription->name, sizeof ret_subscription->name, "%s", request.name);
     if (remote->module.wait == NULL)
         return AOTICACHE_UNSUPPORTED;
-    status = open_connection(remote, &ret_ear->opened, &secret, NULL);
+    status = open_connection(remote, &ret_subscription->opened, &secret, NULL);
     if (status == AOTICACHE_OK)
-        status = remote->module.wait(ret_ear->opened, ret_ear->name, time_for(remote, 0), NULL);
+        status = remote->module.wait(ret_subscription->opened, ret_subscription->name, time_for(remote, 0), NULL);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
-    aoticache_remote_stop_listening(ret_ear);
+    aoticache_remote_stop_listening(ret_subscription);
     return status;
 }
 
-aoticache_status aoticache_remote_wait(aoticache_remote_ear *ear, uint32_t ms)
+aoticache_status aoticache_remote_wait(aoticache_lease_subscription *subscription, uint32_t ms)
 {
-    return ear->remote->module.wait(ear->opened, ear->name, ms, NULL);
+    return subscription->remote->module.wait(subscription->opened, subscription->name, ms, NULL);
 }
 
-void aoticache_remote_stop_listening(aoticache_remote_ear *ear)
+void aoticache_remote_stop_listening(aoticache_lease_subscription *subscription)
 {
-    if (ear->opened != NULL)
-        ear->remote->module.close(ear->opened);
-    ear->opened = NULL;
+    if (subscription->opened != NULL)
+        subscription->remote->module.close(subscription->opened);
+    subscription->opened = NULL;
 }
 
 /* ---- small texts ---- */
@@ -734,7 +735,7 @@ static uint64_t first_bytes(const aoticache_key *key)
     return first;
 }
 
-aoticache_remote_sight aoticache_remote_look_back(const aoticache_remote *remote, const aoticache_key *key)
+aoticache_remote_recent aoticache_remote_recent_result(const aoticache_remote *remote, const aoticache_key *key)
 {
     const size_t slot = key->bytes[8] % AOTICACHE_REMOTE_MISSES;
     if (atomic_load(&remote->misses[slot].key) != first_bytes(key) ||
@@ -743,14 +744,14 @@ aoticache_remote_sight aoticache_remote_look_back(const aoticache_remote *remote
     return atomic_load(&remote->misses[slot].was_refused) ? AOTICACHE_REMOTE_REFUSED : AOTICACHE_REMOTE_NOTHING;
 }
 
-void aoticache_remote_note_sight(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_sight sight)
+void aoticache_remote_note_result(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_recent result)
 {
     const size_t slot = key->bytes[8] % AOTICACHE_REMOTE_MISSES;
-    if (sight == AOTICACHE_REMOTE_NOT_SEEN && atomic_load(&remote->misses[slot].key) != first_bytes(key))
+    if (result == AOTICACHE_REMOTE_NOT_SEEN && atomic_load(&remote->misses[slot].key) != first_bytes(key))
         return;
     atomic_store(&remote->misses[slot].until_ns, 0);
     atomic_store(&remote->misses[slot].key, first_bytes(key));
-    atomic_store(&remote->misses[slot].was_refused, sight == AOTICACHE_REMOTE_REFUSED);
-    if (sight != AOTICACHE_REMOTE_NOT_SEEN)
+    atomic_store(&remote->misses[slot].was_refused, result == AOTICACHE_REMOTE_REFUSED);
+    if (result != AOTICACHE_REMOTE_NOT_SEEN)
         atomic_store(&remote->misses[slot].until_ns, aoticache_monotonic_ns() + ABSENT_NS);
 }

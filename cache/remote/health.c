@@ -1,19 +1,19 @@
 /*
  * cache/remote/health: whether a remote is asked at all.
  *
- * Reading, writing and leases each have a state of their own: a server that takes no kernels can still give some. What fails
- * rests: a second, then twice as long each time, at most five minutes. A server that cannot be read from rests as a whole, so
- * that one that is gone costs one timeout now and then, not one for each kind of request and each miss.
+ * Reads, writes and leases each have their own state: a server that refuses kernels can still provide some. After a failure, requests
+ * of that kind back off: for a second, then twice as long each time, at most five minutes. If a server cannot be read from, all
+ * requests back off, so that a dead server costs one timeout per backoff instead of one for each kind of request and each miss.
  *
- * A rest ends when what failed succeeds: a read, after that of the whole remote; a record, which is the last step of a write; a
- * lease. Each beginning and each end of a rest is one line of the log.
+ * A backoff ends when a request succeeds: a read (which also ends that of the whole remote), a record (the last step of a write), a
+ * lease. Each beginning and each end of a backoff is one line in the log.
  */
 #include "cache/remote/internal.h"
 
-#define FIRST_REST_NS UINT64_C(1000000000)
-#define LONGEST_REST_NS (300 * FIRST_REST_NS)
+#define FIRST_BACKOFF_NS UINT64_C(1000000000)
+#define LONGEST_BACKOFF_NS (300 * FIRST_BACKOFF_NS)
 
-/* What the log says when a rest begins and when it ends, by use. */
+/* What the log says when a backoff begins and when it ends, by use. */
 static const struct {
     const char *begins, *ends;
 } words[AOTICACHE_REMOTE_USES] = {
@@ -30,29 +30,29 @@ bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use
 {
     const uint64_t now = aoticache_monotonic_ns();
     atomic_store(&remote->serves_misses, true);
-    return now >= atomic_load(&remote->health[use].rests_until_ns) &&
-           now >= atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].rests_until_ns);
+    return now >= atomic_load(&remote->health[use].backoff_until_ns) &&
+           now >= atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].backoff_until_ns);
 }
 
-static void begin_rest(aoticache_remote *remote, aoticache_remote_use use, bool is_long, const char *message)
+static void begin_backoff(aoticache_remote *remote, aoticache_remote_use use, bool is_long, const char *message)
 {
     struct aoticache_remote_health *health = &remote->health[use];
     const uint32_t before = atomic_fetch_add(&health->failures, 1);
-    uint64_t rest = before < 9 ? FIRST_REST_NS << before : LONGEST_REST_NS;
-    if (rest > LONGEST_REST_NS || is_long)
-        rest = LONGEST_REST_NS;
-    atomic_store(&health->rests_until_ns, aoticache_monotonic_ns() + rest);
+    uint64_t backoff = before < 9 ? FIRST_BACKOFF_NS << before : LONGEST_BACKOFF_NS;
+    if (backoff > LONGEST_BACKOFF_NS || is_long)
+        backoff = LONGEST_BACKOFF_NS;
+    atomic_store(&health->backoff_until_ns, aoticache_monotonic_ns() + backoff);
     if (before > 0)
         return;
-    atomic_fetch_add(&remote->rests, 1);
+    atomic_fetch_add(&remote->backoffs, 1);
     if (atomic_load(&remote->serves_misses))
         aoticache_log(remote->logger, AOTICACHE_LOG_WARNING, "remote %s: %s; %s", remote->config.url, message,
                       words[use].begins);
 }
 
-static void end_rest(aoticache_remote *remote, aoticache_remote_use use)
+static void end_backoff(aoticache_remote *remote, aoticache_remote_use use)
 {
-    atomic_store(&remote->health[use].rests_until_ns, 0);
+    atomic_store(&remote->health[use].backoff_until_ns, 0);
     if (atomic_exchange(&remote->health[use].failures, 0) > 0 && atomic_load(&remote->serves_misses))
         aoticache_log(remote->logger, AOTICACHE_LOG_WARNING, "remote %s: %s", remote->config.url, words[use].ends);
 }
@@ -60,8 +60,8 @@ static void end_rest(aoticache_remote *remote, aoticache_remote_use use)
 void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status status, const char *message)
 {
     if (status != AOTICACHE_OK && status != AOTICACHE_NO_MEMORY)
-        begin_rest(remote, AOTICACHE_REMOTE_WHOLE, status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_INVALID,
-                   message);
+        begin_backoff(remote, AOTICACHE_REMOTE_WHOLE, status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_INVALID,
+                      message);
 }
 
 void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_step,
@@ -76,20 +76,20 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
     case AOTICACHE_LOCKED:
     case AOTICACHE_UNSUPPORTED: /* of this object, or of leases: the server has answered */
         if (use == AOTICACHE_REMOTE_READ)
-            end_rest(remote, AOTICACHE_REMOTE_WHOLE);
+            end_backoff(remote, AOTICACHE_REMOTE_WHOLE);
         if (!is_step)
-            end_rest(remote, use);
+            end_backoff(remote, use);
         return;
     case AOTICACHE_DENIED:
         if (use == AOTICACHE_REMOTE_READ)
-            end_rest(remote, AOTICACHE_REMOTE_WHOLE);
-        begin_rest(remote, use, false, message);
+            end_backoff(remote, AOTICACHE_REMOTE_WHOLE);
+        begin_backoff(remote, use, false, message);
         return;
     default: /* of a server that is known not to answer, each further failure is the same */
-        begin_rest(remote,
-                   use == AOTICACHE_REMOTE_READ || atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0
-                       ? AOTICACHE_REMOTE_WHOLE
-                       : use,
-                   false, message);
+        begin_backoff(remote,
+                      use == AOTICACHE_REMOTE_READ || atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0
+                          ? AOTICACHE_REMOTE_WHOLE
+                          : use,
+                      false, message);
     }
 }

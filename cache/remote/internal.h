@@ -90,8 +90,8 @@ typedef enum aoticache_remote_use {
 } aoticache_remote_use;
 
 struct aoticache_remote_health {
-    _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
-    _Atomic uint32_t failures;       /* one after the other */
+    _Atomic uint64_t backoff_until_ns; /* monotonic: it is not asked before */
+    _Atomic uint32_t failures;         /* one after the other */
 };
 
 typedef struct aoticache_remote {
@@ -105,9 +105,9 @@ typedef struct aoticache_remote {
     const _Atomic uint64_t *ends_ns; /* monotonic: requests end then (aoticache_remotes.ends_ns) */
     struct aoticache_remote_health health[AOTICACHE_REMOTE_USES];
     _Atomic bool has_answered;    /* this process, at least once */
-    _Atomic uint32_t rests;       /* that began, and are not counted yet */
+    _Atomic uint32_t backoffs;    /* that began, and are not counted yet */
     _Atomic bool lacks_leases;    /* it was asked */
-    _Atomic bool serves_misses;   /* then the log says when it begins to rest; who asks by hand gets errors */
+    _Atomic bool serves_misses;   /* then the log says when a backoff begins; a person's requests get errors instead */
     _Atomic bool has_told_unsure; /* that an answer may mean "not there" or "not allowed" */
     _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* whose entries were refused (aoticache_intake.told) */
     struct {
@@ -168,18 +168,19 @@ const char *aoticache_remote_reason(const aoticache_remote *remote, const char *
 void aoticache_remote_begin_fetch(const aoticache_remote *remote);
 void aoticache_remote_end_fetch(void);
 
-/* Who waits for a lease to be given back. */
-typedef struct aoticache_remote_ear {
+/* A subscription to the release of a lease. */
+typedef struct aoticache_lease_subscription {
     aoticache_remote *remote;
-    void *opened; /* a connection for this alone; NULL: nobody listens */
+    void *opened; /* a connection of its own; NULL: not subscribed */
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80];
-} aoticache_remote_ear;
-/* From now on wait() learns of it. OK; UNSUPPORTED: this kind of server does not tell; else why not. *ret_ear is for
+} aoticache_lease_subscription;
+/* From now on wait() learns of it. OK; UNSUPPORTED: this kind of server does not tell; else why not. *ret_subscription is for
  * stop_listening() in any case. */
-aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name, aoticache_remote_ear *ret_ear);
+aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name,
+                                         aoticache_lease_subscription *ret_subscription);
 /* OK: it was given back. NOT_FOUND: not within so long. Else the connection is of no use any more. */
-aoticache_status aoticache_remote_wait(aoticache_remote_ear *ear, uint32_t ms);
-void aoticache_remote_stop_listening(aoticache_remote_ear *ear);
+aoticache_status aoticache_remote_wait(aoticache_lease_subscription *subscription, uint32_t ms);
+void aoticache_remote_stop_listening(aoticache_lease_subscription *subscription);
 
 /* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside, or is no ActionResult where it must
  * be one. */
@@ -191,7 +192,7 @@ aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char 
 
 /* ---- health.c ---- */
 
-/* Returns whether to ask it for a miss: not while it rests after failures. From then on the log says when it begins to rest.
+/* Returns whether to ask it for a miss: not while it is left alone after failures. From then on the log says when such a backoff begins.
  * A person's requests are made all the same. */
 bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use);
 /* Note what came of opening a connection, and of a request. is_step: of a write, before its last step: it looked at what is there,
@@ -202,14 +203,14 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
 
 /* ---- connection.c: what was not there ---- */
 
-/* What it was found to have for a key a short time ago. */
-typedef enum aoticache_remote_sight {
+/* A recent result for a key. */
+typedef enum aoticache_remote_recent {
     AOTICACHE_REMOTE_NOT_SEEN, /* it was not asked, or had what was wanted */
     AOTICACHE_REMOTE_NOTHING,
     AOTICACHE_REMOTE_REFUSED, /* something that was damaged, or that nobody trusted signed */
-} aoticache_remote_sight;
-aoticache_remote_sight aoticache_remote_look_back(const aoticache_remote *remote, const aoticache_key *key);
-void aoticache_remote_note_sight(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_sight sight);
+} aoticache_remote_recent;
+aoticache_remote_recent aoticache_remote_recent_result(const aoticache_remote *remote, const aoticache_key *key);
+void aoticache_remote_note_result(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_recent result);
 
 /* ---- record.c: the texts on a server (docs/remotes.md) ---- */
 
@@ -265,7 +266,7 @@ typedef bool (*aoticache_list_fn)(void *user, const aoticache_list_row *row);
 aoticache_status aoticache_list_parse(char *text, unsigned first_byte, aoticache_list_fn callback, void *user,
                                       aoticache_error *ret_error);
 
-/* ---- fetch.c, gate.c, send.c ---- */
+/* ---- fetch.c, signature_check.c, send.c ---- */
 
 /* The record of a key. OK, NOT_FOUND, and what a request returns; CORRUPT, UNSUPPORTED where it cannot be used. */
 aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const aoticache_key *key,
@@ -366,7 +367,7 @@ bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_ta
 /* NULL is allowed. */
 void aoticache_tier_lease_release(aoticache_tier_lease *lease);
 
-/* Counts what a miss or a compile had to do with a remote: how long, whether it failed, and rests that began. */
+/* Counts what a miss or a compile had to do with a remote: how long, whether it failed, and backoffs that began. */
 void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind,
                           uint64_t begun_ns, bool has_failed);
 

@@ -93,7 +93,8 @@ static aoticache_status send_everywhere(aoticache_cache *cache, const struct par
         aoticache_remote *remote = &cache->remotes->items[i];
         if (!remote->config.writes)
             continue;
-        const bool replaces = is_first && aoticache_remote_look_back(remote, &parcel->key) == AOTICACHE_REMOTE_REFUSED;
+        const bool replaces =
+            is_first && aoticache_remote_recent_result(remote, &parcel->key) == AOTICACHE_REMOTE_REFUSED;
         aoticache_status status = aoticache_remote_may_ask(remote, AOTICACHE_REMOTE_WRITE)
                                       ? send_to(cache, remote, &parcel->artifact, replaces, parcel->is_ours, ret_error)
                                       : AOTICACHE_IO;

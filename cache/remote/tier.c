@@ -2,15 +2,15 @@
  * cache/remote/tier: what a miss asks of the remotes (cache/compile.c): the entry, and the right to compile it, for all
  * machines. That others get what was compiled is sender.c.
  *
- * A remote that rests is not asked, and a key that it did not have a short time ago is not asked for. Nothing here fails a
- * miss: where a remote does not help, the kernel is compiled.
+ * A remote that backs off is not asked, nor is one that did not have the key a short time ago. Nothing here fails a miss: if no
+ * remote helps, the kernel is compiled.
  *
- * The lease of a key lies on the first remote that is written to and has leases, for LEASE_MS at a time. A thread makes it
- * longer until the kernel was sent. If its machine dies, the lease ends by itself, and one that waits takes it. If the
- * compile hangs, the others compile when they have waited as long as for a compile of their own machine.
+ * The lease of a key is on the first remote that is written to and has leases, for LEASE_MS at a time. A thread renews it until the
+ * kernel was sent. If its machine dies, the lease expires, and a waiting machine takes it. If the compile hangs, the other machines
+ * compile after they have waited as long as for a compile of their own.
  *
- * Who waits is told by the server when the lease is given back, where it can (Redis). It asks all the same, now and then:
- * a message may be lost, an owner may be dead. Pauses are random by a quarter, so that machines do not ask in step.
+ * A server that can (Redis) notifies waiting machines when the lease is released. They also poll, because a message may be lost or
+ * an owner dead. Pauses vary at random by a quarter, so that machines do not poll in step.
  */
 #include "cache/remote/internal.h"
 
@@ -40,7 +40,7 @@ void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoti
 {
     aoticache_cache_note_latency(cache, kind, aoticache_monotonic_ns() - begun_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, has_failed);
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_backoffs, atomic_exchange(&remote->rests, 0));
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_backoffs, atomic_exchange(&remote->backoffs, 0));
 }
 
 /* ---- fetching ---- */
@@ -68,11 +68,11 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     if (status == AOTICACHE_OK)
         status = aoticache_intake_commit(&intake, &detail);
     aoticache_intake_end(&intake);
-    aoticache_remote_note_sight(remote, &target->key,
-                                report.entries > 0                                        ? AOTICACHE_REMOTE_NOT_SEEN
-                                : report.refused > 0 || status == AOTICACHE_CORRUPT       ? AOTICACHE_REMOTE_REFUSED
-                                : status == AOTICACHE_NOT_FOUND || status == AOTICACHE_OK ? AOTICACHE_REMOTE_NOTHING
-                                                                                          : AOTICACHE_REMOTE_NOT_SEEN);
+    aoticache_remote_note_result(remote, &target->key,
+                                 report.entries > 0                                        ? AOTICACHE_REMOTE_NOT_SEEN
+                                 : report.refused > 0 || status == AOTICACHE_CORRUPT       ? AOTICACHE_REMOTE_REFUSED
+                                 : status == AOTICACHE_NOT_FOUND || status == AOTICACHE_OK ? AOTICACHE_REMOTE_NOTHING
+                                                                                           : AOTICACHE_REMOTE_NOT_SEEN);
     const bool has_failed = status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND;
     aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_fetch, begun, has_failed);
     if (has_failed) /* when a server cannot be reached, that has been said once (connection.c) */
@@ -91,19 +91,19 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
 /* least: what was seen a moment ago that is no reason not to ask again: nothing may have become something. Returns which
  * remote had it, or how many there are. */
 static size_t fetch_from_one(aoticache_cache *cache, const aoticache_lookup_target *target,
-                             aoticache_remote_sight least)
+                             aoticache_remote_recent least)
 {
     const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
     for (size_t i = 0; i < count; i++) {
         aoticache_remote *remote = &cache->remotes->items[i];
         if (remote->config.reads && aoticache_remote_may_ask(remote, AOTICACHE_REMOTE_READ) &&
-            aoticache_remote_look_back(remote, &target->key) <= least && fetch_from(cache, remote, target))
+            aoticache_remote_recent_result(remote, &target->key) <= least && fetch_from(cache, remote, target))
             return i;
     }
     return count;
 }
 
-static bool fetch(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_remote_sight least)
+static bool fetch(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_remote_recent least)
 {
     return cache->remotes != NULL && fetch_from_one(cache, target, least) < cache->remotes->count;
 }
@@ -235,10 +235,10 @@ static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_ke
 /* One machine's wait for another's compile. */
 struct wait {
     aoticache_tier_lease *lease;
-    aoticache_remote_ear ear;
+    aoticache_lease_subscription subscription;
     uint64_t begun_ns, limit_ns; /* limit_ns: 0: none */
     uint64_t answered_ns;        /* when the server did so last */
-    bool can_hear, has_tried_to;
+    bool is_subscribed, has_tried_to_subscribe;
 };
 
 static uint32_t pause_of(const struct wait *wait)
@@ -246,7 +246,7 @@ static uint32_t pause_of(const struct wait *wait)
     const uint64_t now = aoticache_monotonic_ns();
     uint64_t ms = (now - wait->begun_ns) / NS_PER_MS / PAUSES_IN_A_WAIT;
     ms = ms < SHORTEST_PAUSE_MS ? SHORTEST_PAUSE_MS : ms > LONGEST_PAUSE_MS ? LONGEST_PAUSE_MS : ms;
-    if (wait->can_hear)
+    if (wait->is_subscribed)
         ms = TOLD_PAUSE_MS;
     return (uint32_t)(ms * (96 + (now / 1000 ^ wait->lease->token[0] ^ wait->lease->token[1]) % 64) / 128);
 }
@@ -260,25 +260,26 @@ static bool is_over(const struct wait *wait)
 /* Until the lease was given back, as far as the server tells, or for a while. True where the server told. */
 static bool wait_a_while(struct wait *wait)
 {
-    if (!wait->has_tried_to) { /* what is given back before somebody listens, the next question finds */
-        wait->has_tried_to = true;
-        wait->can_hear = aoticache_remote_listen(wait->lease->remote, wait->lease->name, &wait->ear) == AOTICACHE_OK;
-        if (wait->can_hear)
+    if (!wait->has_tried_to_subscribe) { /* what is given back before somebody listens, the next question finds */
+        wait->has_tried_to_subscribe = true;
+        wait->is_subscribed =
+            aoticache_remote_listen(wait->lease->remote, wait->lease->name, &wait->subscription) == AOTICACHE_OK;
+        if (wait->is_subscribed)
             return false;
     }
     for (uint32_t left = pause_of(wait); left > 0 && !is_over(wait);) {
         const uint32_t ms = left < SLICE_MS ? left : SLICE_MS;
         left -= ms;
-        if (!wait->can_hear) {
+        if (!wait->is_subscribed) {
             nanosleep(&(struct timespec){.tv_nsec = (long)(ms * NS_PER_MS)}, NULL);
             continue;
         }
-        aoticache_status status = aoticache_remote_wait(&wait->ear, ms);
+        aoticache_status status = aoticache_remote_wait(&wait->subscription, ms);
         if (status == AOTICACHE_OK)
             return true;
         if (status != AOTICACHE_NOT_FOUND) {
-            aoticache_remote_stop_listening(&wait->ear);
-            wait->can_hear = wait->has_tried_to = false;
+            aoticache_remote_stop_listening(&wait->subscription);
+            wait->is_subscribed = wait->has_tried_to_subscribe = false;
         }
     }
     return false;
@@ -326,7 +327,7 @@ bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_ta
         has_come = fetch(cache, target, AOTICACHE_REMOTE_NOTHING);
     else
         has_come = wait_for_entry(cache, target, &wait, &status);
-    aoticache_remote_stop_listening(&wait.ear);
+    aoticache_remote_stop_listening(&wait.subscription);
     if (has_come && status == AOTICACHE_OK)
         aoticache_remote_release(wait.lease->remote, wait.lease->name, wait.lease->token, NULL);
     if (has_come || status != AOTICACHE_OK) {

@@ -5,7 +5,7 @@
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "cache/eager_face.h"
 #include "eager/hook/process.h"
 #include "eager/torch/internal.h"
@@ -366,9 +366,9 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
     aoticache_bridge_open_fn open_bridge = NULL;
     aoticache_bridge bridge = {.size = sizeof bridge};
     char message[sizeof ret_error->message] = "";
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     aoticache_status status = open_library(path, &open_bridge, ret_error);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     if (status != AOTICACHE_OK)
         return status;
     status = open_bridge(&host, &bridge, message, sizeof message);

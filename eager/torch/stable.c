@@ -5,7 +5,7 @@
  * exception leaves it.
  */
 #include "base/cleanup.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "eager/holder/internal.h"
 #include "eager/torch/internal.h"
 #include "loader/torch.h"
@@ -86,14 +86,14 @@ aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *
                                    "no PyTorch is in this process (libtorch_cpu.so is not loaded): import torch first");
     if (path == NULL)
         path = torch->path;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     void *handle = open_loaded(path, ret_error);
     aoticache_status status = handle != NULL ? bind_functions(handle, path, &stable, ret_error) : AOTICACHE_NOT_FOUND;
     if (status == AOTICACHE_OK)
         *ret_stable = stable;
     else if (handle != NULL)
         dlclose(handle);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     return status;
 }
 

@@ -3,7 +3,7 @@
  *
  * Every public function is enter, statements, leave: enter (handle.c) takes the mutex and makes sure the connection belongs
  * to this process (fork.c); statements.c prepares a statement on first use; status.c turns SQLite's results into ours. Calls
- * go one way: handle, connect, schema and journal, statements and checkpoint, gate, vfs, fork, status.
+ * go one way: handle, connect, schema and journal, statements and checkpoint, writer_queue, vfs, fork, status.
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_INTERNAL_H
 #define AOTICACHE_INDEX_CONNECTION_INTERNAL_H
@@ -56,7 +56,7 @@ struct aoticache_index {
     uint32_t lock_timeout_ms;
     uint32_t wait_ms;       /* how long a statement waits for a lock: lock_timeout_ms, but less for some */
     uint64_t wait_begun_ns; /* when the one that waits now began to */
-    int gate_fd;            /* -1: not open (gate.c) */
+    int gate_fd;            /* -1: not open (writer_queue.c) */
     bool is_in_gate;        /* it is locked: this connection writes next */
     bool is_connecting;     /* no other thread may use the connection yet */
     aoticache_logger logger;
@@ -162,7 +162,7 @@ aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_i
 aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_status status,
                                              aoticache_error *ret_error);
 
-/* ---- gate.c: the wait for the write lock ---- */
+/* ---- writer_queue.c: the wait for the write lock ---- */
 
 /* SQLite's busy handler; argument: the index. 0 where wait_ms are over, by the clock. */
 int aoticache_index_wait(void *argument, int tries);
@@ -171,12 +171,12 @@ int aoticache_index_wait(void *argument, int tries);
  * until nobody else waits for it, and then keeps others waiting. The mutex is free in the pauses, but not while the
  * connection is being made: `try` relies on nothing from before, which other threads may have changed.
  */
-typedef int (*aoticache_index_gate_fn)(aoticache_index *index, void *user);
-int aoticache_index_gate_step(aoticache_index *index, aoticache_index_gate_fn try, void *user);
+typedef int (*aoticache_index_write_fn)(aoticache_index *index, void *user);
+int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_write_fn try, void *user);
 /* The gate alone, with the mutex: where it is not to be had, it is entered all the same. To be left. */
-void aoticache_index_gate_enter(aoticache_index *index);
+void aoticache_index_writer_queue_enter(aoticache_index *index);
 /* Preserves errno. */
-void aoticache_index_gate_leave(aoticache_index *index);
+void aoticache_index_writer_queue_leave(aoticache_index *index);
 
 /* ---- checkpoint.c ---- */
 

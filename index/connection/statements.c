@@ -176,7 +176,7 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
     if (index->is_bulk)
         return AOTICACHE_OK;
     struct beginning beginning = {.durability = durability, .error = ret_error};
-    int result = aoticache_index_gate_step(index, try_to_begin, &beginning);
+    int result = aoticache_index_writer_queue_step(index, try_to_begin, &beginning);
     index->change = (aoticache_index_change){.entries = 0};
     if (beginning.status != AOTICACHE_OK)
         return beginning.status;

@@ -219,10 +219,10 @@ void aoticache_index_truncate_log(aoticache_index *index)
         return;
     aoticache_index_merge_log(index);
     index->wait_ms = READERS_MS;
-    aoticache_index_gate_enter(index);
+    aoticache_index_writer_queue_enter(index);
     if (index->is_in_gate && sqlite3_exec(index->db, "BEGIN IMMEDIATE; ROLLBACK", NULL, NULL, NULL) == SQLITE_OK)
         sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    aoticache_index_gate_leave(index);
+    aoticache_index_writer_queue_leave(index);
     index->wait_ms = index->lock_timeout_ms;
     aoticache_index_leave(index);
 }

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/listing.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "loader/internal.h"
 
 #include <dlfcn.h>
@@ -201,13 +201,13 @@ static stream_fn find_torch_stream(void)
 {
     cleanup_free char *path = NULL;
     stream_fn function = NULL;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     (void)dl_iterate_phdr(note_torch_cuda, &path);
     void *handle = path != NULL ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     void *address = handle != NULL ? dlsym(handle, "aoti_torch_get_current_cuda_stream") : NULL;
     if (handle != NULL)
         dlclose(handle);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     memcpy(&function, &address, sizeof address);
     return function;
 }

@@ -8,7 +8,7 @@
 #include "loader/cuda/cuda.h"
 
 #include "base/cleanup.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -163,9 +163,9 @@ static aoticache_status read_devices(aoticache_error *ret_error)
 static void probe_driver(void)
 {
     int saved = errno;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     aoticache_status status = open_driver(&probe.error);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     if (status == AOTICACHE_OK)
         status = start_driver(&probe.error);
     if (status == AOTICACHE_OK)

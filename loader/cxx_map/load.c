@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/process/home.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -67,9 +67,9 @@ aoticache_status aoticache_cxx_map_functions_get(const aoticache_cxx_map_functio
         cleanup_free aoticache_cxx_map_functions *mine = calloc(1, sizeof *mine);
         if (mine == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the functions of C++ maps");
-        aoticache_load_gate_enter();
+        aoticache_fork_guard_enter();
         aoticache_status status = load_library(mine, ret_error);
-        aoticache_load_gate_leave();
+        aoticache_fork_guard_leave();
         if (status != AOTICACHE_OK)
             return status;
         if (atomic_compare_exchange_strong(&loaded, &functions, mine))

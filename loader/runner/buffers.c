@@ -18,27 +18,27 @@
  */
 aoticache_runner_change aoticache_runner_change_begin(aoticache_runner *runner, bool active)
 {
-    aoticache_run_gate *gate = &runner->gate;
-    pthread_mutex_lock(&gate->changes);
-    aoticache_run_gate_register(gate);
-    aoticache_runner_change change = {runner, active || !aoticache_run_gate_is_settled(gate)};
+    aoticache_run_lock *lock = &runner->run_lock;
+    pthread_mutex_lock(&lock->changes);
+    aoticache_run_lock_register(lock);
+    aoticache_runner_change change = {runner, active || !aoticache_run_lock_is_settled(lock)};
     if (change.alone)
-        aoticache_run_gate_enter_exclusive(gate);
+        aoticache_run_lock_enter_exclusive(lock);
     return change;
 }
 
 void aoticache_runner_change_end(aoticache_runner_change *change)
 {
-    aoticache_run_gate *gate = &change->runner->gate;
+    aoticache_run_lock *lock = &change->runner->run_lock;
     if (change->alone)
-        aoticache_run_gate_leave_exclusive(gate);
-    aoticache_run_gate_unregister(gate);
-    pthread_mutex_unlock(&gate->changes);
+        aoticache_run_lock_leave_exclusive(lock);
+    aoticache_run_lock_unregister(lock);
+    pthread_mutex_unlock(&lock->changes);
 }
 
 void aoticache_runner_active_changed(aoticache_runner *runner)
 {
-    aoticache_run_gate_set_settled(&runner->gate, false);
+    aoticache_run_lock_set_settled(&runner->run_lock, false);
     aoticache_runner_find_missing(runner);
 }
 
@@ -102,16 +102,16 @@ static aoticache_status fold_buffer(aoticache_runner *runner, bool inactive, con
 static aoticache_status fold_beside_runs(aoticache_runner *runner, const aoticache_run_options *options,
                                          aoticache_error *ret_error)
 {
-    bool alone = runner->gate.limit == 1;
+    bool alone = runner->run_lock.limit == 1;
     aoticache_runner_change change = aoticache_runner_change_begin(runner, alone);
     bool takes_place = !change.alone;
     if (takes_place)
-        aoticache_run_gate_enter_shared(&runner->gate);
+        aoticache_run_lock_enter_shared(&runner->run_lock);
     aoticache_status status = fold_buffer(runner, true, options, ret_error);
     if (takes_place)
-        aoticache_run_gate_leave_shared(&runner->gate);
+        aoticache_run_lock_leave_shared(&runner->run_lock);
     if (status != AOTICACHE_OK && takes_place) {
-        aoticache_run_gate_enter_exclusive(&runner->gate);
+        aoticache_run_lock_enter_exclusive(&runner->run_lock);
         change.alone = true;
     }
     if (status != AOTICACHE_OK)
@@ -126,7 +126,7 @@ static aoticache_status fold_active(aoticache_runner *runner, const aoticache_ru
     aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
     aoticache_status status = fold_buffer(runner, false, options, ret_error);
     if (status != AOTICACHE_OK)
-        aoticache_run_gate_set_settled(&runner->gate, false);
+        aoticache_run_lock_set_settled(&runner->run_lock, false);
     aoticache_runner_change_end(&change);
     return status;
 }

@@ -4,14 +4,14 @@
  * from one blob), shapes.c (which tensors fit), values.c (which constants have a value), buffers.c (folding, swapping,
  * freeing, extracting).
  *
- * Private to loader/. run_gate.h stands alone: who may be inside a container at one time.
+ * Private to loader/. run_lock.h stands alone: who may be inside a container at one time.
  */
 #ifndef AOTICACHE_LOADER_RUNNER_INTERNAL_H
 #define AOTICACHE_LOADER_RUNNER_INTERNAL_H
 
 #include "loader/check/check.h"
 #include "loader/internal.h"
-#include "loader/runner/run_gate.h"
+#include "loader/runner/run_lock.h"
 #include "loader/runner/hot.h"
 #include "loader/runner/runner.h"
 #include "runtime/kernel.h"
@@ -62,7 +62,7 @@ struct aoticache_runner {
     aoticache_check *expected;   /* what inputs must be like; NULL: they are not compared */
     const char **expected_names; /* for messages; may be NULL */
     /* What every run writes to: a line of its own. */
-    _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_run_gate gate;
+    _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_run_lock run_lock;
     /* The rest. */
     _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_library_run_fn run_in_pool;
     aoticache_library *library;

@@ -104,7 +104,7 @@ static inline AOTIRuntimeError run_alone(aoticache_runner *runner, const run_cal
 {
     AOTIRuntimeError code = call_library(runner, runner->run_alone, call);
     if (code == 0)
-        aoticache_run_gate_set_settled(&runner->gate, true);
+        aoticache_run_lock_set_settled(&runner->run_lock, true);
     return code;
 }
 
@@ -119,9 +119,9 @@ static bool is_missing_constants(const aoticache_runner *runner, run_call *call)
 
 static AOTIRuntimeError run_first(aoticache_runner *runner, run_call *call)
 {
-    aoticache_run_gate_enter_exclusive(&runner->gate);
+    aoticache_run_lock_enter_exclusive(&runner->run_lock);
     AOTIRuntimeError code = is_missing_constants(runner, call) ? NOT_CALLED : run_alone(runner, call);
-    aoticache_run_gate_leave_exclusive(&runner->gate);
+    aoticache_run_lock_leave_exclusive(&runner->run_lock);
     return code;
 }
 
@@ -131,17 +131,17 @@ static AOTIRuntimeError run_first(aoticache_runner *runner, run_call *call)
  */
 static __attribute__((noinline)) AOTIRuntimeError run_in_turn(aoticache_runner *runner, run_call *call)
 {
-    aoticache_run_gate *gate = &runner->gate;
+    aoticache_run_lock *lock = &runner->run_lock;
     AOTIRuntimeError code = NOT_CALLED;
-    aoticache_run_gate_register(gate);
-    aoticache_run_gate_enter_shared(gate);
-    bool later = gate->limit > 1 && !aoticache_run_gate_is_settled(gate);
+    aoticache_run_lock_register(lock);
+    aoticache_run_lock_enter_shared(lock);
+    bool later = lock->limit > 1 && !aoticache_run_lock_is_settled(lock);
     if (!later && !is_missing_constants(runner, call))
-        code = gate->limit == 1 ? run_alone(runner, call) : call_library(runner, runner->run_in_pool, call);
-    aoticache_run_gate_leave_shared(gate);
+        code = lock->limit == 1 ? run_alone(runner, call) : call_library(runner, runner->run_in_pool, call);
+    aoticache_run_lock_leave_shared(lock);
     if (later)
         code = run_first(runner, call);
-    aoticache_run_gate_unregister(gate);
+    aoticache_run_lock_unregister(lock);
     return code;
 }
 
@@ -188,9 +188,9 @@ static inline aoticache_status run_taking(aoticache_runner *runner, run_call *ca
     AOTIRuntimeError code;
     for (size_t i = 0; i < runner->hot.num_outputs; i++)
         call->made[i] = NULL;
-    if (__builtin_expect(aoticache_run_gate_try_single(&runner->gate), 1)) {
+    if (__builtin_expect(aoticache_run_lock_try_single(&runner->run_lock), 1)) {
         code = run_alone(runner, call);
-        aoticache_run_gate_leave_single(&runner->gate);
+        aoticache_run_lock_leave_single(&runner->run_lock);
     } else {
         code = run_in_turn(runner, call);
     }

@@ -177,7 +177,7 @@ static aoticache_runner *runner_new(aoticache_library *library, const aoticache_
         return NULL;
     atomic_init(&runner->references, 1);
     atomic_flag_clear(&runner->attached);
-    aoticache_run_gate_init(&runner->gate, (unsigned)options->num_models, options->pool_only);
+    aoticache_run_lock_init(&runner->run_lock, (unsigned)options->num_models, options->pool_only);
     runner->library = aoticache_library_ref(library);
     runner->run_in_pool = library->functions.AOTInductorModelContainerRun;
     runner->run_alone = library->functions.AOTInductorModelContainerRunSingleThreaded;
@@ -266,7 +266,7 @@ void aoticache_runner_unref(aoticache_runner *runner)
     aoticache_library_unref(runner->library);
     if (runner->release != NULL)
         runner->release(runner->owner);
-    aoticache_run_gate_destroy(&runner->gate);
+    aoticache_run_lock_destroy(&runner->run_lock);
     free_constants(runner);
     aoticache_check_free(runner->expected);
     free(runner->expected_names);

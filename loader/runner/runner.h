@@ -17,7 +17,7 @@
  * takes one run at most. So does every function that changes or lists constants (update, fold, swap, free, extract). No
  * single-threaded run begins while anybody is registered, so such a run never overlaps with anything.
  *
- * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_gate.h
+ * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_lock.h
  * lists them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold,
  * swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees
  * every change that ended before it began. Work on the inactive buffer goes on beside runs in the pool. Changes and

@@ -165,9 +165,9 @@ void aoticache_runner_find_missing(aoticache_runner *runner)
     bool complete = runner->first_missing == runner->num_constants;
     runner->first_missing = aoticache_runner_first_missing(runner, false);
     if (complete && runner->first_missing < runner->num_constants)
-        aoticache_run_gate_block_single(&runner->gate);
+        aoticache_run_lock_block_single(&runner->run_lock);
     if (!complete && runner->first_missing == runner->num_constants)
-        aoticache_run_gate_unblock_single(&runner->gate);
+        aoticache_run_lock_unblock_single(&runner->run_lock);
 }
 
 aoticache_status aoticache_runner_fail_missing(const aoticache_runner *runner, size_t position,

@@ -175,7 +175,7 @@ static void mutant_forget_failures(aoticache_cache *cache)
     aoticache_remote *remote = &cache->remotes->items[0];
     atomic_store(&remote->has_answered, false);
     for (size_t i = 0; i < AOTICACHE_REMOTE_USES; i++) {
-        atomic_store(&remote->health[i].rests_until_ns, 0);
+        atomic_store(&remote->health[i].backoff_until_ns, 0);
         atomic_store(&remote->health[i].failures, 0);
     }
     for (size_t i = 0; i < AOTICACHE_REMOTE_MISSES; i++)

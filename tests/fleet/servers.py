@@ -25,7 +25,7 @@ CONNECT_TIMEOUT = 0.250    # connect-timeout=
 REQUEST_TIMEOUT = 2.0      # timeout=
 SECONDS_FOR_A_MIB = 1.0    # MS_FOR_A_MIB of connection.c
 FIRST_RETRY = 0.1          # FIRST_RETRY_MS of modules/http_request.c
-FIRST_REST = 1.0           # FIRST_REST_NS of health.c: a remote that failed is left alone, then twice as long each time
+FIRST_REST = 1.0           # FIRST_BACKOFF_NS of health.c: a remote that failed is left alone, then twice as long each time
 LONGEST_REST = 300.0
 SENT_AT_ONCE = 8           # AOTICACHE_UNSENT_AT_ONCE of internal.h: of what could not be sent before
 LISTS = 256                # lists of keys that a pull reads

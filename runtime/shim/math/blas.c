@@ -11,7 +11,7 @@
 #include "runtime/shim/math/onednn.h"
 #include "runtime/shim/operators.h"
 
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -123,9 +123,9 @@ static void bind_library(void)
 
 static void load_library(void)
 {
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     bind_library();
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
 }
 
 void *aoticache_shim_blas_library(void)

@@ -3,7 +3,7 @@
  */
 #include "runtime/shim/math/lapack.h"
 
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "runtime/shim/operators.h"
 
 #include <dlfcn.h>
@@ -32,9 +32,9 @@ static void load_library(void)
     library = aoticache_shim_blas_library();
     if (library != NULL && dlsym(library, "sgetrf_") != NULL)
         return;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     library = dlopen(lapack_library, RTLD_NOW | RTLD_LOCAL);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
 }
 
 AOTITorchError aoticache_shim_lapack(const char *function, enum lapack_routine routine, int32_t dtype,

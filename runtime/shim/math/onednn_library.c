@@ -10,7 +10,7 @@
  */
 #include "runtime/shim/math/onednn.h"
 
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -171,8 +171,8 @@ static bool bind_library(void *library)
 static void load_library(void)
 {
     char names[] = AOTICACHE_ONEDNN_LIBRARIES, *rest = names;
-    (void)aoticache_shim_has_threads(); /* takes the gate itself */
-    aoticache_load_gate_enter();
+    (void)aoticache_shim_has_threads(); /* takes the fork guard itself */
+    aoticache_fork_guard_enter();
     for (char *name; !is_usable && (name = strsep(&rest, " ")) != NULL;) {
         void *library = name[0] != '\0' ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
         if (library == NULL)
@@ -181,7 +181,7 @@ static void load_library(void)
         if (!is_usable)
             dlclose(library);
     }
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
 }
 
 const struct onednn_library *aoticache_shim_onednn(void)

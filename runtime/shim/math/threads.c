@@ -4,7 +4,7 @@
  */
 #include "runtime/shim/math/internal.h"
 
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "base/process/openmp_fork.h"
 
 #include <dlfcn.h>
@@ -58,9 +58,9 @@ static void bind_runtime(void)
 
 static void load_runtime(void)
 {
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     bind_runtime();
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
 }
 
 bool aoticache_shim_has_threads(void)

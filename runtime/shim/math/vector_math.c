@@ -11,7 +11,7 @@
  * Clang: wide_vectors.h says why).
  */
 #include "base/base.h"
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "runtime/shim/math/wide_vectors.h"
 
 #include <dlfcn.h>
@@ -73,10 +73,10 @@ static void load_sleef(void)
  */
 static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *chosen, const char *symbol, void *plain)
 {
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     pthread_once(&sleef_once, load_sleef);
     void *function = sleef != NULL ? dlsym(sleef, symbol) : NULL;
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     if (function == NULL)
         function = plain;
     atomic_store_explicit(chosen, function, memory_order_release);

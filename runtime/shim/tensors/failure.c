@@ -8,7 +8,7 @@
  * function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a process
  * that runs only kernels written in C never loads a C++ runtime.
  */
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"
 
@@ -59,13 +59,13 @@ typedef void (*throw_function)(const char *message);
 static throw_function find_throw_function(void)
 {
     throw_function found;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
     void *symbol = runtime != NULL ? dlsym(runtime, "_ZSt21__throw_runtime_errorPKc") : NULL;
     /* The caller links it, so it stays where it is without our reference. */
     if (runtime != NULL)
         dlclose(runtime);
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     memcpy(&found, &symbol, sizeof found);
     return found;
 }

@@ -4,7 +4,7 @@
  */
 #include "runtime/shim/tensors/free_lists.h"
 
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -94,10 +94,10 @@ static void free_lists(void *argument)
 static bool pin_this_library(void)
 {
     Dl_info info;
-    aoticache_load_gate_enter();
+    aoticache_fork_guard_enter();
     bool pinned = dladdr(&aoticache_shim_free_kept, &info) != 0 && info.dli_fname != NULL &&
                   dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
-    aoticache_load_gate_leave();
+    aoticache_fork_guard_leave();
     return pinned;
 }
 

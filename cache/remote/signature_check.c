@@ -1,5 +1,5 @@
 /*
- * cache/remote/gate: the signatures of entries that go to a remote, and whether one that came may be taken in.
+ * cache/remote/signature_check: the signatures of entries that go to a remote, and whether one that came may be taken in.
  *
  * The intake decides for whatever is foreign (cache/transfer/commit.c). Here it is decided before the files of an entry are
  * fetched, by its manifest, and with the key that was asked for.

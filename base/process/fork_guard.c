@@ -1,12 +1,12 @@
 /*
- * base/process/load_gate: see load_gate.h.
+ * base/process/fork_guard: see fork_guard.h.
  *
  * Loads do not exclude each other: a thread that is inside the dynamic linker for somebody else, in the constructor of a
  * plugin, may come in here, and must not wait for one that waits for the linker. For the same reason nobody waits
  * without a limit: a load lets a fork that is waiting go first, but not for long, and a fork goes on after some seconds,
  * as if nobody had guarded it.
  */
-#include "base/process/load_gate.h"
+#include "base/process/fork_guard.h"
 #include "base/threads.h"
 
 #include <errno.h>
@@ -65,7 +65,7 @@ static void make_gate(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-void aoticache_load_gate_enter(void)
+void aoticache_fork_guard_enter(void)
 {
     pthread_once(&gate_once, make_gate);
     pthread_mutex_lock(&lock);
@@ -79,7 +79,7 @@ void aoticache_load_gate_enter(void)
     pthread_mutex_unlock(&lock);
 }
 
-void aoticache_load_gate_leave(void)
+void aoticache_fork_guard_leave(void)
 {
     int saved = errno;
     pthread_mutex_lock(&lock);

@@ -1,13 +1,13 @@
 /*
- * index/connection/gate: how a connection waits for the write lock, and why none waits for ever.
+ * index/connection/writer_queue: how a connection waits for the write lock, and why none waits for ever.
  *
- * SQLite's lock is not fair: who writes all the time leaves it for microseconds between two transactions, each of which
- * takes milliseconds on a slow disk, and one that tries now and then would hardly ever hit that gap. So a file beside the
- * index is locked from before a try for the write lock until that lock is had. Who waits for the lock keeps this gate shut,
- * and the one that wrote all the time must wait there.
+ * SQLite's lock is not fair. A process that writes continuously leaves it free for microseconds between two transactions, each of
+ * which takes milliseconds on a slow disk, so a process that tries periodically would hardly ever find it free. Therefore a
+ * connection locks a file next to the index (the gate, `-gate`) before it tries for the write lock, until it has that lock. A
+ * process waiting for the write lock holds the gate, so a process that writes continuously must queue behind it.
  *
- * The gate is a courtesy, not what keeps writers apart: where it cannot be had (no space for the file, no flock, held by a
- * process that was stopped), writing goes on without it.
+ * The gate is advisory: SQLite's lock keeps writers apart. If the gate cannot be locked (no space for the file, no flock, a
+ * stopped process holds it), writing continues without it.
  *
  * Who waits to write leaves the connection to other threads meanwhile: a lookup does not need that lock, and must not wait
  * for the process that has it, which may be stopped.
@@ -92,14 +92,14 @@ static bool pass_gate(aoticache_index *index, uint64_t begun_ns, uint64_t limit_
     return index->is_in_gate || errno != EWOULDBLOCK || aoticache_monotonic_ns() - begun_ns >= limit_ns;
 }
 
-void aoticache_index_gate_enter(aoticache_index *index)
+void aoticache_index_writer_queue_enter(aoticache_index *index)
 {
     const uint64_t begun_ns = aoticache_monotonic_ns(), limit_ns = (uint64_t)index->wait_ms * 500000u;
     while (!pass_gate(index, begun_ns, limit_ns) && wait_a_little(begun_ns, limit_ns))
         ;
 }
 
-int aoticache_index_gate_step(aoticache_index *index, aoticache_index_gate_fn try, void *user)
+int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_write_fn try, void *user)
 {
     const uint32_t wait_ms = index->wait_ms;
     const uint64_t begun_ns = aoticache_monotonic_ns(), limit_ns = (uint64_t)wait_ms * 1000000u;
@@ -111,12 +111,12 @@ int aoticache_index_gate_step(aoticache_index *index, aoticache_index_gate_fn tr
         if (wait_ms == 0 || pass_gate(index, begun_ns, limit_ns / 2))
             result = try(index, user);
     } while ((result & 0xff) == SQLITE_BUSY && wait_ms != 0 && wait_beside_others(index, begun_ns, limit_ns));
-    aoticache_index_gate_leave(index);
+    aoticache_index_writer_queue_leave(index);
     index->wait_ms = wait_ms;
     return result;
 }
 
-void aoticache_index_gate_leave(aoticache_index *index)
+void aoticache_index_writer_queue_leave(aoticache_index *index)
 {
     if (!index->is_in_gate)
         return;
