@@ -8,14 +8,15 @@
  * Versions: a newer library may migrate the index while the cache is open here. From then on every function that needs the
  * index returns UNSUPPORTED and changes nothing; aoticache_cache_get_or_compile() compiles and does not store.
  *
- * Thread safety: an aoticache_cache may be used from any number of threads at once. Processes share a directory freely.
- * Fork safety: a child may go on using a cache that its parent opened (it opens the index anew on first use; what the
- * parent had not flushed stays the parent's). No lock is held while the caller's code runs, but for the lease of one key
- * during its compile.
+ * Thread safety: any number of threads may use an aoticache_cache concurrently, and any number of processes a directory.
+ * Fork safety: a child may continue to use a cache that its parent opened. It reopens the index on first use; what the parent had
+ * not flushed stays with the parent. No lock is held while the caller's code runs, except for the lease of a key during its
+ * compile.
  *
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
- * rename a folder above it (docs/store.md lists what is accepted); symbolic links inside it are not followed. What is found
- * otherwise is refused with AOTICACHE_DENIED unless options.allow_shared or the configuration (`allow_shared`) says else.
+ * rename a directory above it (docs/store.md lists what is accepted). A directory that fails these checks is refused with
+ * AOTICACHE_DENIED, unless options.allow_shared or the configuration (`allow_shared`) is set. Symbolic links inside the directory
+ * are never followed.
  *
  * Users include <aoticache.h>.
  */
@@ -32,7 +33,7 @@ extern "C" {
 
 typedef struct aoticache_cache aoticache_cache;
 
-/* The value of a time limit that is to be as configured, else the default (cache/config/config.h). */
+/* Use the configured time limit, or the default if none is configured (cache/config/config.h). */
 #define AOTICACHE_AS_CONFIGURED UINT32_MAX
 
 /* Whether an entry that comes from elsewhere (an archive, a remote) needs a signature that this machine trusts. */
@@ -61,9 +62,9 @@ typedef struct aoticache_cache_options {
     aoticache_logger logger;
     uint32_t failure_max_ttl_seconds;
     /* The limit of the store's size. A put that exceeds it collects, least recently used first, and so do the puts after it
-     * until the store is below nine tenths of the limit. Each put removes what exceeds the limit and then goes on for ten
-     * milliseconds. A hit never collects. A put leaves it to another process that is collecting. What is held or pinned
-     * stays, even beyond the limit. 0: as configured; UINT64_MAX: no limit. */
+     * until the store is below nine tenths of the limit. Each put removes what exceeds the limit, and then continues for ten
+     * milliseconds. A hit never collects. If another process is already collecting, the put does not. Entries that are in use
+     * or pinned are never removed, even if the limit stays exceeded. 0: as configured; UINT64_MAX: no limit. */
     uint64_t max_bytes;
     uint64_t max_entries; /* the same for the number of entries */
     /* For a program that is about to collect: where the disk is too full to open the cache for writing, opening it gives up

@@ -19,14 +19,15 @@ extern "C" {
 #endif
 
 /*
- * A context with a cache and a hook of its own and everything else by default. What misses is compiled by PyTorch
- * (aoticache_hook_create_worker()) where there is a Python that has it, else from the kernels written in C
- * (aoticache_hook_create_c()); where there is no C compiler either, by nothing, and calls get what is in the cache, whoever
- * compiled it. A call waits for its compile.
+ * A context with a cache and a hook of its own and everything else by default. Misses are compiled by PyTorch
+ * (aoticache_hook_create_worker()) if a Python has it, otherwise from the kernels written in C (aoticache_hook_create_c()). If
+ * there is no C compiler either, nothing is compiled, and calls get what is in the cache, whoever compiled it. A call waits for
+ * its compile.
  *
  * directory: of the cache; NULL: as configured ($AOTICACHE_DIR, else the configuration, else ~/.cache/aoticache).
  * ret_context: the caller's, by aoticache_context_free(), which closes the cache and ends the hook too.
- * Returns: OK; what aoticache_cache_open() returns; what creating a hook returns, but NOT_FOUND and UNSUPPORTED.
+ * Returns: OK; any error of aoticache_cache_open(); any error of creating a hook except NOT_FOUND and UNSUPPORTED (then the next
+ * hook is tried, or none is used).
  */
 AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aoticache_context **ret_context,
                                                       aoticache_error *ret_error);
@@ -36,10 +37,10 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
  * compiled for their dtypes, sizes, strides and device. The first call with such tensors finds or compiles the kernel and
  * loads it; later ones find it loaded.
  *
- * context:     of aoticache_context_open() or aoticache_context_create(); what the policy of the latter says goes.
- * inputs:      num_inputs tensors, at least one. Where `handle` is NULL, the view says where the data lies in the caller's
- *              memory on the CPU: data, dtype, ndim, sizes, strides (in elements, NULL for contiguous) and the layout, which
- *              is strided (0); the rest is not read. Else the handle is the tensor, and all of the view must describe it (aoticache_tensor_get_view()).
+ * context:     of aoticache_context_open() or aoticache_context_create(). With the latter, the context's own miss policy applies.
+ * inputs:      num_inputs tensors, at least one. If `handle` is NULL, the view describes the caller's memory on the CPU: data,
+ *              dtype, ndim, sizes, strides (in elements, NULL for contiguous) and the layout, which is strided (0); the rest is
+ *              not read. Otherwise the handle is the tensor, and the whole view must describe it (aoticache_tensor_get_view()).
  *              Borrowed for the call.
  * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The `handle` of each is the
  *              caller's, by aoticache_tensor_free(), and keeps what the view points to.

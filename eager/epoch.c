@@ -1,6 +1,6 @@
 /*
- * eager/epoch: the slots of all threads, which are never freed and used again by later threads, and the list of what has
- * been retired.
+ * eager/epoch: the per-thread slots, and the list of retired memory. Slots are never freed; a thread that ends leaves its slot to
+ * a later thread.
  */
 #include "eager/epoch.h"
 

@@ -65,8 +65,9 @@ typedef struct aoticache_kernel_constant {
 typedef struct aoticache_kernel aoticache_kernel;
 
 /*
- * What the host of a plain kernel brings along, in place of PyTorch's functions: nearer ones, and the same code for all
- * libraries. Each returns 0, or what PyTorch's function would; the kernel then asks that one, whose message counts.
+ * Functions that the host provides for plain kernels in place of PyTorch's. They are cheaper: all libraries call the same code, so
+ * it stays in the CPU's caches. Each returns 0 or an error code. On an error the kernel calls PyTorch's function, and that
+ * function's message is reported.
  */
 typedef struct aoticache_kernel_host {
     AOTITorchError (*get_data_ptr)(AtenTensorHandle tensor, void **ret_data);

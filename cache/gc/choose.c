@@ -1,11 +1,11 @@
 /*
  * cache/gc/choose: what a collection is to come to, and which entries are due.
  *
- * A window of the least recently used entries is read from the index and sorted; the first of them go as long as they are
- * due. Before them go entries whose kernels were slower than the host's own wherever they were judged. With policy = cost,
- * an entry goes the sooner the more bytes it has, the longer it was not used and the less its compile took. Comparing all
- * entries so would mean reading all of them: the best quarter of the WINDOW_COST least recently used goes before the window
- * is filled up again, which bounds memory and never touches what was used a moment ago.
+ * Entries whose kernels were slower than the host's own wherever they were judged are evicted first, if a limit is exceeded. Then a
+ * window of the least recently used entries is read from the index and sorted, and its first entries are evicted as long as they
+ * are due. With policy = cost, entries with the highest bytes x idle time / compile time come first. Scoring every entry would mean
+ * reading the whole index, so only the WINDOW_COST least recently used are scored, and the quarter with the highest scores is
+ * evicted before the window is refilled. This bounds memory and never evicts what was used a moment ago.
  */
 #include <fcntl.h>
 #include <fnmatch.h>

@@ -1,5 +1,6 @@
 /*
- * cache/store/known: who is asked, before a file of the store is hashed, what is known of it, and is told what was found.
+ * cache/store/known: callbacks that the store calls before it hashes a file, to find out whether the digest is already known, and
+ * afterwards, to record the result.
  */
 #ifndef AOTICACHE_CACHE_STORE_KNOWN_H
 #define AOTICACHE_CACHE_STORE_KNOWN_H

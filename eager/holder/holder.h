@@ -63,11 +63,10 @@ typedef struct aoticache_context_options {
      * written in C before others. A GPU's architecture it need not say. Borrowed during the creation. NULL: none. */
     const char *const *environment;
     /*
-     * Whether every kernel must earn its place: the first calls of one that is there go by turns to it and to the fallback,
-     * and are timed; from then on the faster one answers. A call runs one of the two, never both. What came of it is kept in
-     * the cache, for this kind of machine and number of threads (cache/judgements.h), and found out again after a day.
-     * false: the kernel answers whenever it is there. Of holders without a fallback, and of other devices than the CPU, whose
-     * calls return before the work is done, nothing is judged.
+     * If true, the first calls that a kernel could answer alternate between it and the fallback and are timed; after that the
+     * faster one answers. A call runs one of the two, never both. The result is stored in the cache per CPU model and number of
+     * threads (cache/judgements.h), and is measured again after a day. If false, the kernel answers whenever it is there. Holders
+     * without a fallback make no such trials, nor do devices other than the CPU, where a call returns before its work is done.
      */
     bool judge;
 } aoticache_context_options;

@@ -499,15 +499,15 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
 #define AOTICACHE_STANDING_KEEPS_NS (INT64_C(24) * 3600 * 1000000000)
 #define AOTICACHE_STANDING_LOOKS 4096
 
-/* Of the calls of this size. elements: of all its tensors. */
+/* Returns the trial state for calls in this size class. elements: total number of elements of the call's tensors. */
 aoticache_standing *aoticache_resident_standing(aoticache_resident *resident, uint64_t elements);
-/* The elements of the tensors among the arguments, added up. */
+/* Returns the total number of elements of the tensors among the arguments. */
 uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count);
-/* What calls find from now on: the runner where the kernel is to answer. Under context->lock. */
+/* Publishes the runner if the kernel is to answer calls from now on, otherwise NULL. Under context->lock. */
 void aoticache_standing_show(aoticache_standing *standing);
-/* What holds now; asks the cache where nothing is known, and begins a trial where it knows nothing either. */
+/* Returns the state that applies now. If none is known, looks in the cache; if the cache has none either, begins a trial. */
 aoticache_standing_state aoticache_standing_settle(aoticache_standing *standing);
-/* Opens it again where it is too old, or for another number of threads. Inside an epoch. */
+/* Reopens the question if the result is too old or for another number of threads. Inside an epoch. */
 void aoticache_standing_look_again(const aoticache_holder *holder, const aoticache_resident_hot *hot);
 
 /* The standing of a kernel that is loaded and on trial, for a call with this metadata; else NULL. Inside an epoch. */

@@ -1,10 +1,11 @@
 /*
- * eager/holder/standing: whether kernels earn their place. A kernel on trial shows calls no runner, so that they come the
- * slow way, where turns are given out (judge.h). A turn of the kernel shows the runner while it lasts: what is timed is the
- * whole of a hit, on the way that hits take. A turn of the fallback times the fallback alone: that is what the call would
- * cost without us. What is found is kept in the cache; a new process begins with it.
+ * eager/holder/standing: trials, which find out whether a kernel or the fallback is faster. While a kernel is on trial its
+ * published runner pointer is NULL, so calls take the slow path, which decides whether the kernel or the fallback runs (judge.h).
+ * During a turn of the kernel the pointer is set, so what is timed is a whole hit, on the path that hits take. A turn of the
+ * fallback times the fallback alone, which is what the call would cost without a cache. The result is stored in the cache, and a
+ * new process begins with it.
  *
- * On the way of a hit there is nothing of this but a look after every AOTICACHE_STANDING_LOOKS calls.
+ * The hit path only checks, once every AOTICACHE_STANDING_LOOKS calls, whether the result has expired.
  */
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
