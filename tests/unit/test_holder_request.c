@@ -119,8 +119,8 @@ Test(holder_request, view_of_no_tensor_is_refused)
                                          .sizes = sizes,
                                          .strides = strides};
     aoticache_tensor_view wrong[5] = {whole, whole, whole, whole, whole};
-    static const char *const faults[] = {"layout is no number", "dtype is no number", "ndim is not", "sizes is NULL",
-                                         "a size is negative"};
+    static const char *const faults[] = {"layout is not a number", "dtype is not a number", "ndim is not",
+                                         "sizes is NULL", "a size is negative"};
     wrong[0].layout = 77;
     wrong[1].dtype = 77;
     wrong[2].ndim = AOTICACHE_MAX_DIMS + 1;

@@ -281,7 +281,7 @@ Test(runner_devices, wrong_registrations_and_names_are_invalid)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         aoticache_device_backend backend = {.size = sizeof backend, .name = names[i]};
         cr_assert_eq(aoticache_device_backend_register(&backend, &error), AOTICACHE_INVALID);
-        cr_assert_not_null(strstr(error.message, "no name for a device"), "%s", error.message);
+        cr_assert_not_null(strstr(error.message, "not a name for a device"), "%s", error.message);
     }
     aoticache_device_backend large = {.size = sizeof large + 1, .name = "large"};
     cr_assert_eq(aoticache_device_backend_register(&large, &error), AOTICACHE_INVALID);
