@@ -299,7 +299,7 @@ says 'is named' 'text\.so: not a shared library'
 try 'a package' 0 aoticache inspect "$package"
 prints 'its model' '^model +model$'
 prints 'its device' '^device +cpu$'
-prints 'its library' '^library +[a-z0-9]+\.wrapper\.so, [0-9.]+ KiB$'
+prints 'its library' '^library +[a-z0-9]+\.wrapper\.so, [0-9.]+ [KM]iB$'
 prints 'its metadata' '^metadata +AOTI_DEVICE_KEY = cpu$'
 prints 'the inputs of the library' '^input 0 +arg3_1$'
 try 'as JSON' 0 aoticache inspect "$package" --json
