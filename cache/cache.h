@@ -212,7 +212,7 @@ AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, co
 
 /*
  * Dynamic entries: one library for many shapes. Such an entry is recorded under a dynamic request
- * (aoticache_request_is_dynamic()) together with a guard, a text that says which tensors the library serves
+ * (AOTICACHE_SHAPES_NAME in cache/request/request.h) together with a guard, a text that says which tensors the library serves
  * (loader/check/check.h has its form; the cache does not look into it). One dynamic request may have several entries
  * with different guards.
  *

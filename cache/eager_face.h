@@ -14,7 +14,7 @@
 /* The number of the entry that an artifact was found by or recorded as; 0 where there is none (not stored). */
 int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
 
-/* product.metadata of the artifact; *ret_text is the caller's, by free(). NOT_FOUND: it has none. */
+/* Gives product.metadata of the artifact; the caller frees *ret_text with free(). NOT_FOUND: it has none. */
 aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact,
                                                char **ret_text, aoticache_error *ret_error);
 
@@ -31,7 +31,7 @@ aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aot
 aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op, const char *text,
                                                   aoticache_stored_fn callback, void *user, aoticache_error *ret_error);
 
-/* Whether lookups make such copies; true at first. Any thread, at any time. */
+/* Sets whether lookups copy a library while they hash it (aoticache_artifact_take_copy()); true at first. Any thread, at any time. */
 void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 
 /* Whether the environment has "shapes" as "dynamic". */
@@ -40,7 +40,7 @@ bool aoticache_request_is_dynamic(const aoticache_request *request);
 /* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */
 const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
 
-/* The canonical encoding; *ret_bytes is the caller's, by free(). */
+/* Gives the canonical encoding; the caller frees *ret_bytes with free(). */
 aoticache_status aoticache_request_encode(const aoticache_request *request, uint8_t **ret_bytes, size_t *ret_size,
                                           aoticache_error *ret_error);
 

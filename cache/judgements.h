@@ -21,7 +21,8 @@ typedef struct aoticache_judgement {
     aoticache_key key;   /* of the request, that of a dynamic kernel for a dynamic one */
     const char *machine; /* aoticache_machine_name() */
     uint32_t threads;    /* at most so many: a power of two */
-    /* Of a dynamic kernel: the class of the number of elements, aoticache_size_class(). 0 of an exact one. */
+    /* Of a dynamic kernel: the class of the number of elements. 0: up to 15, 1: up to 63, each further one four times as many, 11: all
+     * that are more. 0 of an exact one. */
     uint32_t size_class;
     bool is_slower;                  /* than the host's own */
     uint64_t kernel_ns, fallback_ns; /* of one call; 0: not known */

@@ -40,7 +40,7 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
  * context:     of aoticache_context_open() or aoticache_context_create(). With the latter, the context's own miss policy applies.
  * inputs:      num_inputs tensors, at least one. If `handle` is NULL, the view describes the caller's memory on the CPU: data,
  *              dtype, ndim, sizes, strides (in elements, NULL for contiguous) and the layout, which is strided (0); the rest is
- *              not read. Otherwise the handle is the tensor, and the whole view must describe it (aoticache_tensor_get_view()).
+ *              not read. If `handle` is set, it is the tensor, and the view must describe it (aoticache_tensor_get_view()).
  *              Borrowed for the call.
  * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The `handle` of each is the
  *              caller's, by aoticache_tensor_free(), and keeps what the view points to.

@@ -16,7 +16,7 @@
 #define LOAD_WAITS_NS UINT64_C(10000000)
 #define FORK_WAITS_NS UINT64_C(5000000000)
 
-static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
+static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left;   /* a thread has left */
 static pthread_cond_t forked; /* no fork is waiting any more */
@@ -59,7 +59,7 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void make_gate(void)
+static void make_guard(void)
 {
     make_conditions();
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
@@ -67,7 +67,7 @@ static void make_gate(void)
 
 void aoticache_fork_guard_enter(void)
 {
-    pthread_once(&gate_once, make_gate);
+    pthread_once(&guard_once, make_guard);
     pthread_mutex_lock(&lock);
     if (mine == 0 && forks_waiting > 0) {
         struct timespec until = aoticache_deadline_after(LOAD_WAITS_NS);

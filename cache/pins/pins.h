@@ -30,9 +30,9 @@ typedef enum aoticache_pin_action {
 } aoticache_pin_action;
 
 /*
- * Pins keys, tags them, or takes that back. Durable when it returns OK. Pinning what is pinned, unpinning what is not, adding a
- * tag that is there and removing one that is not change nothing and are OK. Where a key's file is damaged it is written anew
- * from what the index says, with one warning in the log.
+ * Pins keys, tags them, or takes that back. Durable when it returns OK. It is no error to pin a pinned key, to unpin one that is
+ * not pinned, to add a tag that a key has, or to remove one that it does not have: nothing changes then. If a key's file is damaged,
+ * it is rewritten from the index, with one warning in the log.
  *
  * Each batch of 128 keys is made durable together, some hundred times faster than one by one. Of a batch that fails nothing is
  * changed, or only its files are; then its rows follow with the next change of each key.

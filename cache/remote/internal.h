@@ -192,8 +192,8 @@ aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char 
 
 /* ---- health.c ---- */
 
-/* Returns whether to ask it for a miss: not while it is left alone after failures. From then on the log says when such a backoff begins.
- * A person's requests are made all the same. */
+/* Returns whether a miss may send requests of this kind, which it may not during a backoff. From then on the log says when a
+ * backoff begins. A person's requests are made in any case. */
 bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use);
 /* Note what came of opening a connection, and of a request. is_step: of a write, before its last step: it looked at what is there,
  * or wrote an object, whose record is still to come. That it succeeds does not mean that a write does. */

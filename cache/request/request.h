@@ -192,7 +192,7 @@ AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticac
 AOTICACHE_API aoticache_status aoticache_request_key(const aoticache_request *request, aoticache_key *ret_key,
                                                      aoticache_error *ret_error);
 
-/* The reverse: every valid encoding and nothing else. Constants have no data then. Returns: OK, INVALID, NO_MEMORY. */
+/* Makes a request from its canonical bytes (docs/key.md): every valid encoding and nothing else. Constants have no data then. Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size,
                                                         aoticache_request **ret_request, aoticache_error *ret_error);
 

@@ -92,7 +92,7 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
 /*
  * Takes in what an archive holds, reading a descriptor from where it stands: a file, a pipe. Digests say that nothing
  * was damaged, not who made it, and what comes in is code that runs here. So each entry needs the signature of a key that
- * is trusted here (aoticache_cache_decide()), unless allow_unsigned or the configuration says else.
+ * is trusted here, unless allow_unsigned or the configuration says otherwise.
  *
  * What is there already stays, and stays what a lookup finds: of the entries of a key a lookup takes the most demanding
  * that the machine meets, so an entry comes only where it requires fewer CPU features than each that is there with the

@@ -209,7 +209,7 @@ aoticache_status aoticache_signature_parse(const char *text, aoticache_signature
                                            aoticache_error *ret_error);
 void aoticache_signature_format(const aoticache_signature *signature, char ret_text[AOTICACHE_SIGNATURE_TEXT_BYTES]);
 
-/* The canonical bytes, by free(). Returns: OK, INVALID, NO_MEMORY. */
+/* Gives the canonical bytes; the caller frees *ret_bytes with free(). Returns: OK, INVALID, NO_MEMORY. */
 aoticache_status aoticache_statement_encode(const aoticache_statement *statement, uint8_t **ret_bytes, size_t *ret_size,
                                             aoticache_error *ret_error);
 
@@ -224,6 +224,7 @@ aoticache_status aoticache_statement_verify(const aoticache_statement *statement
 
 /* ---- signatures of entries ---- */
 
+typedef void (*aoticache_statement_fn)(void *user, const aoticache_statement *statement);
 /* Calls back once with the statement of the entry whose manifest has this digest, as the manifest says. The strings are valid
  * during the call. Returns: as aoticache_cache_check_signatures(). */
 aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
@@ -232,7 +233,7 @@ aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const ao
 
 /*
  * The signatures of an entry as text: one `name:base64` on each line, each line ended; "" where there is none. They are
- * not checked. *ret_text is the caller's, by free().
+ * not checked. The caller frees *ret_text with free().
  * Returns: OK, CORRUPT (the file is not one of signatures), IO, DENIED, NO_MEMORY, INVALID.
  */
 aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,

@@ -94,11 +94,9 @@ typedef struct aoticache_statement {
 /* ---- entries of a cache ---- */
 
 /*
- * Calls back once with the statement of the entry whose manifest has this digest, as the manifest says. The strings are
- * valid during the call. Returns: OK, NOT_FOUND, CORRUPT, UNSUPPORTED, IO, DENIED, LOCKED, NO_MEMORY, INVALID.
+ * Signs the entry and adds the signature. Durable on OK. Returns: OK, NOT_FOUND, CORRUPT, UNSUPPORTED (no libcrypto), INVALID (too
+ * many signatures), IO, DENIED (read-only; the key is revoked here), LOCKED, NO_MEMORY.
  */
-typedef void (*aoticache_statement_fn)(void *user, const aoticache_statement *statement);
-/* Signs the entry and adds the signature. Returns as the two above, NOT_FOUND, and DENIED also if the key is revoked here. */
 AOTICACHE_API aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_digest *artifact,
                                                     const aoticache_secret_key *key, aoticache_error *ret_error);
 
@@ -113,7 +111,10 @@ typedef enum aoticache_signature_state {
 /* key: that made it, else NULL. Return false to stop. */
 typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature,
                                        aoticache_signature_state state, const aoticache_public_key *key);
-/* Checks the signatures of an entry. Returns as aoticache_cache_read_statement(). */
+/*
+ * Checks the signatures of an entry. Returns: OK, NOT_FOUND, CORRUPT, UNSUPPORTED (no libcrypto), IO, DENIED, LOCKED, NO_MEMORY,
+ * INVALID.
+ */
 AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache,
                                                                 const aoticache_digest *artifact,
                                                                 aoticache_signature_fn callback, void *user,

@@ -136,7 +136,7 @@ enum {
 
 /* ---- key sets that PyTorch has names for: plain numbers, so that generated bindings have them too ---- */
 
-/* What each alias key stands for: aoticache_key_set_of_alias(). */
+/* What each alias key stands for. */
 #define AOTICACHE_KEY_SET_Autograd 0x380000ffffULL
 #define AOTICACHE_KEY_SET_CompositeImplicitAutograd 0x3803ffffffULL
 #define AOTICACHE_KEY_SET_FuncTorchBatchedDecomposition 0x2000000000000ULL

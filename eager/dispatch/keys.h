@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/keys: the rest of what there is to know of dispatch keys and their sets: tables, aliases, backends.
+ * eager/dispatch/keys: functions on dispatch keys and their sets that only the dispatcher needs: tables, aliases, backends.
  *
  * Private. AOTICACHE_API makes a function visible to the tests that call it from Python; the library does not export it
  * (scripts/libaoticache.map).

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/questions: what can be asked of a dispatcher beyond its public header, and its entries by number.
+ * eager/dispatch/questions: queries of a dispatcher beyond its public header, and registrations by the number of a key.
  *
  * Private. AOTICACHE_API makes a function visible to the tests that call it from Python; the library does not export it
  * (scripts/libaoticache.map).
@@ -48,8 +48,8 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache
                                                                        aoticache_error *ret_error);
 
 /*
- * The schema as PyTorch prints it; *ret_text is the caller's, by aoticache_free(): for those who cannot tell how long the
- * definition stands. Returns: OK, NOT_FOUND (not defined), NO_MEMORY.
+ * The schema as PyTorch prints it; the caller frees *ret_text with aoticache_free(). For callers that cannot tell how
+ * long the definition exists. Returns: OK, NOT_FOUND (not defined), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, char **ret_text,
                                                               aoticache_error *ret_error);

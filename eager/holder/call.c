@@ -1,6 +1,6 @@
 /*
  * eager/holder/call: the calls of an operator. A call whose kernel is ready takes the way of hot.h, any other that of miss.c.
- * Before a miss, short forms of arguments are spelt out, and numbers may be lent to a kernel as tensors (numbers.c).
+ * Before a miss, short forms of arguments are expanded, and tensors may replace numbers (numbers.c).
  */
 #include "base/cleanup.h"
 #include "eager/holder/hot.h"

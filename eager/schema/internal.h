@@ -145,6 +145,12 @@ bool aoticache_schema_alias_has(const char *const *names, size_t count, const ch
 const char *aoticache_schema_nearest_type(const char *name);
 
 /*
+ * ---- beyond the public header ----
+ *
+ * AOTICACHE_API makes a function visible to the tests that call it from Python; the library does not export it.
+ */
+
+/*
  * As aoticache_schema_parse(), for a text that is to define an operator: without type variables, which schemas of
  * TorchScript alone have. "f(tensor x) -> tensor" has two there and is refused here (torch._C.parse_schema takes it,
  * torch.library's define does not).
