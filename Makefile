@@ -123,7 +123,7 @@ KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 TEST_PROGRAMS := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
-                tests/helpers/*.c tests/fault/fault_*.c tests/places/place_*.c))
+                tests/helpers/*.c tests/fault/fault_*.c tests/environments/place_*.c))
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -137,7 +137,7 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
 # front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
 START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
               $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
-              $(addprefix cache/,cache.c enter.c known_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
+              $(addprefix cache/,cache.c enter.c hashed_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
               $(patsubst %,cache/request/%.c,add check cpu cpu_detect encode environment request) \
               $(patsubst %,cache/store/%.c,ancestors artifact directory entry folder object recovery) \
               $(patsubst %,loader/%.c,cuda/backend cuda/image runner/device_backend runner/host runner/run runner/run_lock runner/runner) \
@@ -159,7 +159,7 @@ EXTENSION := $(BUILD)/lib/aoticache/_runtime.abi3.so
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/forms.py $(BUILD)/share/aoticache/inductor/corrections.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/rewrites.py $(BUILD)/share/aoticache/inductor/corrections.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/inductor/wrapper_std.h $(BUILD)/share/aoticache/inductor/wrapper_cxx.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(EXECUTOR) $(EXTENSION) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
@@ -349,7 +349,7 @@ BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $
 BENCH_PROGRAMS := $(filter $(BUILD)/tests/bench/%,$(PROGRAM_BINS)) $(BENCH_PEERS)
 
 # A file system that fails on purpose, where there is libfuse.
-FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/places/failing_fs)
+FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/environments/failing_fs)
 
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 # The library with all that is visible in its objects, also what it does not export: for tests in Python.
@@ -387,8 +387,8 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
 
-$(BUILD)/obj/tests/places/failing_fs.o: OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags fuse3 2>/dev/null)
-$(BUILD)/tests/places/failing_fs: $(BUILD)/obj/tests/places/failing_fs.o
+$(BUILD)/obj/tests/environments/failing_fs.o: OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags fuse3 2>/dev/null)
+$(BUILD)/tests/environments/failing_fs: $(BUILD)/obj/tests/environments/failing_fs.o
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(shell $(PKG_CONFIG) --libs fuse3) -o $@

@@ -253,7 +253,7 @@ static aoticache_status add_pieces(struct source *source, struct sums *sums, con
         aoticache_status status = sums_update(sums, bytes, (size_t)got);
         if (status != AOTICACHE_OK)
             return aoticache_error_set(ret_error, status, "libcrypto cannot continue a SHA-256 digest");
-        if (pass->goes_on != NULL && source->offset % QUESTION_BYTES < (uint64_t)got && !pass->goes_on(pass->user))
+        if (pass->continues != NULL && source->offset % QUESTION_BYTES < (uint64_t)got && !pass->continues(pass->user))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes",
                                        (unsigned long long)source->offset);
     }
@@ -291,11 +291,11 @@ aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, ui
     return aoticache_digest_of_fd_while(fd, NULL, NULL, ret_digest, ret_size, ret_error);
 }
 
-aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_continue_fn continues, void *user,
                                               aoticache_digest *ret_digest, uint64_t *ret_size,
                                               aoticache_error *ret_error)
 {
-    const aoticache_digest_pass pass = {.goes_on = goes_on, .user = user, .ret_digest = ret_digest};
+    const aoticache_digest_pass pass = {.continues = continues, .user = user, .ret_digest = ret_digest};
     return aoticache_digest_pass_over(fd, &pass, ret_size, ret_error);
 }
 

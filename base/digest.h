@@ -19,11 +19,11 @@ aoticache_checksum aoticache_checksum_of(const void *bytes, size_t size);
 bool aoticache_checksum_equal(const aoticache_checksum *a, const aoticache_checksum *b);
 
 /* Asked now and then, from the thread that works; false: stop. */
-typedef bool (*aoticache_goes_on_fn)(void *user);
+typedef bool (*aoticache_continue_fn)(void *user);
 
 /* What is made of a file's bytes while they are read, once. Each member may be NULL. */
 typedef struct aoticache_digest_pass {
-    aoticache_goes_on_fn goes_on;
+    aoticache_continue_fn continues;
     void *user;
     aoticache_memory_copy *copy; /* what cannot be copied is told there alone: the rest is of all bytes */
     aoticache_digest *ret_digest;
@@ -34,8 +34,8 @@ typedef struct aoticache_digest_pass {
 aoticache_status aoticache_digest_pass_over(int fd, const aoticache_digest_pass *pass, uint64_t *ret_size,
                                             aoticache_error *ret_error);
 
-/* The same for a digest alone. goes_on may be NULL. */
-aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_on, void *user,
+/* The same for a digest alone. continues may be NULL. */
+aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_continue_fn continues, void *user,
                                               aoticache_digest *ret_digest, uint64_t *ret_size,
                                               aoticache_error *ret_error);
 

@@ -1,5 +1,5 @@
 /*
- * base/file_state: when a file's inode, size and times say that its bytes are what they were. cache/known_files.c says why, and
+ * base/file_state: when a file's inode, size and times say that its bytes are what they were. cache/hashed_files.c says why, and
  * when they do not.
  *
  * Private.

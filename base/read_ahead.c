@@ -41,9 +41,9 @@ static bool wait_for_place(aoticache_read_ahead *ahead)
     pthread_mutex_lock(&ahead->mutex);
     while (!ahead->is_stopped && ahead->read - ahead->taken >= PIECES - 1)
         pthread_cond_wait(&ahead->changed, &ahead->mutex);
-    const bool goes_on = !ahead->is_stopped;
+    const bool continues = !ahead->is_stopped;
     pthread_mutex_unlock(&ahead->mutex);
-    return goes_on;
+    return continues;
 }
 
 static void *read_pieces(void *user)

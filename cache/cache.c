@@ -61,7 +61,7 @@ void aoticache_cache_close(aoticache_cache *cache)
     if (cache == NULL)
         return;
     int saved = errno;
-    aoticache_tier_finish(cache);
+    aoticache_remote_miss_finish(cache);
     aoticache_cache_flush_last(cache);
     for (aoticache_open_index *opened = atomic_load(&cache->current); opened != NULL;) {
         aoticache_open_index *older = opened->older;
@@ -82,7 +82,7 @@ void aoticache_cache_at_exit(aoticache_cache *cache)
 {
     if (cache == NULL)
         return;
-    aoticache_tier_finish(cache);
+    aoticache_remote_miss_finish(cache);
     aoticache_cache_flush_last(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index != NULL && !cache->directory->read_only)

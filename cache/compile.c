@@ -249,10 +249,10 @@ static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact *
         aoticache_lease_acquire(job->cache->directory, &job->target.key, 1, &lease, &contended, NULL) != AOTICACHE_OK)
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = AOTICACHE_NOT_FOUND;
-    if (aoticache_tier_fetch(job->cache, &job->target, &from))
+    if (aoticache_remote_miss_fetch(job->cache, &job->target, &from))
         status = find_or_miss(job, ret_artifact, ret_report, ret_error);
     if (status == AOTICACHE_OK)
-        aoticache_tier_spread(job->cache, &job->target.key, &(*ret_artifact)->digest, from);
+        aoticache_remote_miss_spread(job->cache, &job->target.key, &(*ret_artifact)->digest, from);
     aoticache_lease_release(&lease);
     return status;
 }
@@ -315,12 +315,12 @@ static void count_answer_of_others(struct job *job, const aoticache_artifact *ar
 static aoticache_status with_remote_lease(struct job *job, aoticache_artifact **ret_artifact,
                                           aoticache_error *ret_error)
 {
-    aoticache_tier_lease *lease = NULL;
+    aoticache_remote_lease *lease = NULL;
     aoticache_find_report report;
     aoticache_status status = AOTICACHE_NOT_FOUND;
     if (job->cache->remotes == NULL || job->cache->directory->read_only)
         return run_hook(job, ret_artifact, ret_error);
-    if (aoticache_tier_lease_take(job->cache, &job->target, &lease) &&
+    if (aoticache_remote_lease_take(job->cache, &job->target, &lease) &&
         (status = find_or_miss(job, ret_artifact, &report, ret_error)) == AOTICACHE_OK) {
         (*ret_artifact)->source = AOTICACHE_SOURCE_WAITED;
         count_answer_of_others(job, *ret_artifact, &report);
@@ -328,9 +328,9 @@ static aoticache_status with_remote_lease(struct job *job, aoticache_artifact **
     }
     status = run_hook(job, ret_artifact, ret_error);
     if (status == AOTICACHE_OK && (*ret_artifact)->is_stored)
-        aoticache_tier_publish(job->cache, &job->target.key, &(*ret_artifact)->digest, lease);
+        aoticache_remote_miss_publish(job->cache, &job->target.key, &(*ret_artifact)->digest, lease);
     else
-        aoticache_tier_lease_release(lease);
+        aoticache_remote_lease_release(lease);
     return status;
 }
 

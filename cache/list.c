@@ -9,7 +9,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
-#include "cache/snapshot.h"
+#include "cache/entry_list.h"
 
 static bool digest_begins(const aoticache_digest *digest, const char *prefix, size_t length)
 {
@@ -31,7 +31,7 @@ struct listing {
     void *user;
 };
 
-static bool forward_entry(void *user, aoticache_snapshot_entry *entry)
+static bool forward_entry(void *user, aoticache_listed_entry *entry)
 {
     struct listing *listing = user;
     return !entry_has_prefix(&entry->entry, listing->prefix) || listing->callback(listing->user, &entry->entry);
@@ -44,7 +44,7 @@ aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, co
     if (cache == NULL || callback == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache, callback);
     aoticache_cache_enter(cache);
-    return aoticache_snapshot_walk(cache, op, forward_entry, &listing, ret_error);
+    return aoticache_entries_walk(cache, op, forward_entry, &listing, ret_error);
 }
 
 /* ---- failures ---- */

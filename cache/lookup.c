@@ -15,7 +15,7 @@
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
 #include "cache/internal.h"
-#include "cache/known_files.h"
+#include "cache/hashed_files.h"
 
 /* The entries of one key that need no allocation. */
 #define USUAL_HITS 8
@@ -31,7 +31,7 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
                           aoticache_status found, aoticache_error *detail)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
-    aoticache_object_sight sight;
+    aoticache_object_state state;
     const aoticache_digest *digest = &part->digest;
     const aoticache_logger *logger = &cache->directory->logger;
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -44,15 +44,15 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
                       hex, found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
         return;
     }
-    aoticache_status now = aoticache_object_look(cache->directory, digest, part->bytes, NULL, NULL, &sight, detail);
+    aoticache_status now = aoticache_object_look(cache->directory, digest, part->bytes, NULL, NULL, &state, detail);
     if ((now != found && now != AOTICACHE_CORRUPT) ||
         aoticache_lock_store(cache->directory, true, &lock, NULL) != AOTICACHE_OK)
         return;
-    if (aoticache_object_is_as_seen(cache->directory, digest, &sight)) {
-        aoticache_status moved = aoticache_object_set_aside(cache->directory, digest, NULL);
+    if (aoticache_object_is_unchanged(cache->directory, digest, &state)) {
+        aoticache_status moved = aoticache_object_quarantine(cache->directory, digest, NULL);
         aoticache_index_remove_object(index, digest, &removed, NULL);
         /* Of all that find it damaged, the process that takes it away counts it; none does while it cannot be. */
-        if (sight.status == AOTICACHE_CORRUPT && (moved == AOTICACHE_OK || removed > 0))
+        if (state.status == AOTICACHE_CORRUPT && (moved == AOTICACHE_OK || removed > 0))
             aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
         if (moved == AOTICACHE_OK)
             aoticache_log(logger, AOTICACHE_LOG_WARNING,
@@ -75,23 +75,23 @@ static void log_unreadable(aoticache_cache *cache, const aoticache_error *detail
                   "%s: this counts as a miss; 'aoticache verify' names what cannot be read", detail->message);
 }
 
-static aoticache_status open_files(aoticache_cache *cache, const aoticache_index_hit *hit, aoticache_known *known,
-                                   aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
-                                   aoticache_error *ret_error)
+static aoticache_status open_files(aoticache_cache *cache, const aoticache_index_hit *hit,
+                                   aoticache_hash_records *records, aoticache_artifact **ret_artifact,
+                                   aoticache_artifact_part *ret_unusable, aoticache_error *ret_error)
 {
     if (hit->file_count != 1)
-        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, known, ret_artifact, ret_unusable,
+        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, records, ret_artifact, ret_unusable,
                                                 ret_error);
     if (hit->content_offset > 0) {
         *ret_unusable =
             (aoticache_artifact_part){.digest = hit->artifact, .bytes = hit->content_offset + hit->library_bytes};
-        return aoticache_artifact_open_content(cache->directory, hit, known, ret_artifact, ret_error);
+        return aoticache_artifact_open_content(cache->directory, hit, records, ret_artifact, ret_error);
     }
     int fd = -1;
     cleanup_fd int copy = -1;
     *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};
-    aoticache_status status =
-        aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, known, &fd, &copy, ret_error);
+    aoticache_status status = aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, records,
+                                                           &fd, &copy, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
                                            ret_error);
@@ -105,10 +105,10 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
                                  aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
                                  aoticache_error *ret_error)
 {
-    aoticache_known_files known;
-    aoticache_known_files_begin(&known, cache);
-    aoticache_status status = open_files(cache, hit, &known.known, ret_artifact, ret_unusable, ret_error);
-    aoticache_known_files_end(&known);
+    aoticache_hashed_files files;
+    aoticache_hashed_files_begin(&files, cache);
+    aoticache_status status = open_files(cache, hit, &files.records, ret_artifact, ret_unusable, ret_error);
+    aoticache_hashed_files_end(&files);
     return status;
 }
 

@@ -199,9 +199,9 @@ static aoticache_status show_rows(aoticache_cache *cache, const struct rows *row
                                    .request = request,
                                    .guard = row->guard,
                                    .compile_ns = row->compile_ns};
-        bool goes_on = callback(user, &stored);
+        bool continues = callback(user, &stored);
         aoticache_request_free(request);
-        if (!goes_on)
+        if (!continues)
             break;
     }
     return AOTICACHE_OK;

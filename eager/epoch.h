@@ -21,7 +21,7 @@
 typedef struct aoticache_use {
     atomic_uint_least64_t count;
     /* What the thread's next call read, the last time: addresses to fetch early, and never to follow. */
-    const void *next_slot, *next_resident, *next_runner, *next_code;
+    const void *next_slot, *next_known, *next_runner, *next_code;
 } aoticache_use;
 
 /* One thread's. Its own cache lines: other threads read `epoch` when something is retired, and uses when they add up. */
@@ -29,7 +29,7 @@ typedef struct aoticache_epoch_slot {
     _Alignas(128) atomic_uint_least64_t epoch; /* 0: outside */
     uint32_t depth;
     atomic_bool taken;
-    aoticache_use *uses; /* uses_count of them; eager/holder/uses.c's, as long as there is a slot */
+    aoticache_use *uses; /* uses_count of them; eager/holder/call_counts.c's, as long as there is a slot */
     uint32_t uses_count;
     uint32_t last_used;                    /* below uses_count, or 0 */
     struct aoticache_own_numbers *numbers; /* eager/holder/numbers.c's, likewise; NULL: none yet */

@@ -11,7 +11,7 @@
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
  * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/writer_queue.c, -uses by
- * stats/uses.c, -answers by connection/answers.c) have mode 0600 (0660 where it is shared) and, where root makes them, the
+ * stats/pending.c, -answers by connection/query_cache.c) have mode 0600 (0660 where it is shared) and, where root makes them, the
  * owner of their folder; none may be a link. No other file is touched, whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
@@ -39,7 +39,7 @@ typedef struct aoticache_index_options {
  * Opens or creates. Tables of an older version are migrated in one transaction. WAL where the file system supports it,
  * else a rollback journal: detected, not assumed. An index in a folder without write permission is read as it is.
  * An index that may only be read opens without read_only too: writing then gives DENIED. No connection is made where the
- * answers that earlier processes left are of this very state (connection/answers.h): the first use that needs one makes it.
+ * answers that earlier processes left are of this very state (connection/query_cache.h): the first use that needs one makes it.
  *
  * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or somebody else's application_id),
  * UNSUPPORTED (a version newer than this library knows), NOT_FOUND (read_only and no file).

@@ -8,7 +8,7 @@
 
 #include "cache/gc/internal.h"
 #include "base/array.h"
-#include "cache/snapshot.h"
+#include "cache/entry_list.h"
 
 #define MAX_OWNED 1026      /* what a manifest may list, and itself */
 #define LOG_PAGES 16000     /* 64 MB: merging takes a fifth of a second, and nobody else does it */
@@ -133,13 +133,13 @@ static aoticache_status entry_is_in_use(const aoticache_collection *collection, 
 
 struct batch {
     aoticache_index_victim victims[AOTICACHE_COLLECTION_BATCH];
-    aoticache_snapshot_entry copies[AOTICACHE_COLLECTION_BATCH]; /* for the callback */
+    aoticache_listed_entry copies[AOTICACHE_COLLECTION_BATCH]; /* for the callback */
     size_t count;
 };
 
 static bool copy_entry(void *user, const aoticache_index_entry *entry)
 {
-    aoticache_snapshot_copy(entry, user);
+    aoticache_entry_list_copy(entry, user);
     return false;
 }
 
@@ -376,7 +376,7 @@ aoticache_status aoticache_collection_pretend(aoticache_collection *collection, 
         if (is_in_use || objects == 0)
             continue;
         status = count_as_evicted(collection, owned, objects, ret_error);
-        aoticache_snapshot_entry copy = {.texts = NULL};
+        aoticache_listed_entry copy = {.texts = NULL};
         if (status == AOTICACHE_OK && collection->callback != NULL)
             status = aoticache_index_read_entry(collection->index, items[i].entry_id, copy_entry, &copy, ret_error);
         if (status == AOTICACHE_OK && copy.texts != NULL && !collection->callback(collection->user, &copy.entry))

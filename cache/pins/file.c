@@ -1,5 +1,5 @@
 /*
- * cache/pins/file: the pins and tags of one key as a file, marks/<64 digits>: one line of JSON (docs/marks.md), written in
+ * cache/pins/file: the pins and tags of one key as a file, marks/<64 digits>: one line of JSON (docs/pins-and-tags.md), written in
  * tmp/ and renamed. And all these files as rows of a new index.
  *
  * Anybody may have written what is read, so every part is checked. Unknown members are ignored: a later program may have

@@ -2,7 +2,7 @@
  * cache/pins/pins: pins and tags that people put on kernels.
  *
  * Both belong to a key. They hold for all its entries, including later ones, and outlive the index: each such key has a
- * small file of its own in the store (docs/marks.md). A key can be pinned or tagged before anything is stored for it. A
+ * small file of its own in the store (docs/pins-and-tags.md). A key can be pinned or tagged before anything is stored for it. A
  * pinned key's entries are never collected. They can be removed by name, and the pin stays when they are.
  *
  * Thread and fork safety are the cache's. A change takes the store's lock, shared, and the lock of the pins, both for a

@@ -184,8 +184,8 @@ static _Thread_local uint64_t fetch_ends_ns;
 /* When the request of this thread that began after all were to end does so. */
 static _Thread_local uint64_t last_ends_ns;
 
-/* An aoticache_remote_settings.goes_on. */
-static bool goes_on(void *user)
+/* An aoticache_remote_settings.continues. */
+static bool continues(void *user)
 {
     const aoticache_remote *remote = user;
     const uint64_t ends = atomic_load(remote->ends_ns), now = ends != 0 ? aoticache_monotonic_ns() : 0;
@@ -210,8 +210,8 @@ static aoticache_status open_connection(aoticache_remote *remote, void **ret_ope
                                                 .client_certificate = remote->config.client_certificate,
                                                 .client_key = remote->config.client_key,
                                                 .connect_timeout_ms = remote->config.connect_timeout_ms,
-                                                .goes_on = goes_on,
-                                                .goes_on_user = remote};
+                                                .continues = continues,
+                                                .continues_user = remote};
     status = remote->module.open(&settings, ret_opened, ret_error);
     if (status == AOTICACHE_OK && has_secret)
         aoticache_digest_of(secret, strlen(secret), ret_secret);
@@ -401,7 +401,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
     if (request->limited.is_stopped)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: download of %s was cancelled",
                                    remote->config.url, request->name);
-    if (status != AOTICACHE_OK && !goes_on(remote)) /* we ended it */
+    if (status != AOTICACHE_OK && !continues(remote)) /* we ended it */
         return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: stopped", remote->config.url);
     if (status == AOTICACHE_UNSUPPORTED && request->detail.message[0] == '\0')
         aoticache_error_set(&request->detail, status, "%s",
@@ -429,7 +429,7 @@ static bool wait_for_restart(const struct request *request, unsigned tries, uint
     pause = pause / 2 + now / 1000 % 1024 * (pause / 1024);
     if (!atomic_load(&remote->has_answered) || atomic_load(&remote->health[request->use].failures) > 0 ||
         atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0 ||
-        request->limited.left != request->max_bytes || now + pause >= deadline_ns || !goes_on(request->remote))
+        request->limited.left != request->max_bytes || now + pause >= deadline_ns || !continues(request->remote))
         return false;
     nanosleep(&(struct timespec){.tv_nsec = (long)pause}, NULL);
     return true;

@@ -3,7 +3,7 @@
  *
  * Private. settings.c reads the text of the setting, connection.c owns a remote: its module, its connections and its limits;
  * health.c decides whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
- * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for, sender.c is what goes
+ * send.c how one goes out. push.c and pull.c go through many entries, miss.c is what a miss asks for, sender.c is what goes
  * out after it.
  */
 #ifndef AOTICACHE_CACHE_REMOTE_INTERNAL_H
@@ -308,8 +308,8 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
 typedef struct aoticache_remote_sending {
     const aoticache_secret_key *const *signers;
     size_t signer_count;
-    bool replaces;             /* also objects that are there already: they may be damaged */
-    aoticache_goes_on_fn poll; /* NULL: goes on to the end */
+    bool replaces;              /* also objects that are there already: they may be damaged */
+    aoticache_continue_fn poll; /* NULL: goes on to the end */
     void *user;
     aoticache_transfer_report *report; /* objects, bytes, archive_bytes are added to */
 } aoticache_remote_sending;
@@ -353,36 +353,36 @@ void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *art
  * AOTICACHE_UNSENT_AT_ONCE. */
 size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artifacts, size_t most);
 
-/* ---- tier.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
+/* ---- miss.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
 
 /* True where an entry for the target has come: look again. *ret_from: the number of the remote. */
-bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target, size_t *ret_from);
+bool aoticache_remote_miss_fetch(aoticache_cache *cache, const aoticache_lookup_target *target, size_t *ret_from);
 /*
  * The right to compile a key, among all machines. True where another machine compiled it while we waited, and its entry has
  * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
  */
-typedef struct aoticache_tier_lease aoticache_tier_lease;
-bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target,
-                               aoticache_tier_lease **ret_lease);
+typedef struct aoticache_remote_lease aoticache_remote_lease;
+bool aoticache_remote_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target,
+                                 aoticache_remote_lease **ret_lease);
 /* NULL is allowed. */
-void aoticache_tier_lease_release(aoticache_tier_lease *lease);
+void aoticache_remote_lease_release(aoticache_remote_lease *lease);
 
 /* Counts what a miss or a compile had to do with a remote: how long, whether it failed, and backoffs that began. */
-void aoticache_tier_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind,
-                          uint64_t begun_ns, bool has_failed);
+void aoticache_remote_miss_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind,
+                                 uint64_t begun_ns, bool has_failed);
 
 /* ---- sender.c ---- */
 
 /* An entry that was just stored goes to all remotes that are written to, soon; then the lease, which may be NULL, is given
  * back. */
-void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
-                            aoticache_tier_lease *lease);
+void aoticache_remote_miss_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                                   aoticache_remote_lease *lease);
 /* An entry that came from remote `from` goes to those before it that are written to, with the signatures that it has: the
  * nearer ones are asked first. */
-void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
-                           size_t from);
+void aoticache_remote_miss_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                                  size_t from);
 /* Waits a few seconds for what is still to be sent. The rest stays noted. From then on nothing goes by itself. */
-void aoticache_tier_finish(aoticache_cache *cache);
+void aoticache_remote_miss_finish(aoticache_cache *cache);
 
 /*
  * Whether a text names remotes, as the setting `remote` does: OK, or INVALID with what is wrong. It is not tried to reach

@@ -35,7 +35,7 @@ extern "C" {
 #define AOTICACHE_REMOTE_MODULE_ABI 1
 #define AOTICACHE_REMOTE_VERSION_BYTES 128 /* of a version's text, with the zero byte */
 
-/* What is configured of a remote. Borrowed during open(); `goes_on` may be called until close(). */
+/* What is configured of a remote. Borrowed during open(); `continues` may be called until close(). */
 typedef struct aoticache_remote_settings {
     uint32_t bytes;      /* sizeof this struct: later versions only add to its end */
     const char *url;     /* it has no secret in it */
@@ -47,8 +47,8 @@ typedef struct aoticache_remote_settings {
     const char *client_key;
     /* Asked now and then, at least each second, while a request is under way: if it returns false, the request ends with IO.
      * NULL: every request may take its time. */
-    bool (*goes_on)(void *user);
-    void *goes_on_user;
+    bool (*continues)(void *user);
+    void *continues_user;
 } aoticache_remote_settings;
 
 /* Takes the next bytes of an answer. false: stop, the bytes are not wanted. */

@@ -34,7 +34,7 @@ struct push {
     aoticache_cache *cache;
     const aoticache_transfer_options *options;
     aoticache_transfer_report report;
-    aoticache_snapshot selection;
+    aoticache_entry_list selection;
     struct rows tags; /* of the keys of the selection: what marks say */
     uint64_t done, all;
     unsigned refusals; /* of the server, one after the other */
@@ -378,7 +378,7 @@ aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remote
     if (status == AOTICACHE_OK)
         status = run_push(&push, remotes != NULL ? own : cache->remotes, ret_error);
     aoticache_remotes_free(own);
-    aoticache_snapshot_free(&push.selection);
+    aoticache_entry_list_free(&push.selection);
     clear_rows(&push.tags);
     if (ret_report != NULL)
         *ret_report = push.report;

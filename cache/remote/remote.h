@@ -58,9 +58,10 @@ typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_sta
  * a moment an object, a record, a list and a lease of no kernel, which are removed again as far as the server removes anything.
  * Returns: OK, INVALID, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, const aoticache_secret_key *const *signers,
-                                                     size_t signer_count, aoticache_remote_state_fn callback,
-                                                     void *user, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_remotes_check_health(const char *remotes,
+                                                              const aoticache_secret_key *const *signers,
+                                                              size_t signer_count, aoticache_remote_state_fn callback,
+                                                              void *user, aoticache_error *ret_error);
 
 /* What a remote has for a key: one entry, or nothing. */
 typedef struct aoticache_remote_entry {
@@ -81,9 +82,9 @@ typedef bool (*aoticache_remote_entry_fn)(void *user, const aoticache_remote_ent
  * Says what each remote of a text that is read has for a key; nothing is fetched or counted.
  * Returns: OK, INVALID, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_remotes_look(const char *remotes, const aoticache_key *key,
-                                                      aoticache_remote_entry_fn callback, void *user,
-                                                      aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_remotes_query(const char *remotes, const aoticache_key *key,
+                                                       aoticache_remote_entry_fn callback, void *user,
+                                                       aoticache_error *ret_error);
 
 /*
  * Sends the entries that the options name to each remote that is written to, with their signatures: objects that are there

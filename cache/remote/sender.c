@@ -19,7 +19,7 @@
 struct parcel {
     aoticache_key key;
     aoticache_digest artifact;
-    aoticache_tier_lease *lease;
+    aoticache_remote_lease *lease;
     size_t remotes; /* it goes to so many, from the first on */
     bool is_ours;   /* made here: then it is signed, and noted until it has gone */
 };
@@ -36,7 +36,7 @@ struct aoticache_sender {
 
 /* ---- one entry ---- */
 
-static bool goes_on(void *user)
+static bool continues(void *user)
 {
     return !atomic_load(&((aoticache_cache *)user)->remotes->is_abandoned);
 }
@@ -57,7 +57,7 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
                                 bool replaces, bool signs, aoticache_error *ret_error)
 {
     aoticache_transfer_report report = {.entries = 0};
-    aoticache_remote_sending sending = {.report = &report, .replaces = replaces, .poll = goes_on, .user = cache};
+    aoticache_remote_sending sending = {.report = &report, .replaces = replaces, .poll = continues, .user = cache};
     aoticache_error detail = {.message = ""};
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status =
@@ -70,7 +70,7 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     if (status == AOTICACHE_OK)
         status = aoticache_remote_list_entry(cache, remote, artifact, &detail);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_sent_bytes, report.archive_bytes);
-    aoticache_tier_count(cache, remote, AOTICACHE_LATENCY_send, begun, status != AOTICACHE_OK);
+    aoticache_remote_miss_count(cache, remote, AOTICACHE_LATENCY_send, begun, status != AOTICACHE_OK);
     if (status == AOTICACHE_OK)
         return status;
     /* A server that fails has been named once (connection.c); a secret key that cannot be read, or a kernel that is too large, not. */
@@ -123,7 +123,7 @@ static void send_noted(aoticache_cache *cache, const struct parcel *parcel, bool
         return;
     if (status == AOTICACHE_OK)
         aoticache_unsent_forget(cache, &parcel->artifact);
-    else if (goes_on(cache)) /* otherwise it was not tried to its end */
+    else if (continues(cache)) /* otherwise it was not tried to its end */
         aoticache_unsent_postpone(cache, &parcel->artifact, status == AOTICACHE_UNSUPPORTED ? detail.message : NULL);
 }
 
@@ -139,7 +139,7 @@ static bool is_written_to(const aoticache_remotes *remotes, size_t count)
 static void send_parcel(aoticache_cache *cache, const struct parcel *parcel)
 {
     send_noted(cache, parcel, true);
-    aoticache_tier_lease_release(parcel->lease);
+    aoticache_remote_lease_release(parcel->lease);
 }
 
 /* Whether an entry waits in the queue: then it is sent from there. */
@@ -161,7 +161,7 @@ static void send_rest(aoticache_sender *sender)
     if (!may_write(cache))
         return;
     const size_t count = aoticache_unsent_list(cache, rest, AOTICACHE_UNSENT_AT_ONCE);
-    for (size_t i = 0; i < count && goes_on(cache) && may_write(cache); i++) {
+    for (size_t i = 0; i < count && continues(cache) && may_write(cache); i++) {
         const struct parcel parcel = {.artifact = rest[i], .remotes = cache->remotes->count, .is_ours = true};
         if (!is_queued(sender, &rest[i]))
             send_noted(cache, &parcel, false);
@@ -232,14 +232,14 @@ static bool enqueue(aoticache_cache *cache, const struct parcel *parcel)
     return has_room;
 }
 
-void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
-                            aoticache_tier_lease *lease)
+void aoticache_remote_miss_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                                   aoticache_remote_lease *lease)
 {
     const size_t count = cache->remotes != NULL ? cache->remotes->count : 0;
     const struct parcel parcel = {
         .key = *key, .artifact = *artifact, .lease = lease, .remotes = count, .is_ours = true};
     if (!is_written_to(cache->remotes, count)) {
-        aoticache_tier_lease_release(lease);
+        aoticache_remote_lease_release(lease);
         return;
     }
     aoticache_unsent_note(cache, artifact);
@@ -247,8 +247,8 @@ void aoticache_tier_publish(aoticache_cache *cache, const aoticache_key *key, co
         send_parcel(cache, &parcel);
 }
 
-void aoticache_tier_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
-                           size_t from)
+void aoticache_remote_miss_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
+                                  size_t from)
 {
     const struct parcel parcel = {.key = *key, .artifact = *artifact, .remotes = from};
     if (is_written_to(cache->remotes, from))
@@ -271,7 +271,7 @@ static void wait_until_sent(aoticache_remotes *remotes, aoticache_sender *sender
     pthread_mutex_unlock(&sender->mutex);
 }
 
-void aoticache_tier_finish(aoticache_cache *cache)
+void aoticache_remote_miss_finish(aoticache_cache *cache)
 {
     if (cache->remotes == NULL)
         return;

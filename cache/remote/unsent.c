@@ -102,7 +102,7 @@ void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *art
 }
 
 /* Whether it was set aside a short time ago, for remotes with these settings. */
-static bool is_set_aside(const aoticache_cache *cache, int folder, const char *name, const struct stat *found)
+static bool is_quarantined(const aoticache_cache *cache, int folder, const char *name, const struct stat *found)
 {
     char reason[REASON_BYTES];
     uint64_t fingerprint = 0;
@@ -139,7 +139,7 @@ size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artif
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
         if (aoticache_digest_from_hex(item->d_name, &note.artifact) != AOTICACHE_OK ||
             fstatat(folder, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
-            is_set_aside(cache, folder, item->d_name, &found))
+            is_quarantined(cache, folder, item->d_name, &found))
             continue;
         note.tried = found.st_mtim;
         insert(notes, &count, most < AOTICACHE_UNSENT_AT_ONCE ? most : AOTICACHE_UNSENT_AT_ONCE, &note);

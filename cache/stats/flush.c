@@ -94,13 +94,13 @@ static bool is_empty(const batch *taken)
 }
 
 /* How a flush is done. */
-typedef struct manner {
+typedef struct flush_options {
     uint32_t wait_ms;     /* for another writer */
     bool defers;          /* if it can */
     bool leaves_deferred; /* by others */
-} manner;
+} flush_options;
 
-static aoticache_status write_batch(aoticache_index *index, const batch *taken, const manner *how,
+static aoticache_status write_batch(aoticache_index *index, const batch *taken, const flush_options *how,
                                     aoticache_error *ret_error)
 {
     if (is_empty(taken) && (how->defers || how->leaves_deferred || !aoticache_index_has_deferred(index)))
@@ -121,7 +121,7 @@ static aoticache_status write_batch(aoticache_index *index, const batch *taken, 
     return aoticache_index_flush_deltas(index, &deltas, how->wait_ms != 0, ret_error);
 }
 
-static aoticache_status flush(aoticache_cache *cache, const manner *how, aoticache_error *ret_error)
+static aoticache_status flush(aoticache_cache *cache, const flush_options *how, aoticache_error *ret_error)
 {
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL || cache->directory->read_only)
@@ -142,7 +142,7 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     if (cache == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache);
     aoticache_cache_enter(cache);
-    return flush(cache, &(manner){.wait_ms = UINT32_MAX}, ret_error);
+    return flush(cache, &(flush_options){.wait_ms = UINT32_MAX}, ret_error);
 }
 
 void aoticache_cache_flush_deferred(aoticache_cache *cache)
@@ -152,14 +152,14 @@ void aoticache_cache_flush_deferred(aoticache_cache *cache)
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index != NULL && aoticache_index_has_deferred(index))
-        flush(cache, &(manner){.wait_ms = READ_WAIT_MS}, NULL);
+        flush(cache, &(flush_options){.wait_ms = READ_WAIT_MS}, NULL);
 }
 
 void aoticache_cache_flush_last(aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
     aoticache_cache_enter(cache);
-    if (flush(cache, &(manner){.wait_ms = LAST_WAIT_MS, .defers = true}, &error) == AOTICACHE_LOCKED)
+    if (flush(cache, &(flush_options){.wait_ms = LAST_WAIT_MS, .defers = true}, &error) == AOTICACHE_LOCKED)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
                       "%s: what this process counted since it last wrote is lost", error.message);
 }
@@ -173,7 +173,7 @@ void aoticache_cache_flush_missed(aoticache_cache *cache)
         return;
     if (atomic_compare_exchange_strong_explicit(&unflushed->missed_ns, &missed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush(cache, &(manner){.wait_ms = 0}, NULL);
+        flush(cache, &(flush_options){.wait_ms = 0}, NULL);
 }
 
 static bool has_many_entries(aoticache_cache *cache)
@@ -194,7 +194,8 @@ void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns)
     /* Of many threads one does it. */
     if (atomic_compare_exchange_strong_explicit(&unflushed->flushed_ns, &flushed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush(cache, &(manner){.wait_ms = 0, .leaves_deferred = true}, NULL); /* a hit does not wait for others' */
+        flush(cache, &(flush_options){.wait_ms = 0, .leaves_deferred = true},
+              NULL); /* a hit does not wait for others' */
 }
 
 /* ---- counting by the loader and the holder ---- */

@@ -208,11 +208,11 @@ aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_
                                      "aoticache_cache_list_latency: there is no latency %d", (int)kind);
     if (status == AOTICACHE_OK)
         status = gather_numbers(cache, &chosen, &all, ret_error);
-    bool goes_on = true;
-    for (size_t i = 0; status == AOTICACHE_OK && goes_on && i < AOTICACHE_HISTOGRAM_BUCKETS; i++) {
+    bool continues = true;
+    for (size_t i = 0; status == AOTICACHE_OK && continues && i < AOTICACHE_HISTOGRAM_BUCKETS; i++) {
         uint64_t count = all.distributions[kind].counts[i];
         if (count != 0)
-            goes_on = callback(user, aoticache_histogram_lower(i), aoticache_histogram_upper(i), count);
+            continues = callback(user, aoticache_histogram_lower(i), aoticache_histogram_upper(i), count);
     }
     free(all.distributions);
     return status;

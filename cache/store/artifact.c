@@ -114,14 +114,14 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
 }
 
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
-                                                 aoticache_known *known, aoticache_artifact **ret_artifact,
+                                                 aoticache_hash_records *records, aoticache_artifact **ret_artifact,
                                                  aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
     const size_t offset = (size_t)hit->content_offset;
     aoticache_status status = aoticache_object_read_sized(
-        directory, &hit->artifact, hit->content_offset + hit->library_bytes, known, &text, &size, ret_error);
+        directory, &hit->artifact, hit->content_offset + hit->library_bytes, records, &text, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (memchr(text, '\n', size) != text + offset - 1) {
@@ -241,15 +241,15 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
 
 /* Opens all files; the first one is the library. */
 static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest,
-                                   aoticache_known *known, int *fds, int *ret_copy,
+                                   aoticache_hash_records *records, int *fds, int *ret_copy,
                                    aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         aoticache_status status =
-            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, known, &fds[i], ret_copy,
+            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, records, &fds[i], ret_copy,
                                                   ret_error)
-                   : aoticache_object_open_known(directory, &file->digest, file->bytes, known, &fds[i], ret_error);
+                   : aoticache_object_open_recorded(directory, &file->digest, file->bytes, records, &fds[i], ret_error);
         if (status != AOTICACHE_OK) {
             *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
             return status;
@@ -284,12 +284,12 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
 
 /* ret_text: the caller's by free(), where the artifact's content is in it. */
 static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                      aoticache_known *known, aoticache_manifest **ret_manifest, char **ret_text,
-                                      aoticache_error *ret_error)
+                                      aoticache_hash_records *records, aoticache_manifest **ret_manifest,
+                                      char **ret_text, aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
-    if (known != NULL && (*ret_manifest = known->find_manifest(known, digest)) != NULL)
+    if (records != NULL && (*ret_manifest = records->find_manifest(records, digest)) != NULL)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
     if (status == AOTICACHE_OK)
@@ -298,14 +298,14 @@ static aoticache_status read_manifest(aoticache_directory *directory, const aoti
         return status;
     if ((*ret_manifest)->content_offset > 0)
         *ret_text = steal_ptr(&text);
-    else if (known != NULL)
-        known->note_manifest(known, digest, *ret_manifest);
+    else if (records != NULL)
+        records->note_manifest(records, digest, *ret_manifest);
     return AOTICACHE_OK;
 }
 
 /* Opens files of their own. */
 static aoticache_status open_separate(aoticache_directory *directory, const aoticache_digest *digest,
-                                      const aoticache_manifest *manifest, aoticache_known *known,
+                                      const aoticache_manifest *manifest, aoticache_hash_records *records,
                                       aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_damaged,
                                       aoticache_error *ret_error)
 {
@@ -315,7 +315,7 @@ static aoticache_status open_separate(aoticache_directory *directory, const aoti
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < manifest->file_count; i++)
         fds[i] = -1;
-    aoticache_status status = open_files(directory, manifest, known, fds, &copy, ret_damaged, ret_error);
+    aoticache_status status = open_files(directory, manifest, records, fds, &copy, ret_damaged, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_artifact_create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
@@ -326,13 +326,13 @@ static aoticache_status open_separate(aoticache_directory *directory, const aoti
 }
 
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_known *known, aoticache_artifact **ret_artifact,
+                                                  aoticache_hash_records *records, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
     char *text = NULL;
     *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
-    aoticache_status status = read_manifest(directory, digest, known, &manifest, &text, ret_error);
+    aoticache_status status = read_manifest(directory, digest, records, &manifest, &text, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (text != NULL)
@@ -340,7 +340,7 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
                                                    digest, &manifest->files[0].digest, manifest->compile_ns,
                                                    ret_artifact, ret_error);
     else
-        status = open_separate(directory, digest, manifest, known, ret_artifact, ret_damaged, ret_error);
+        status = open_separate(directory, digest, manifest, records, ret_artifact, ret_damaged, ret_error);
     aoticache_manifest_free(manifest);
     return status;
 }

@@ -5,7 +5,7 @@
 #ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
 #define AOTICACHE_CACHE_STORE_ARTIFACT_H
 
-#include "cache/store/known.h"
+#include "cache/store/hash_records.h"
 #include "cache/store/directory.h"
 #include "cache/store/manifest.h"
 #include "cache/store/scratch.h"
@@ -68,7 +68,7 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
  * open_manifest().
  */
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
-                                                 aoticache_known *known, aoticache_artifact **ret_artifact,
+                                                 aoticache_hash_records *records, aoticache_artifact **ret_artifact,
                                                  aoticache_error *ret_error);
 
 /* A file of an artifact that cannot be used. */
@@ -84,7 +84,7 @@ typedef struct aoticache_artifact_part {
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_known *known, aoticache_artifact **ret_artifact,
+                                                  aoticache_hash_records *records, aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error);
 
 /* ---- side files (side_files.c) ---- */

@@ -121,9 +121,9 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
 
 /* How an object is read. Each member may be NULL. */
 typedef struct reading {
-    aoticache_goes_on_fn goes_on; /* asked whether to go on */
+    aoticache_continue_fn continues; /* asked whether to go on */
     void *user;
-    aoticache_known *known;
+    aoticache_hash_records *records;
     int *ret_copy; /* where a copy of its bytes goes; -1: there is none */
 } reading;
 
@@ -172,12 +172,12 @@ static aoticache_status open_sized(aoticache_directory *directory, const aoticac
 }
 
 /* Whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; empty where they have not. */
-static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest, aoticache_known *known,
-                               aoticache_memory_copy *copy)
+static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest,
+                               aoticache_hash_records *records, aoticache_memory_copy *copy)
 {
     aoticache_checksum then, now;
     const aoticache_digest_pass pass = {.copy = copy, .ret_checksum = &now};
-    if (known == NULL || !known->find_checksum(known, found, digest, &then))
+    if (records == NULL || !records->find_checksum(records, found, digest, &then))
         return false;
     if (aoticache_digest_pass_over(fd, &pass, NULL, NULL) == AOTICACHE_OK && aoticache_checksum_equal(&now, &then))
         return true;
@@ -193,18 +193,18 @@ static aoticache_status check_digest(int fd, const struct stat *found, const aot
     aoticache_digest actual;
     aoticache_checksum checksum;
     aoticache_error detail = {.message = ""};
-    const int64_t begun_ns = how->known != NULL ? aoticache_wall_ns() : 0;
-    const aoticache_digest_pass pass = {.goes_on = how->goes_on,
+    const int64_t begun_ns = how->records != NULL ? aoticache_wall_ns() : 0;
+    const aoticache_digest_pass pass = {.continues = how->continues,
                                         .user = how->user,
                                         .copy = copy,
                                         .ret_digest = &actual,
-                                        .ret_checksum = how->known != NULL ? &checksum : NULL};
+                                        .ret_checksum = how->records != NULL ? &checksum : NULL};
     aoticache_status status = aoticache_digest_pass_over(fd, &pass, NULL, &detail);
-    if (status == AOTICACHE_IO && how->goes_on != NULL && !how->goes_on(how->user))
+    if (status == AOTICACHE_IO && how->continues != NULL && !how->continues(how->user))
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
-    if (status == AOTICACHE_OK && how->known != NULL)
-        how->known->note(how->known, fd, found, begun_ns, digest, &checksum);
+    if (status == AOTICACHE_OK && how->records != NULL)
+        how->records->note(how->records, fd, found, begun_ns, digest, &checksum);
     return status;
 }
 
@@ -219,7 +219,7 @@ static aoticache_status verify_bytes(aoticache_directory *directory, int fd, con
     aoticache_memory_copy copy = {.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
     aoticache_memory_copy *copying = file >= 0 ? &copy : NULL;
     aoticache_status status = AOTICACHE_OK;
-    if (!has_known_checksum(fd, found, digest, how->known, copying))
+    if (!has_known_checksum(fd, found, digest, how->records, copying))
         status = check_digest(fd, found, digest, path, how, copying, ret_error);
     if (how->ret_copy != NULL)
         *how->ret_copy = status == AOTICACHE_OK && copy.failed == 0 ? steal_fd(&file) : -1;
@@ -253,27 +253,27 @@ aoticache_status aoticache_object_open(aoticache_directory *directory, const aot
 }
 
 aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             uint64_t expected_bytes, aoticache_continue_fn continues, void *user,
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error)
 {
-    const reading how = {.goes_on = goes_on, .user = user};
+    const reading how = {.continues = continues, .user = user};
     return open_verified(directory, digest, expected_bytes, &how, ret_fd, ret_bytes, ret_error);
 }
 
-aoticache_status aoticache_object_open_known(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
-                                             aoticache_error *ret_error)
+aoticache_status aoticache_object_open_recorded(aoticache_directory *directory, const aoticache_digest *digest,
+                                                uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
+                                                aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
-    const reading how = {.known = known};
-    if (known == NULL || expected_bytes < AOTICACHE_KNOWN_MIN_BYTES)
+    const reading how = {.records = records};
+    if (records == NULL || expected_bytes < AOTICACHE_HASH_RECORD_MIN_BYTES)
         return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_error);
     aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!known->has(known, fd, &found, digest)) {
+    if (!records->has(records, fd, &found, digest)) {
         aoticache_digest actual;
         aoticache_error detail = {.message = ""};
         const int64_t begun_ns = aoticache_wall_ns();
@@ -281,17 +281,17 @@ aoticache_status aoticache_object_open_known(aoticache_directory *directory, con
         status = judge_digest(status, &actual, digest, path, &detail, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        known->note(known, fd, &found, begun_ns, &actual, NULL);
+        records->note(records, fd, &found, begun_ns, &actual, NULL);
     }
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
-                                              uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
+                                              uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
                                               int *ret_copy, aoticache_error *ret_error)
 {
-    const reading how = {.known = known, .ret_copy = ret_copy};
+    const reading how = {.records = records, .ret_copy = ret_copy};
     return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_error);
 }
 
@@ -309,18 +309,18 @@ uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const a
 }
 
 aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
-                                       uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
-                                       aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+                                       uint64_t named_bytes, aoticache_continue_fn continues, void *user,
+                                       aoticache_object_state *ret_state, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
-    *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
+    *ret_state = (aoticache_object_state){.status = AOTICACHE_OK};
     /* This comes before the object is opened: a file replaced in between looks changed, and stays. */
-    ret_sight->has_found = fstatat(directory->fd, path, &ret_sight->found, AT_SYMLINK_NOFOLLOW) == 0;
+    ret_state->has_found = fstatat(directory->fd, path, &ret_state->found, AT_SYMLINK_NOFOLLOW) == 0;
     const uint64_t expected = aoticache_object_size_to_expect(directory, digest, named_bytes);
-    ret_sight->status = aoticache_object_open_while(directory, digest, expected, goes_on, user, &fd, NULL, ret_error);
-    return ret_sight->status;
+    ret_state->status = aoticache_object_open_while(directory, digest, expected, continues, user, &fd, NULL, ret_error);
+    return ret_state->status;
 }
 
 bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest)
@@ -331,42 +331,42 @@ bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_
     return fd < 0 && errno == ENOENT;
 }
 
-bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
-                                 const aoticache_object_sight *sight)
+bool aoticache_object_is_unchanged(aoticache_directory *directory, const aoticache_digest *digest,
+                                   const aoticache_object_state *state)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
-    const struct stat *then = &sight->found;
+    const struct stat *then = &state->found;
     struct stat now;
-    if (sight->status == AOTICACHE_NOT_FOUND)
+    if (state->status == AOTICACHE_NOT_FOUND)
         return aoticache_object_is_absent(directory, digest);
     aoticache_object_path(digest, path);
     if (fstatat(directory->fd, path, &now, AT_SYMLINK_NOFOLLOW) != 0)
-        return !sight->has_found && aoticache_object_errno_is_damage(errno);
-    return sight->has_found && now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
+        return !state->has_found && aoticache_object_errno_is_damage(errno);
+    return state->has_found && now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
            now.st_size == then->st_size && now.st_mode == then->st_mode && now.st_ctim.tv_sec == then->st_ctim.tv_sec &&
            now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
 /* Reads all of a file into `text`, which has room for found->st_size bytes. known: may be NULL. */
 static aoticache_status read_verified(int fd, const struct stat *found, const aoticache_digest *digest,
-                                      const char *path, aoticache_known *known, char *text, size_t *ret_have,
+                                      const char *path, aoticache_hash_records *records, char *text, size_t *ret_have,
                                       aoticache_error *ret_error)
 {
     aoticache_digest actual;
     aoticache_checksum then, now;
     aoticache_error detail = {.message = ""};
-    const int64_t begun_ns = known != NULL ? aoticache_wall_ns() : 0;
+    const int64_t begun_ns = records != NULL ? aoticache_wall_ns() : 0;
     aoticache_status status = read_bytes(fd, text, (size_t)found->st_size, ret_have, &detail);
-    if (status == AOTICACHE_OK && known != NULL) {
+    if (status == AOTICACHE_OK && records != NULL) {
         now = aoticache_checksum_of(text, *ret_have);
-        if (known->find_checksum(known, found, digest, &then) && aoticache_checksum_equal(&now, &then))
+        if (records->find_checksum(records, found, digest, &then) && aoticache_checksum_equal(&now, &then))
             return AOTICACHE_OK;
     }
     if (status == AOTICACHE_OK)
         status = aoticache_digest_of(text, *ret_have, &actual);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
-    if (status == AOTICACHE_OK && known != NULL)
-        known->note(known, fd, found, begun_ns, digest, &now);
+    if (status == AOTICACHE_OK && records != NULL)
+        records->note(records, fd, found, begun_ns, digest, &now);
     return status;
 }
 
@@ -378,7 +378,7 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
 }
 
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_known *known, char **ret_bytes,
+                                             uint64_t expected_bytes, aoticache_hash_records *records, char **ret_bytes,
                                              size_t *ret_size, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -394,7 +394,7 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
     if (text == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %zu bytes", size);
     size_t have = 0;
-    status = read_verified(fd, &found, digest, path, known, text, &have, ret_error);
+    status = read_verified(fd, &found, digest, path, records, text, &have, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     text[have] = '\0';
@@ -469,8 +469,8 @@ aoticache_status aoticache_object_remove(aoticache_directory *directory, const a
     return status;
 }
 
-aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
-                                            aoticache_error *ret_error)
+aoticache_status aoticache_object_quarantine(aoticache_directory *directory, const aoticache_digest *digest,
+                                             aoticache_error *ret_error)
 {
     cleanup_fd int folder = -1;
     char name[AOTICACHE_OBJECT_NAME_BYTES];

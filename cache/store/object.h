@@ -14,7 +14,7 @@
 #include "base/digest.h"
 #include "cache/store/directory.h"
 #include "index/index.h"
-#include "cache/store/known.h"
+#include "cache/store/hash_records.h"
 
 #define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
 #define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
@@ -31,7 +31,7 @@ void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICAC
 /*
  * Opens an object for reading, marks it as in use, and verifies owner, mode, size and digest on that descriptor.
  *
- * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known. It is compared before anything is read, so that a file
+ * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not records. It is compared before anything is read, so that a file
  *                 which somebody made large costs nothing.
  * ret_bytes:      may be NULL.
  * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it was looked at and cannot be used: other
@@ -43,38 +43,38 @@ aoticache_status aoticache_object_open(aoticache_directory *directory, const aot
                                        aoticache_error *ret_error);
 /* The same, asking now and then whether to go on (NULL: nobody is asked); where not, IO. */
 aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             uint64_t expected_bytes, aoticache_continue_fn continues, void *user,
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
 
 /* The same, for a file that is mapped and not loaded: a large one whose digest is known is not read. known: may be NULL. */
-aoticache_status aoticache_object_open_known(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
-                                             aoticache_error *ret_error);
+aoticache_status aoticache_object_open_recorded(aoticache_directory *directory, const aoticache_digest *digest,
+                                                uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
+                                                aoticache_error *ret_error);
 
 /*
  * For those who remove what is unusable: they look at an object without a lock, take the store's lock, and ask whether it is
  * still what they looked at. So no lock is held while anything is read.
  *
  * look: as aoticache_object_open_while(), but keeps nothing open, and takes named_bytes (what the index or a manifest
- * says) by aoticache_object_size_to_expect(). ret_sight is for is_as_seen().
+ * says) by aoticache_object_size_to_expect(). ret_state is for is_as_seen().
  */
-typedef struct aoticache_object_sight {
+typedef struct aoticache_object_state {
     aoticache_status status; /* what look() said */
     struct stat found;       /* of the name */
     bool has_found;          /* else nothing could be said of the name */
-} aoticache_object_sight;
+} aoticache_object_state;
 
 aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
-                                       uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
-                                       aoticache_object_sight *ret_sight, aoticache_error *ret_error);
+                                       uint64_t named_bytes, aoticache_continue_fn continues, void *user,
+                                       aoticache_object_state *ret_state, aoticache_error *ret_error);
 /*
  * The size by which to judge an object before it is read. The index may be wrong where the object is sound, and only the
  * digest tells. So the index is believed only where the file is so much larger (64 MiB) that reading it would take long.
  */
 uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
                                          uint64_t named_bytes);
-bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
-                                 const aoticache_object_sight *sight);
+bool aoticache_object_is_unchanged(aoticache_directory *directory, const aoticache_digest *digest,
+                                   const aoticache_object_state *state);
 /* Whether it is known that nothing has this name. */
 bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest);
 /* Whether an error of open(2) or stat(2) tells of what lies there: a link or a folder, where a file should be. Other
@@ -88,7 +88,7 @@ bool aoticache_object_errno_is_damage(int errno_value);
  * directory makes no copies, or the system has no memory for it.
  */
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
-                                              uint64_t expected_bytes, aoticache_known *known, int *ret_fd,
+                                              uint64_t expected_bytes, aoticache_hash_records *records, int *ret_fd,
                                               int *ret_copy, aoticache_error *ret_error);
 
 /* ---- writing (object_put.c) ---- */
@@ -120,7 +120,7 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
 
 /* The same, of an object that is known to have so many bytes. CORRUPT where it has not. known: may be NULL. */
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_known *known, char **ret_bytes,
+                                             uint64_t expected_bytes, aoticache_hash_records *records, char **ret_bytes,
                                              size_t *ret_size, aoticache_error *ret_error);
 
 /*
@@ -144,8 +144,8 @@ aoticache_status aoticache_object_remove_next(aoticache_directory *directory, ao
                                               const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
                                               aoticache_error *ret_error);
 /* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
-aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
-                                            aoticache_error *ret_error);
+aoticache_status aoticache_object_quarantine(aoticache_directory *directory, const aoticache_digest *digest,
+                                             aoticache_error *ret_error);
 /* Whether a live process holds it, or that cannot be told for want of descriptors. False where it is not there. */
 bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest);
 

@@ -108,7 +108,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-static aoticache_status set_aside_index(aoticache_directory *directory, aoticache_error *ret_error)
+static aoticache_status quarantine_index(aoticache_directory *directory, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < sizeof index_files / sizeof index_files[0]; i++) {
         const char *name = index_files[i];
@@ -170,9 +170,9 @@ static bool remember_manifest(void *user, const aoticache_digest *digest)
     }
     if (status != AOTICACHE_OK)
         return true;
-    bool goes_on = append_manifest(search, digest, manifest->created_ns);
+    bool continues = append_manifest(search, digest, manifest->created_ns);
     aoticache_manifest_free(manifest);
-    return goes_on;
+    return continues;
 }
 
 static int compare_ages(const void *left, const void *right)
@@ -270,7 +270,7 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
         return status;
     status = build_index(directory, &scratch, &entries, ret_error);
     if (status == AOTICACHE_OK)
-        status = set_aside_index(directory, ret_error);
+        status = quarantine_index(directory, ret_error);
     if (status == AOTICACHE_OK &&
         (aoticache_syscall_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd, AOTICACHE_INDEX_FILE) != 0 ||
          aoticache_syscall_fsync(directory->fd) != 0))

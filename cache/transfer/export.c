@@ -24,7 +24,7 @@ struct export
     const aoticache_transfer_options *options;
     aoticache_transfer_report report;
     aoticache_tar_writer *writer;
-    aoticache_snapshot selection;
+    aoticache_entry_list selection;
     aoticache_hash_map table; /* PENDING: is to be written; STORED: was */
     aoticache_transfer_counts planned;
     char *piece;
@@ -372,7 +372,7 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
         return status;
     status = run_export(&export, fd, ret_error);
     aoticache_tar_writer_close(export.writer);
-    aoticache_snapshot_free(&export.selection);
+    aoticache_entry_list_free(&export.selection);
     aoticache_hash_map_free(&export.table);
     free(export.piece);
     if (ret_report != NULL)

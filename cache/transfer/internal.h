@@ -12,7 +12,7 @@
 #include "base/hash_map.h"
 #include "cache/internal.h"
 #include "cache/pins/pins.h"
-#include "cache/snapshot.h"
+#include "cache/entry_list.h"
 #include "cache/store/scratch.h"
 #include "cache/transfer/transfer.h"
 
@@ -86,12 +86,12 @@ aoticache_status aoticache_transfer_options_read(const aoticache_transfer_option
 bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,
                               const aoticache_key *key);
 
-/* The entries that all of the options name, by operator, key and artifact. As aoticache_snapshot_walk. */
+/* The entries that all of the options name, by operator, key and artifact. As aoticache_entries_walk. */
 aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticache_transfer_options *options,
-                                           aoticache_snapshot *ret_snapshot, aoticache_error *ret_error);
+                                           aoticache_entry_list *ret_snapshot, aoticache_error *ret_error);
 
 /* Pins and tags of the keys of a selection: one call for each key that has some. */
-aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
+aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_entry_list *selection,
                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
 
 /* ---- intake.c: which objects have come in, by digest; 48 bytes an object and 16 to find it, at most twice that ---- */

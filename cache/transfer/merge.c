@@ -25,7 +25,7 @@ struct merge {
     aoticache_intake intake;
     aoticache_transfer_report report;
     aoticache_cache *source;
-    aoticache_snapshot selection;
+    aoticache_entry_list selection;
     bool cannot_copy_range; /* between these file systems */
     aoticache_status pins_status;
     aoticache_error *ret_error; /* of pins and tags */
@@ -327,7 +327,7 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     if (status == AOTICACHE_OK)
         status = run_merge(&merge, &chosen, ret_error);
     aoticache_intake_end(&merge.intake);
-    aoticache_snapshot_free(&merge.selection);
+    aoticache_entry_list_free(&merge.selection);
     if (!chosen.dry_run)
         aoticache_cache_flush(target, NULL);
     if (ret_report != NULL)

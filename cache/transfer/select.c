@@ -104,8 +104,8 @@ static bool is_selected(const aoticache_transfer_options *options, const struct 
 /* Nothing of when or in which order they were stored, so that equal caches give equal archives. */
 static int compare_entries(const void *left, const void *right)
 {
-    const aoticache_entry *a = &((const aoticache_snapshot_entry *)left)->entry;
-    const aoticache_entry *b = &((const aoticache_snapshot_entry *)right)->entry;
+    const aoticache_entry *a = &((const aoticache_listed_entry *)left)->entry;
+    const aoticache_entry *b = &((const aoticache_listed_entry *)right)->entry;
     int order = strcmp(a->op, b->op);
     if (order == 0)
         order = compare_keys(&a->key, &b->key);
@@ -115,39 +115,39 @@ static int compare_entries(const void *left, const void *right)
 struct selecting {
     const aoticache_transfer_options *options;
     const struct keys *tagged;
-    aoticache_snapshot snapshot;
+    aoticache_entry_list list;
     bool is_out_of_memory;
 };
 
-static bool keep_selected(void *user, aoticache_snapshot_entry *entry)
+static bool keep_selected(void *user, aoticache_listed_entry *entry)
 {
     struct selecting *selecting = user;
     if (is_selected(selecting->options, selecting->tagged, &entry->entry))
-        selecting->is_out_of_memory = !aoticache_snapshot_add(&selecting->snapshot, entry);
+        selecting->is_out_of_memory = !aoticache_entry_list_add(&selecting->list, entry);
     return !selecting->is_out_of_memory;
 }
 
 aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticache_transfer_options *options,
-                                           aoticache_snapshot *ret_snapshot, aoticache_error *ret_error)
+                                           aoticache_entry_list *ret_snapshot, aoticache_error *ret_error)
 {
     struct keys tagged = {.items = NULL};
     struct selecting selecting = {.options = options, .tagged = &tagged};
-    aoticache_snapshot *snapshot = &selecting.snapshot;
+    aoticache_entry_list *list = &selecting.list;
     aoticache_status status = AOTICACHE_OK;
     if (options->tag != NULL)
         status = read_tagged(cache, options->tag, &tagged, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_snapshot_walk(cache, NULL, keep_selected, &selecting, ret_error);
+        status = aoticache_entries_walk(cache, NULL, keep_selected, &selecting, ret_error);
     if (status == AOTICACHE_OK && selecting.is_out_of_memory)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
     free(tagged.items);
     if (status != AOTICACHE_OK) {
-        aoticache_snapshot_free(snapshot);
+        aoticache_entry_list_free(list);
         return status;
     }
-    if (snapshot->count > 0)
-        qsort(snapshot->entries, snapshot->count, sizeof *snapshot->entries, compare_entries);
-    *ret_snapshot = *snapshot;
+    if (list->count > 0)
+        qsort(list->entries, list->count, sizeof *list->entries, compare_entries);
+    *ret_snapshot = *list;
     return AOTICACHE_OK;
 }
 
@@ -165,7 +165,7 @@ static bool pass_on(void *user, const aoticache_pins *pins)
     return !has_key(&marks->keys, &pins->key) || marks->callback(marks->user, pins);
 }
 
-aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
+aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_entry_list *selection,
                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     struct marks marks = {.callback = callback, .user = user};

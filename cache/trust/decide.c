@@ -305,13 +305,13 @@ aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_s
     if (status == AOTICACHE_OK)
         status = aoticache_trust_lock(cache, ret_error);
     if (status == AOTICACHE_OK) {
-        bool goes_on = true;
-        for (size_t i = 0; status == AOTICACHE_OK && goes_on && i < list->count; i++) {
+        bool continues = true;
+        for (size_t i = 0; status == AOTICACHE_OK && continues && i < list->count; i++) {
             aoticache_signature_state state = AOTICACHE_SIGNATURE_UNKNOWN;
             const aoticache_public_key *key = NULL;
             status = judge_signature(&cache->trust, &message, &list->items[i], &state, &key, ret_error);
             if (status == AOTICACHE_OK)
-                goes_on = callback(user, &list->items[i], state, key);
+                continues = callback(user, &list->items[i], state, key);
         }
         pthread_mutex_unlock(&cache->trust.mutex);
     }

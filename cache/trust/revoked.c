@@ -134,7 +134,7 @@ static aoticache_status remove_locked(aoticache_cache *cache, aoticache_index *i
     if (status != AOTICACHE_OK)
         return status;
     aoticache_cache_remove_side_files(cache, artifact);
-    status = aoticache_object_set_aside(cache->directory, artifact, ret_error);
+    status = aoticache_object_quarantine(cache->directory, artifact, ret_error);
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 

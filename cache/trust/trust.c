@@ -256,10 +256,10 @@ aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_
     if (status != AOTICACHE_OK)
         return status;
     const aoticache_trust *trust = &cache->trust;
-    bool goes_on = true;
-    for (size_t i = 0; goes_on && i < trust->trusted_count; i++) {
+    bool continues = true;
+    for (size_t i = 0; continues && i < trust->trusted_count; i++) {
         const aoticache_trusted_key *trusted = &trust->trusted[i];
-        goes_on = callback(user, &trusted->key, trusted->origin, aoticache_trust_revokes_key(trust, &trusted->key));
+        continues = callback(user, &trusted->key, trusted->origin, aoticache_trust_revokes_key(trust, &trusted->key));
     }
     pthread_mutex_unlock(&cache->trust.mutex);
     return AOTICACHE_OK;

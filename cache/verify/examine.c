@@ -56,8 +56,8 @@ static aoticache_status examine_names(aoticache_directory *directory, const char
 }
 
 aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, bool is_quick,
-                                               aoticache_goes_on_fn is_running, void *user, aoticache_verify_item *item,
-                                               aoticache_error *ret_error)
+                                               aoticache_continue_fn is_running, void *user,
+                                               aoticache_verify_item *item, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     cleanup_fd int fd = -1;

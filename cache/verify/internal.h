@@ -160,7 +160,7 @@ aoticache_status aoticache_verification_count_unreferenced(aoticache_verificatio
 void aoticache_verification_examine(aoticache_verification *verification, aoticache_verify_batch *batch);
 /* One of them, with what is wrong: OK, NOT_FOUND (gone), CORRUPT, or what keeps it from being read (DENIED; IO). */
 aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, bool is_quick,
-                                               aoticache_goes_on_fn goes_on, void *user, aoticache_verify_item *item,
+                                               aoticache_continue_fn continues, void *user, aoticache_verify_item *item,
                                                aoticache_error *ret_error);
 
 /* ---- entries.c ---- */

@@ -32,14 +32,14 @@ static aoticache_status remove_entries_of(aoticache_verification *verification, 
 /* With the store locked. What is damaged goes to quarantine, and the entries that need it go; so do those of what is
  * missing. */
 static aoticache_status retire(aoticache_verification *verification, const aoticache_digest *digest,
-                               const aoticache_object_sight *sight, aoticache_error *ret_error)
+                               const aoticache_object_state *state, aoticache_error *ret_error)
 {
     aoticache_directory *directory = verification->cache->directory;
-    if (!aoticache_object_is_as_seen(directory, digest, sight))
+    if (!aoticache_object_is_unchanged(directory, digest, state))
         return AOTICACHE_OK;
     aoticache_status status = AOTICACHE_OK;
-    if (sight->status == AOTICACHE_CORRUPT)
-        status = aoticache_object_set_aside(directory, digest, ret_error);
+    if (state->status == AOTICACHE_CORRUPT)
+        status = aoticache_object_quarantine(directory, digest, ret_error);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         status = remove_entries_of(verification, digest, ret_error);
     if (status == AOTICACHE_OK)
@@ -49,14 +49,14 @@ static aoticache_status retire(aoticache_verification *verification, const aotic
 
 /* sight: CORRUPT or NOT_FOUND, without the lock. */
 static aoticache_status repair(aoticache_verification *verification, const aoticache_digest *digest,
-                               const aoticache_object_sight *sight, aoticache_error *ret_error)
+                               const aoticache_object_state *state, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     if (!verification->options.repair)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_lock_store(verification->cache->directory, true, &lock, ret_error);
     if (status == AOTICACHE_OK)
-        status = retire(verification, digest, sight, ret_error);
+        status = retire(verification, digest, state, ret_error);
     aoticache_lock_release(&lock);
     return status;
 }
@@ -69,22 +69,22 @@ static bool poll_in_object(void *user)
 }
 
 static aoticache_status read_again(aoticache_verification *verification, const aoticache_verify_item *item,
-                                   aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+                                   aoticache_object_state *ret_state, aoticache_error *ret_error)
 {
     aoticache_directory *directory = verification->cache->directory;
-    return aoticache_object_look(directory, &item->digest, item->named_bytes, poll_in_object, verification, ret_sight,
+    return aoticache_object_look(directory, &item->digest, item->named_bytes, poll_in_object, verification, ret_state,
                                  ret_error);
 }
 
 /* A quick look compares sizes and reads nothing; before anything is repaired it is read, for the row may be what is wrong. */
 static aoticache_status examine_quickly(aoticache_verification *verification, aoticache_verify_item *item,
-                                        aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+                                        aoticache_object_state *ret_state, aoticache_error *ret_error)
 {
-    *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
+    *ret_state = (aoticache_object_state){.status = AOTICACHE_OK};
     aoticache_status status =
         aoticache_verify_item_examine(verification->cache->directory, true, NULL, NULL, item, ret_error);
     if (status == AOTICACHE_CORRUPT && verification->options.repair)
-        read_again(verification, item, ret_sight, NULL);
+        read_again(verification, item, ret_state, NULL);
     return status;
 }
 
@@ -101,9 +101,9 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_error detail = {.message = ""};
-    aoticache_object_sight sight;
-    aoticache_status status = verification->options.quick ? examine_quickly(verification, item, &sight, &detail)
-                                                          : read_again(verification, item, &sight, &detail);
+    aoticache_object_state state;
+    aoticache_status status = verification->options.quick ? examine_quickly(verification, item, &state, &detail)
+                                                          : read_again(verification, item, &state, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || verification->is_interrupted)
         return AOTICACHE_OK; /* collected meanwhile; missing ones are counted later */
     aoticache_object_path(&item->digest, path);
@@ -115,10 +115,10 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
     verification->report.foreign += is_foreign ? 1 : 0;
     verification->report.damaged += is_foreign ? 0 : 1;
     aoticache_verification_report_finding(verification, is_foreign ? "foreign" : "damaged", path, detail.message);
-    if (sight.status != AOTICACHE_CORRUPT)
+    if (state.status != AOTICACHE_CORRUPT)
         return AOTICACHE_OK;
     const uint64_t repaired = verification->report.repaired;
-    status = repair(verification, &item->digest, &sight, ret_error);
+    status = repair(verification, &item->digest, &state, ret_error);
     /* The process that takes a damaged object away counts it, so that it counts once, however often it is found. */
     if (!is_foreign && verification->report.repaired > repaired)
         aoticache_cache_count(verification->cache, AOTICACHE_COUNTER_damaged, 1);
@@ -169,7 +169,7 @@ static aoticache_status confirm_absent(aoticache_verification *verification, con
     aoticache_object_path(digest, path);
     aoticache_verification_report_finding(verification, "missing", path,
                                           "an entry names this object and it is not there");
-    return repair(verification, digest, &(aoticache_object_sight){.status = AOTICACHE_NOT_FOUND}, ret_error);
+    return repair(verification, digest, &(aoticache_object_state){.status = AOTICACHE_NOT_FOUND}, ret_error);
 }
 
 /* ---- all of them ---- */

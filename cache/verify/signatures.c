@@ -6,8 +6,8 @@
 
 #include "cache/verify/internal.h"
 
-static aoticache_status set_aside(aoticache_verification *verification, int folder, const char *name,
-                                  aoticache_error *ret_error)
+static aoticache_status quarantine(aoticache_verification *verification, int folder, const char *name,
+                                   aoticache_error *ret_error)
 {
     aoticache_status status =
         aoticache_directory_quarantine(verification->cache->directory, folder, name, name, ret_error);
@@ -68,7 +68,7 @@ static aoticache_status check_file(aoticache_verification *verification, int fol
         return check_entry(verification, &artifact, path, ret_error);
     if (status == AOTICACHE_CORRUPT) {
         report(verification, path, detail.message);
-        return verification->options.repair ? set_aside(verification, folder, name, ret_error) : AOTICACHE_OK;
+        return verification->options.repair ? quarantine(verification, folder, name, ret_error) : AOTICACHE_OK;
     }
     if (status == AOTICACHE_NO_MEMORY)
         return aoticache_error_set(ret_error, status, "%s", detail.message);

@@ -8,24 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Answers a call that no runner is ready for. lent: NULL: nothing is. */
+/* Answers a call that no runner is ready for. substituted: NULL: nothing is. */
 static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                     const aoticache_packed *packed, aoticache_numbers *lent,
+                                     const aoticache_packed *packed, aoticache_numbers *substituted,
                                      aoticache_error *ret_error)
 {
-    aoticache_ticket ticket = {.standing = NULL, .lent = lent};
+    aoticache_timed_call ticket = {.verdict = NULL, .substituted = substituted};
     aoticache_status status =
         aoticache_holder_call_slowly(holder, key_set, stack, packed, NULL, &ticket, NULL, ret_error);
-    if (ticket.standing != NULL) {
+    if (ticket.verdict != NULL) {
         uint64_t ns = holder->context->clock_ns() - ticket.begin_ns;
-        aoticache_ticket_end(&ticket, holder, status == AOTICACHE_OK ? ns : 0);
+        aoticache_timed_call_end(&ticket, holder, status == AOTICACHE_OK ? ns : 0);
     }
     return status;
 }
 
-/* Answers a call that has been lent tensors, by a kernel that takes its numbers from them. */
-static aoticache_status call_lent(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                  aoticache_numbers *lent, aoticache_error *ret_error)
+/* Answers a call that has been substituted tensors, by a kernel that takes its numbers from them. */
+static aoticache_status call_substituted(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                         aoticache_numbers *substituted, aoticache_error *ret_error)
 {
     aoticache_packed packed;
     aoticache_status status = AOTICACHE_NOT_FOUND;
@@ -33,12 +33,12 @@ static aoticache_status call_lent(aoticache_holder *holder, uint64_t key_set, ao
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot != NULL) {
         ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
-        left = !ready && packs && aoticache_holder_leaves(holder, &packed);
+        left = !ready && packs && aoticache_holder_prefers_fallback(holder, &packed);
         aoticache_epoch_leave(slot);
     }
     if (!ready && !left)
-        status = call_unready(holder, key_set, stack, packs ? &packed : NULL, lent, ret_error);
-    aoticache_numbers_take_back(lent, false);
+        status = call_unready(holder, key_set, stack, packs ? &packed : NULL, substituted, ret_error);
+    aoticache_numbers_take_back(substituted, false);
     if (left)
         return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
     return ready ? aoticache_holder_conclude(holder, key_set, stack, status, ret_error) : status;
@@ -76,7 +76,7 @@ static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *
 {
     aoticache_numbers numbers;
     aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
-    const bool left = packed != NULL && aoticache_holder_leaves(holder, packed);
+    const bool left = packed != NULL && aoticache_holder_prefers_fallback(holder, packed);
     if (!left && aoticache_holder_has_short_forms(holder, arguments)) {
         struct spelt_call call = {.holder = holder, .key_set = key_set, .stack = stack};
         aoticache_epoch_leave(slot);
@@ -85,17 +85,18 @@ static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *
             return status;
         return aoticache_holder_with_spelt_out(holder, arguments, call_spelt_out, &call, ret_error);
     }
-    const bool lent = packed != NULL && !left && aoticache_numbers_lend(holder, arguments, packed, &numbers);
+    const bool substituted =
+        packed != NULL && !left && aoticache_numbers_substitute(holder, arguments, packed, &numbers);
     aoticache_epoch_leave(slot);
     if (left)
         return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
-    if (lent && aoticache_numbers_make_tensors(&numbers, false)) {
-        aoticache_status status = call_lent(holder, key_set, stack, &numbers, ret_error);
+    if (substituted && aoticache_numbers_make_tensors(&numbers, false)) {
+        aoticache_status status = call_substituted(holder, key_set, stack, &numbers, ret_error);
         const bool was_made = status != AOTICACHE_COMPILE_FAILED && status != AOTICACHE_UNSUPPORTED;
         if (was_made || !aoticache_numbers_were_given_up(holder, &numbers) ||
             (holder->fallback != NULL && !holder->context->fail_calls))
             return status;
-    } else if (lent) {
+    } else if (substituted) {
         aoticache_numbers_take_back(&numbers, false);
     }
     return call_unready(holder, key_set, stack, packed, NULL, ret_error);

@@ -177,7 +177,7 @@ static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_m
 }
 
 aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_miss_request *miss,
-                                          aoticache_resident **ret_resident, aoticache_error *ret_error)
+                                          aoticache_known_kernel **ret_known, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_error error;
@@ -187,7 +187,7 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
     if (status == AOTICACHE_COMPILE_FAILED)
         atomic_fetch_add_explicit(&holder->compile_failures, 1, memory_order_relaxed);
     if (status == AOTICACHE_OK) {
-        status = aoticache_holder_adopt(holder, miss, artifact, ret_resident, &error);
+        status = aoticache_holder_adopt(holder, miss, artifact, ret_known, &error);
         if (status == AOTICACHE_LOAD_FAILED && aoticache_artifact_guard(artifact)[0] != '\0')
             set_not_dynamic(holder, miss->dynamic_state); /* the next try is exact */
     }
@@ -197,7 +197,7 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
         return status;
     }
     if (status == AOTICACHE_COMPILE_FAILED || status == AOTICACHE_UNSUPPORTED)
-        aoticache_numbers_give_up(holder, miss->lent);
+        aoticache_numbers_give_up(holder, miss->substituted);
     aoticache_holder_note_failure(holder, miss->miss_state, status, error.message);
     return aoticache_error_set(ret_error, status, "%s", error.message);
 }
@@ -245,11 +245,11 @@ static aoticache_job *dequeue_first(aoticache_context *context)
 static void run_job(aoticache_job *job)
 {
     aoticache_error error;
-    aoticache_resident *resident = NULL;
-    aoticache_status status = aoticache_holder_compile(job->holder, &job->miss, &resident, &error);
-    if (status == AOTICACHE_OK && resident->check != NULL)
+    aoticache_known_kernel *known = NULL;
+    aoticache_status status = aoticache_holder_compile(job->holder, &job->miss, &known, &error);
+    if (status == AOTICACHE_OK && known->check != NULL)
         aoticache_holder_add_alias(job->holder, job->miss.packed,
-                                   aoticache_resident_standing(resident, job->miss.elements));
+                                   aoticache_known_kernel_verdict(known, job->miss.elements));
     if (status == AOTICACHE_OK && job->miss.compile_ns > 0)
         aoticache_log(&job->holder->context->logger, AOTICACHE_LOG_INFO, "%s: compiled in %.1f s", job->holder->op,
                       (double)job->miss.compile_ns * 1e-9);

@@ -107,7 +107,7 @@ static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
         return;
     aoticache_numbers_learn(holder, values);
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, &packed);
-    const aoticache_resident *known = entry != NULL ? aoticache_resident_of(atomic_load(&entry->resident)) : NULL;
+    const aoticache_known_kernel *known = entry != NULL ? aoticache_known_kernel_of(atomic_load(&entry->known)) : NULL;
     if (entry == NULL && aoticache_table_find(&holder->misses, &packed) == NULL)
         count_shape(holder, values); /* what was missed here was counted then */
     if (known == NULL || known->check != NULL || atomic_load(&known->gone))

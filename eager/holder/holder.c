@@ -186,7 +186,7 @@ aoticache_status aoticache_holder_create(aoticache_context *context, const aotic
     holder->device = chosen.device;
     holder->judges = context->judge && chosen.fallback != NULL && chosen.device.type == AOTICACHE_DEVICE_TYPE_CPU;
     holder->serial = atomic_fetch_add(&serials, 1);
-    holder->lost = aoticache_uses_open();
+    holder->lost = aoticache_call_counts_open();
     atomic_init(&holder->references, 1);
     pthread_mutex_init(&holder->load_lock, NULL);
     pthread_mutex_init(&holder->lock, NULL);
@@ -211,13 +211,13 @@ aoticache_holder *aoticache_holder_ref(aoticache_holder *holder)
 
 static void free_states(aoticache_holder *holder)
 {
-    for (aoticache_resident *resident = holder->residents, *next; resident != NULL; resident = next) {
-        next = resident->next;
-        aoticache_uses_close(resident->number);
-        aoticache_check_free(resident->check);
-        for (uint32_t i = 0; i < resident->standing_count; i++)
-            free(resident->standings[i].trial);
-        free(resident);
+    for (aoticache_known_kernel *known = holder->known_kernels, *next; known != NULL; known = next) {
+        next = known->next;
+        aoticache_call_counts_close(known->number);
+        aoticache_check_free(known->check);
+        for (uint32_t i = 0; i < known->verdict_count; i++)
+            free(known->verdicts[i].trial);
+        free(known);
     }
     for (aoticache_miss_state *state = holder->miss_states, *next; state != NULL; state = next) {
         next = state->next;
@@ -248,7 +248,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     aoticache_default_values_free(holder->defaults, holder->num_arguments);
     free(holder->numbers);
     aoticache_schema_free(holder->schema);
-    aoticache_uses_close(holder->lost);
+    aoticache_call_counts_close(holder->lost);
     pthread_mutex_destroy(&holder->load_lock);
     pthread_mutex_destroy(&holder->lock);
     free(holder->op);
@@ -295,23 +295,23 @@ static uint64_t read_count(const atomic_uint_least64_t *count)
     return atomic_load_explicit(count, memory_order_relaxed);
 }
 
-static void count_standing(const aoticache_standing *standing, aoticache_holder_counts *counts)
+static void count_verdict(const aoticache_verdict *verdict, aoticache_holder_counts *counts)
 {
-    int state = atomic_load(&standing->state);
-    counts->on_trial += state == AOTICACHE_STANDING_TRIAL;
-    counts->judged_slower += state == AOTICACHE_STANDING_SLOWER;
-    counts->judged += state == AOTICACHE_STANDING_SLOWER || state == AOTICACHE_STANDING_FASTER;
+    int state = atomic_load(&verdict->state);
+    counts->on_trial += state == AOTICACHE_VERDICT_TRIAL;
+    counts->judged_slower += state == AOTICACHE_VERDICT_SLOWER;
+    counts->judged += state == AOTICACHE_VERDICT_SLOWER || state == AOTICACHE_VERDICT_FASTER;
 }
 
 /* What a hit of a kernel that was judged faster gains; of a dynamic one the least of its classes. Under holder->lock. */
-static uint64_t gain_of_hit(const aoticache_resident *resident)
+static uint64_t gain_of_hit(const aoticache_known_kernel *known)
 {
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < resident->standing_count; i++) {
-        const aoticache_standing *standing = &resident->standings[i];
-        if (atomic_load(&standing->state) != AOTICACHE_STANDING_FASTER)
+    for (uint32_t i = 0; i < known->verdict_count; i++) {
+        const aoticache_verdict *verdict = &known->verdicts[i];
+        if (atomic_load(&verdict->state) != AOTICACHE_VERDICT_FASTER)
             continue;
-        uint64_t gain = standing->fallback_ns > standing->kernel_ns ? standing->fallback_ns - standing->kernel_ns : 0;
+        uint64_t gain = verdict->fallback_ns > verdict->kernel_ns ? verdict->fallback_ns - verdict->kernel_ns : 0;
         least = gain < least ? gain : least;
     }
     return least < UINT64_MAX ? least : 0;
@@ -322,23 +322,23 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
     aoticache_holder *mine = (aoticache_holder *)holder; /* the locks are no part of what is looked at */
     aoticache_holder_counts counts = {.hits = 0};
     pthread_mutex_lock(&mine->lock);
-    for (const aoticache_resident *resident = holder->residents; resident != NULL; resident = resident->next) {
-        uint64_t uses = aoticache_uses_read(resident->number);
+    for (const aoticache_known_kernel *known = holder->known_kernels; known != NULL; known = known->next) {
+        uint64_t uses = aoticache_call_counts_read(known->number);
         counts.hits += uses;
-        counts.hits_dynamic += resident->check != NULL ? uses : 0;
-        counts.gained_ns += holder->judges ? uses * gain_of_hit(resident) : 0;
-        counts.loaded += atomic_load(&resident->runner) != NULL;
-        for (uint32_t i = 0; i < resident->standing_count; i++)
-            count_standing(&resident->standings[i], &counts);
+        counts.hits_dynamic += known->check != NULL ? uses : 0;
+        counts.gained_ns += holder->judges ? uses * gain_of_hit(known) : 0;
+        counts.loaded += atomic_load(&known->runner) != NULL;
+        for (uint32_t i = 0; i < known->verdict_count; i++)
+            count_verdict(&known->verdicts[i], &counts);
     }
     counts.entries = holder->table.used;
-    counts.libraries = holder->resident_count;
+    counts.libraries = holder->known_count;
     pthread_mutex_unlock(&mine->lock);
     counts.loads = read_count(&holder->loads);
     counts.misses = read_count(&holder->misses_count);
     counts.compiles = read_count(&holder->compiles);
     counts.compile_failures = read_count(&holder->compile_failures);
-    uint64_t at_once = aoticache_uses_read(holder->lost);
+    uint64_t at_once = aoticache_call_counts_read(holder->lost);
     counts.calls_lost = at_once + read_count(&holder->left);
     counts.fallbacks = read_count(&holder->fallbacks) + at_once;
     counts.queued = read_count(&holder->queued);

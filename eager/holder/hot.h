@@ -159,11 +159,11 @@ static inline bool aoticache_pack_plainly(const aoticache_value *arguments, size
 #define AOTICACHE_HOT_CODE_LINES 7
 
 /* One use. Inside an epoch. Number 0 counts for nobody. Returns how many it are by this thread, about. */
-static inline uint64_t aoticache_uses_note(uint32_t number)
+static inline uint64_t aoticache_call_counts_note(uint32_t number)
 {
     const aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (__builtin_expect(number >= mine->uses_count, 0)) {
-        aoticache_uses_note_slowly(number);
+        aoticache_call_counts_note_slowly(number);
         return 1;
     }
     atomic_uint_least64_t *count = &mine->uses[number].count;
@@ -179,35 +179,35 @@ static inline uint64_t aoticache_uses_note(uint32_t number)
  * itself. A kernel that is called again and again needs none of it. Inside an epoch.
  */
 static inline void aoticache_holder_fetch_next(const aoticache_holder *holder, const aoticache_packed *packed,
-                                               const aoticache_resident_hot *hot, const aoticache_runner *runner)
+                                               const aoticache_known_kernel_hot *hot, const aoticache_runner *runner)
 {
     aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (hot->number == mine->last_used || __builtin_expect(hot->number >= mine->uses_count, 0))
         return;
     aoticache_use *before = &mine->uses[mine->last_used], *now = &mine->uses[hot->number];
-    if (before->next_resident != hot) {
+    if (before->next_known != hot) {
         const aoticache_table_slots *slots = atomic_load(&holder->table.slots);
         before->next_slot = &slots->slot[packed->hash & slots->mask];
-        before->next_resident = hot;
+        before->next_known = hot;
         before->next_runner = runner;
         before->next_code = aoticache_runner_hot_of(runner)->code;
     }
     mine->last_used = hot->number;
     __builtin_prefetch(now->next_slot);
-    __builtin_prefetch(now->next_resident);
+    __builtin_prefetch(now->next_known);
     /* As numbers: they may be NULL, to which nothing can be added. */
-    __builtin_prefetch((const void *)((uintptr_t)now->next_resident + AOTICACHE_HOT_LINE));
+    __builtin_prefetch((const void *)((uintptr_t)now->next_known + AOTICACHE_HOT_LINE));
     __builtin_prefetch(now->next_runner);
     for (size_t line = 0; line < AOTICACHE_HOT_CODE_LINES; line++)
         __builtin_prefetch((const void *)((uintptr_t)now->next_code + line * AOTICACHE_HOT_LINE));
 }
 
 /* Counts a hit and says that the kernel was used last now. Inside an epoch. */
-static inline void aoticache_holder_note_use(const aoticache_holder *holder, aoticache_resident_hot *hot)
+static inline void aoticache_holder_note_use(const aoticache_holder *holder, aoticache_known_kernel_hot *hot)
 {
-    uint64_t uses = aoticache_uses_note(hot->number);
-    if (__builtin_expect((uses & (AOTICACHE_STANDING_LOOKS - 1)) == 0, 0))
-        aoticache_standing_look_again(holder, hot);
+    uint64_t uses = aoticache_call_counts_note(hot->number);
+    if (__builtin_expect((uses & (AOTICACHE_VERDICT_LOOKS - 1)) == 0, 0))
+        aoticache_verdict_look_again(holder, hot);
     uint64_t tick = atomic_load_explicit(&holder->context->tick, memory_order_relaxed);
     if (atomic_load_explicit(&hot->last_tick, memory_order_relaxed) != tick)
         atomic_store_explicit(&hot->last_tick, tick, memory_order_relaxed);
@@ -222,7 +222,7 @@ static inline aoticache_runner *aoticache_holder_find_ready(const aoticache_hold
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
     if (__builtin_expect(entry == NULL, 0))
         return NULL;
-    aoticache_resident_hot *hot = atomic_load(&entry->resident);
+    aoticache_known_kernel_hot *hot = atomic_load(&entry->known);
     aoticache_runner *runner = atomic_load(&hot->runner);
     if (__builtin_expect(runner == NULL, 0))
         return NULL;

@@ -47,7 +47,7 @@ bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_pa
 bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs,
                            size_t capacity, size_t *ret_count);
 
-/* ---- uses.c: how often each library was called ---- */
+/* ---- call_counts.c: how often each library was called ---- */
 
 /*
  * Every thread counts for itself, in memory that no other thread writes, so that counting is exact and never waits for
@@ -57,20 +57,20 @@ bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenT
  */
 
 /* A number whose count is 0; 0: no memory. */
-uint32_t aoticache_uses_open(void);
+uint32_t aoticache_call_counts_open(void);
 /* Gives the number back: nobody may count any more. Nothing with 0. */
-void aoticache_uses_close(uint32_t number);
+void aoticache_call_counts_close(uint32_t number);
 /*
  * read: the uses since the number was opened. take: the uses since the last take, or since the fork that made this
  * process. Calls under way on other threads may be missing, and are in the next answer.
  */
-uint64_t aoticache_uses_read(uint32_t number);
-uint64_t aoticache_uses_take(uint32_t number);
+uint64_t aoticache_call_counts_read(uint32_t number);
+uint64_t aoticache_call_counts_take(uint32_t number);
 /* Marks one use that was noted as taken: the lookup that led to it has counted it. */
-void aoticache_uses_take_one(uint32_t number);
+void aoticache_call_counts_take_one(uint32_t number);
 
 /* Counts where the thread's array of counters does not reach as far as the number. */
-void aoticache_uses_note_slowly(uint32_t number);
+void aoticache_call_counts_note_slowly(uint32_t number);
 
 /* ---- table.c: from packed metadata to the kernel that serves it ---- */
 
@@ -80,20 +80,20 @@ void aoticache_uses_note_slowly(uint32_t number);
  * done with what it got.
  */
 
-/* The part of a resident kernel that a hit reads. */
-typedef struct aoticache_resident_hot {
+/* The part of a known kernel that a hit reads. */
+typedef struct aoticache_known_kernel_hot {
     /* NULL: calls take the slow way: it is not loaded, or is not to answer. Unloading: store NULL (seq_cst), retire, unref */
     _Atomic(aoticache_runner *) runner;
     uint32_t number;                 /* of its uses; set before a runner is */
     atomic_uint_least64_t last_tick; /* the context's clock at the last use */
-    void *detail;                    /* an aoticache_standing; in holder->misses and dynamic_requests the state */
-} aoticache_resident_hot;
+    void *detail;                    /* an aoticache_verdict; in holder->misses and dynamic_requests the state */
+} aoticache_known_kernel_hot;
 
 /* Written once, then read by anybody as long as the table lives. */
 typedef struct aoticache_table_entry {
-    _Atomic(aoticache_resident_hot *) resident; /* own, or another's: a dynamic library serves many entries */
+    _Atomic(aoticache_known_kernel_hot *) known; /* own, or another's: a dynamic library serves many entries */
     /* here, so that a hit of an entry that was long not used waits for no other cache line */
-    aoticache_resident_hot own;
+    aoticache_known_kernel_hot own;
     uint32_t count;
     uint64_t words[];
 } aoticache_table_entry;
@@ -134,14 +134,14 @@ static inline aoticache_table_entry *aoticache_table_find(const aoticache_table 
 }
 
 /*
- * The metadata must not be there yet. resident: NULL for the entry's own, which begins zeroed but for detail. Readers may
+ * The metadata must not be there yet. known: NULL for the entry's own, which begins zeroed but for detail. Readers may
  * find the entry at once.
  */
 aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
-                                              aoticache_resident_hot *resident, void *detail);
+                                              aoticache_known_kernel_hot *known, void *detail);
 /* The same in two steps: readers find the entry from publish on, which must be the next change of the table. */
 aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aoticache_packed *packed,
-                                               aoticache_resident_hot *resident, void *detail);
+                                               aoticache_known_kernel_hot *known, void *detail);
 void aoticache_table_publish(aoticache_table *table, const aoticache_packed *packed, aoticache_table_entry *entry);
 /* Frees slots and entries at once: nobody may be reading. */
 void aoticache_table_free(aoticache_table *table);
@@ -170,24 +170,24 @@ void aoticache_recorder_close(aoticache_recorder *recorder);
 /* Never fails the caller: what cannot be written is left out. A recorder of NULL records nothing. Preserves errno. */
 void aoticache_recorder_add(aoticache_recorder *recorder, const aoticache_request *request);
 
-/* ---- a resident kernel ---- */
+/* ---- a known kernel ---- */
 
-typedef enum aoticache_standing_state {
-    AOTICACHE_STANDING_OPEN = 0, /* not known: the next call asks the cache */
-    AOTICACHE_STANDING_TRIAL,    /* calls go by turns to the kernel and to the fallback */
-    AOTICACHE_STANDING_FASTER,   /* the kernel answers */
-    AOTICACHE_STANDING_SLOWER,   /* the fallback does */
-} aoticache_standing_state;
+typedef enum aoticache_verdict_state {
+    AOTICACHE_VERDICT_OPEN = 0, /* not known: the next call asks the cache */
+    AOTICACHE_VERDICT_TRIAL,    /* calls go by turns to the kernel and to the fallback */
+    AOTICACHE_VERDICT_FASTER,   /* the kernel answers */
+    AOTICACHE_VERDICT_SLOWER,   /* the fallback does */
+} aoticache_verdict_state;
 
 /*
- * Whether a kernel earns its place, for calls of one class of sizes: an exact kernel has one standing, a dynamic one a
- * standing for each class. Where the holder does not judge, every kernel answers and nothing here matters.
+ * Whether a kernel earns its place, for calls of one class of sizes: an exact kernel has one verdict, a dynamic one a
+ * verdict for each class. Where the holder does not judge, every kernel answers and nothing here matters.
  */
-typedef struct aoticache_standing {
-    struct aoticache_resident *resident;
-    aoticache_resident_hot *hot; /* what calls find: in the table entry of an exact kernel, own of a dynamic one */
-    aoticache_resident_hot own;
-    atomic_int state; /* an aoticache_standing_state; changes under context->lock */
+typedef struct aoticache_verdict {
+    struct aoticache_known_kernel *known;
+    aoticache_known_kernel_hot *hot; /* what calls find: in the table entry of an exact kernel, own of a dynamic one */
+    aoticache_known_kernel_hot own;
+    atomic_int state; /* an aoticache_verdict_state; changes under context->lock */
     uint32_t size_class;
     atomic_uint threads;            /* what it was judged for: a power of two */
     atomic_int_least64_t judged_ns; /* wall clock */
@@ -196,41 +196,41 @@ typedef struct aoticache_standing {
     uint64_t kernel_ns, fallback_ns;
     bool was_slower;        /* when it was judged last, here */
     bool is_unsaved;        /* the cache does not know that yet */
-    uint32_t trial_number;  /* of this standing's trials: a call that ends late is of an earlier one */
+    uint32_t trial_number;  /* of this verdict's trials: a call that ends late is of an earlier one */
     aoticache_trial *trial; /* NULL: there was none */
-} aoticache_standing;
+} aoticache_verdict;
 
 /*
  * One library that the holder keeps: known from its entry in the index or from a compile, loaded when it is first hit,
  * unloaded where there is a budget. Complete before readers find it; freed with the holder.
  */
-typedef struct aoticache_resident {
+typedef struct aoticache_known_kernel {
     _Atomic(aoticache_runner *) runner; /* loaded; NULL: it is not. Changes under context->lock */
     struct aoticache_holder *holder;
-    uint32_t number;   /* as hot->number: the table, and what lies in it, may be freed before the residents */
+    uint32_t number;   /* as hot->number: the table, and what lies in it, may be freed before the known_kernels */
     aoticache_key key; /* of what it was compiled for */
     int64_t entry_id;  /* 0: not stored. Under holder->lock, as the artifact */
     aoticache_digest artifact;
     atomic_bool gone;       /* the cache no longer has it; it is not asked for again before it is made anew */
     aoticache_check *check; /* of a dynamic library: what it serves. NULL: exact */
     uint64_t loaded_bytes;  /* under context->lock, as the links: 0 while it is not loaded */
-    struct aoticache_resident *loaded_next, **loaded_link;
-    struct aoticache_resident *next; /* of the holder's, under holder->lock */
-    uint32_t standing_count;
-    aoticache_standing standings[];
-} aoticache_resident;
+    struct aoticache_known_kernel *loaded_next, **loaded_link;
+    struct aoticache_known_kernel *next; /* of the holder's, under holder->lock */
+    uint32_t verdict_count;
+    aoticache_verdict verdicts[];
+} aoticache_known_kernel;
 
-/* The resident of what a table entry leads to. */
-static inline aoticache_resident *aoticache_resident_of(const aoticache_resident_hot *hot)
+/* The known of what a table entry leads to. */
+static inline aoticache_known_kernel *aoticache_known_kernel_of(const aoticache_known_kernel_hot *hot)
 {
-    return ((const aoticache_standing *)hot->detail)->resident;
+    return ((const aoticache_verdict *)hot->detail)->known;
 }
 
 /* The dynamic libraries for one dynamic request, the most special first. Replaced as a whole. */
 typedef struct aoticache_dynamic_list {
     aoticache_retired retired;
     size_t count;
-    aoticache_resident *residents[];
+    aoticache_known_kernel *known_kernels[];
 } aoticache_dynamic_list;
 
 /* ---- what was asked for and is not there ---- */
@@ -271,8 +271,8 @@ typedef struct aoticache_miss_request {
     bool prefer_dynamic;                    /* compile a dynamic library */
     aoticache_dynamic_state *dynamic_state; /* NULL as dynamic */
     aoticache_miss_state *miss_state;
-    uint64_t compile_ns; /* that the compile took; 0: nothing was compiled for it */
-    uint64_t lent;       /* the arguments that are lent tensors in the place of numbers (numbers.c) */
+    uint64_t compile_ns;  /* that the compile took; 0: nothing was compiled for it */
+    uint64_t substituted; /* the arguments that are substituted tensors in the place of numbers (numbers.c) */
 } aoticache_miss_request;
 
 void aoticache_miss_request_free(aoticache_miss_request *miss);
@@ -288,11 +288,11 @@ struct aoticache_holder {
     size_t num_arguments, num_returns; /* num_returns: of TENSORS */
     enum aoticache_returns returns;
     bool serve_requires_grad;
-    bool judges;                 /* kernels on trial against the fallback (standing.c) */
-    uint64_t written;            /* bit i: libraries write to argument i; of options.in_place alone */
-    atomic_uint_least64_t lends; /* bit i: argument i is a number that libraries take as a tensor (numbers.c) */
-    uint32_t lost;               /* the number of calls left to the fallback because it is faster (uses.c) */
-    uint64_t serial;             /* of all holders of the process */
+    bool judges;                         /* kernels on trial against the fallback (verdict.c) */
+    uint64_t written;                    /* bit i: libraries write to argument i; of options.in_place alone */
+    atomic_uint_least64_t substitutable; /* bit i: argument i is a number that libraries take as a tensor (numbers.c) */
+    uint32_t lost;   /* the number of calls left to the fallback because it is faster (call_counts.c) */
+    uint64_t serial; /* of all holders of the process */
     aoticache_dynamic dynamic;
     aoticache_kernel_fn fallback;
     void *fallback_user;
@@ -303,12 +303,12 @@ struct aoticache_holder {
     aoticache_device device;
     pthread_mutex_t load_lock, lock;
     aoticache_table misses, dynamic_requests;
-    aoticache_resident *residents;
+    aoticache_known_kernel *known_kernels;
     aoticache_miss_state *miss_states;
     aoticache_dynamic_state *dynamic_states;
     struct aoticache_number *numbers; /* num_arguments; NULL: nothing is known of any */
     size_t aliases;                   /* entries of the table that a dynamic library serves */
-    size_t resident_count;
+    size_t known_count;
     uint32_t miss_count; /* miss_states */
     int64_t last_entry;  /* the highest entry of the index that is known; under lock, as the rest up to here */
     struct aoticache_holder *next, **link; /* among the context's, under context->lock */
@@ -316,7 +316,7 @@ struct aoticache_holder {
     bool fill_failed;                      /* a failure to read the index has been logged, and is not logged again */
     uint32_t (*num_threads)(void *user);   /* that kernels and the fallback have; NULL: as many as processors */
     void *num_threads_user;
-    /* Counts: atomic, relaxed. Hits are those of the libraries (uses.c). */
+    /* Counts: atomic, relaxed. Hits are those of the libraries (call_counts.c). */
     atomic_size_t trials;       /* under way now */
     atomic_uint_least64_t left; /* to the fallback, as `lost`, by calls that came the slow way */
     atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped, dynamic_refused;
@@ -355,7 +355,7 @@ struct aoticache_context {
     atomic_size_t misses_until_flush;
     pthread_mutex_t lock;
     aoticache_holder *holders;
-    aoticache_resident *loaded;
+    aoticache_known_kernel *loaded;
     size_t loaded_count;
     uint64_t loaded_bytes;
     /* The queue of background compiles. */
@@ -372,17 +372,17 @@ struct aoticache_context {
 };
 
 /* A call's turn of a trial. Zero it to begin. */
-typedef struct aoticache_ticket {
-    aoticache_standing *standing; /* NULL: no turn was taken. Of a holder with this serial: */
+typedef struct aoticache_timed_call {
+    aoticache_verdict *verdict; /* NULL: no turn was taken. Of a holder with this serial: */
     uint64_t serial;
     uint64_t begin_ns; /* when the fallback was called, where that follows the call of the holder */
     uint32_t trial_number;
-    aoticache_way way;
+    aoticache_contender way;
     bool is_untimed; /* by the caller: it takes turns elsewhere */
     bool was_wanted; /* such a call has met a trial */
     bool is_spared;  /* a compile that the call would have begun is not worth it yet (the budget of miss.c) */
-    struct aoticache_numbers *lent; /* to be taken back before the fallback is called; NULL: none */
-} aoticache_ticket;
+    struct aoticache_numbers *substituted; /* to be taken back before the fallback is called; NULL: none */
+} aoticache_timed_call;
 
 /* ---- numbers.c: numbers that differ from call to call ---- */
 
@@ -391,26 +391,26 @@ typedef struct aoticache_ticket {
 /* Whether it is that of real floats of 16, 32 or 64 bits. */
 bool aoticache_holder_is_floating(int32_t dtype);
 
-typedef struct aoticache_number_lent {
+typedef struct aoticache_substituted_number {
     aoticache_value *place; /* of the argument, which was a DOUBLE of this value */
     double value;
     aoticache_tensor_view view;
-} aoticache_number_lent;
+} aoticache_substituted_number;
 
-/* What is lent to one call. */
+/* What is substituted to one call. */
 typedef struct aoticache_numbers {
     size_t count;
     uint64_t arguments;                /* bit i: argument i; stays when they are taken back */
     struct aoticache_own_numbers *own; /* what the tensors are of; NULL: of this call alone */
-    aoticache_number_lent lent[AOTICACHE_NUMBERS_MOST];
+    aoticache_substituted_number substituted[AOTICACHE_NUMBERS_MOST];
 } aoticache_numbers;
 
 /*
  * Puts tensors, without handles, into the places of the numbers that libraries take so. False, and nothing was changed: there
  * are none, or the call has a kernel with its numbers compiled in. packed: of the arguments. Inside an epoch.
  */
-bool aoticache_numbers_lend(const aoticache_holder *holder, aoticache_value *arguments, const aoticache_packed *packed,
-                            aoticache_numbers *ret_numbers);
+bool aoticache_numbers_substitute(const aoticache_holder *holder, aoticache_value *arguments,
+                                  const aoticache_packed *packed, aoticache_numbers *ret_numbers);
 /*
  * What a library is to run on. consume: it will take the tensors. False: they cannot be made, and the call must not be run.
  * Inside an epoch, or after one of this thread.
@@ -420,19 +420,19 @@ bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume);
 void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed);
 
 /*
- * A call has no kernel. True: one of its arguments has had other values before, so many that it is lent from now on: nothing
+ * A call has no kernel. True: one of its arguments has had other values before, so many that it is substituted from now on: nothing
  * is to be compiled for this call. Takes holder->lock.
  */
 bool aoticache_numbers_note(aoticache_holder *holder, const aoticache_value *arguments);
 /* Arguments as a stored request has them. Under holder->lock. */
 void aoticache_numbers_learn(aoticache_holder *holder, const aoticache_value *arguments);
-/* Whether it is a tensor that was lent, and none of the caller's. */
-bool aoticache_number_is_lent(const aoticache_value *value);
+/* Whether it is a tensor that was substituted, and none of the caller's. */
+bool aoticache_number_is_substituted(const aoticache_value *value);
 /* Bit i: argument i is a number by the schema, and a tensor here. */
-uint64_t aoticache_numbers_lent(const aoticache_holder *holder, const aoticache_value *arguments);
+uint64_t aoticache_numbers_substituted(const aoticache_holder *holder, const aoticache_value *arguments);
 /* A library that takes these could not be made. They are compiled in from now on. Takes holder->lock. */
-void aoticache_numbers_give_up(aoticache_holder *holder, uint64_t lent);
-/* Whether that has happened since they were lent: a call that has failed may have a kernel all the same. */
+void aoticache_numbers_give_up(aoticache_holder *holder, uint64_t substituted);
+/* Whether that has happened since they were substituted: a call that has failed may have a kernel all the same. */
 bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aoticache_numbers *numbers);
 
 /* ---- run.c ---- */
@@ -482,51 +482,52 @@ void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, 
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
- * aoticache_holder_run(). ticket: of a trial that the call meets. If it is the fallback's turn, aoticache_ticket_end() is for
+ * aoticache_holder_run(). ticket: of a trial that the call meets. If it is the fallback's turn, aoticache_timed_call_end() is for
  * whoever knows when that has answered. ret_compiles: NULL, or true is written where a compile would begin now, or be
  * queued; nothing has been done or counted then, and the status is NOT_FOUND.
  */
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed, aoticache_ticket *ticket,
-                                              bool *ret_compiles, aoticache_error *ret_error);
+                                              const aoticache_packed *packed, bool *consumed,
+                                              aoticache_timed_call *ticket, bool *ret_compiles,
+                                              aoticache_error *ret_error);
 
-/* ---- standing.c: whether kernels earn their place ---- */
+/* ---- verdict.c: whether kernels earn their place ---- */
 
 /*
  * A new trial: after so long, and when the number of threads has changed. Calls look after every so many of them; a power
  * of two.
  */
-#define AOTICACHE_STANDING_KEEPS_NS (INT64_C(24) * 3600 * 1000000000)
-#define AOTICACHE_STANDING_LOOKS 4096
+#define AOTICACHE_VERDICT_KEEPS_NS (INT64_C(24) * 3600 * 1000000000)
+#define AOTICACHE_VERDICT_LOOKS 4096
 
 /* Returns the trial state for calls in this size class. elements: total number of elements of the call's tensors. */
-aoticache_standing *aoticache_resident_standing(aoticache_resident *resident, uint64_t elements);
+aoticache_verdict *aoticache_known_kernel_verdict(aoticache_known_kernel *known, uint64_t elements);
 /* Returns the total number of elements of the tensors among the arguments. */
 uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count);
 /* Publishes the runner if the kernel is to answer calls from now on, otherwise NULL. Under context->lock. */
-void aoticache_standing_show(aoticache_standing *standing);
+void aoticache_verdict_show(aoticache_verdict *verdict);
 /* Returns the state that applies now. If none is known, looks in the cache; if the cache has none either, begins a trial. */
-aoticache_standing_state aoticache_standing_settle(aoticache_standing *standing);
+aoticache_verdict_state aoticache_verdict_settle(aoticache_verdict *verdict);
 /* Reopens the question if the result is too old or for another number of threads. Inside an epoch. */
-void aoticache_standing_look_again(const aoticache_holder *holder, const aoticache_resident_hot *hot);
+void aoticache_verdict_look_again(const aoticache_holder *holder, const aoticache_known_kernel_hot *hot);
 
-/* The standing of a kernel that is loaded and on trial, for a call with this metadata; else NULL. Inside an epoch. */
-aoticache_standing *aoticache_holder_find_trial(const aoticache_holder *holder, const aoticache_packed *packed);
+/* The verdict of a kernel that is loaded and on trial, for a call with this metadata; else NULL. Inside an epoch. */
+aoticache_verdict *aoticache_holder_find_trial(const aoticache_holder *holder, const aoticache_packed *packed);
 /*
  * Takes a turn. False: the trial has just ended. If it is the kernel's, calls find the runner until the ticket ends, so that
  * what is timed is a hit like any other.
  */
-bool aoticache_ticket_take(aoticache_ticket *ticket, aoticache_standing *standing);
+bool aoticache_timed_call_begin(aoticache_timed_call *ticket, aoticache_verdict *verdict);
 /*
  * The call took so long, whichever way it went; 0: it was not what it was to be, and does not count. Nothing where no turn
  * was taken, or `holder` is another one by now. Without locks.
  */
-void aoticache_ticket_end(aoticache_ticket *ticket, aoticache_holder *holder, uint64_t ns);
+void aoticache_timed_call_end(aoticache_timed_call *ticket, aoticache_holder *holder, uint64_t ns);
 
 /* Whether the fallback is known to be faster for this call; counts it where it is. Inside an epoch. */
-bool aoticache_holder_leaves(const aoticache_holder *holder, const aoticache_packed *packed);
+bool aoticache_holder_prefers_fallback(const aoticache_holder *holder, const aoticache_packed *packed);
 /* Whether the kernel of this request has lost here, at some time, so that compiling it again is in vain. */
-bool aoticache_holder_has_lost(const aoticache_holder *holder, const aoticache_request *request);
+bool aoticache_holder_was_slower(const aoticache_holder *holder, const aoticache_request *request);
 /* Hands new judgements to the cache. */
 void aoticache_holder_save_judgements(aoticache_holder *holder);
 
@@ -582,36 +583,36 @@ aoticache_status aoticache_request_views(const aoticache_request *request, aotic
 /* Makes entries of the index known that are not known yet. Failures are logged. */
 void aoticache_holder_fill(aoticache_holder *holder);
 
-/* ---- resident.c ---- */
+/* ---- known_kernel.c ---- */
 
 /*
  * A library of the cache or of a compile becomes known, or known anew. Under holder->lock. NULL without memory.
  * know_dynamic() takes the check over.
  */
-aoticache_resident *aoticache_holder_know_exact(aoticache_holder *holder, const aoticache_packed *packed,
-                                                const aoticache_key *key, const aoticache_digest *artifact,
-                                                int64_t entry_id);
-aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state,
-                                                  const aoticache_key *key, const aoticache_digest *artifact,
-                                                  int64_t entry_id, aoticache_check *check);
+aoticache_known_kernel *aoticache_holder_know_exact(aoticache_holder *holder, const aoticache_packed *packed,
+                                                    const aoticache_key *key, const aoticache_digest *artifact,
+                                                    int64_t entry_id);
+aoticache_known_kernel *aoticache_holder_know_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state,
+                                                      const aoticache_key *key, const aoticache_digest *artifact,
+                                                      int64_t entry_id, aoticache_check *check);
 /* The state of a dynamic request, made where it is new. Under holder->lock. NULL without memory. */
 aoticache_dynamic_state *aoticache_holder_dynamic_state(aoticache_holder *holder, const aoticache_request *request);
 /* An entry for metadata that a dynamic library serves. Takes holder->lock. */
-void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_standing *standing);
+void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_verdict *verdict);
 
 /*
  * Returns the runner of a library, and loads it if it is not loaded. Takes load_lock. Inside an epoch: the runner stays until
  * that is left. ret_is_counted: whether a lookup was made to load it, which has counted the call as a hit.
  */
-aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner,
-                                         bool *ret_is_counted, aoticache_error *ret_error);
+aoticache_status aoticache_known_kernel_load(aoticache_known_kernel *known, aoticache_runner **ret_runner,
+                                             bool *ret_is_counted, aoticache_error *ret_error);
 /* Takes the artifact of a compile, loads it, and makes it known for `miss`. Takes load_lock. */
 aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticache_miss_request *miss,
-                                        aoticache_artifact *artifact, aoticache_resident **ret_resident,
+                                        aoticache_artifact *artifact, aoticache_known_kernel **ret_known,
                                         aoticache_error *ret_error);
 /* Unloads all that the holder has loaded; it must not be in use. */
 void aoticache_holder_unload_all(aoticache_holder *holder);
-/* Hands the uses of all resident kernels to the cache. */
+/* Hands the uses of all known kernels to the cache. */
 void aoticache_holder_flush(aoticache_holder *holder);
 
 /* ---- compile.c ---- */
@@ -621,7 +622,7 @@ void aoticache_holder_flush(aoticache_holder *holder);
  * miss_state. Returns: OK; what compiling or loading returned.
  */
 aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_miss_request *miss,
-                                          aoticache_resident **ret_resident, aoticache_error *ret_error);
+                                          aoticache_known_kernel **ret_known, aoticache_error *ret_error);
 /* Kept for the calls that come before the next try, and logged where it is news. state: may be NULL. */
 void aoticache_holder_note_failure(aoticache_holder *holder, aoticache_miss_state *state, aoticache_status status,
                                    const char *message);

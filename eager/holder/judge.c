@@ -29,19 +29,21 @@ static const struct step {
 
 /* ---- turns ---- */
 
-aoticache_way aoticache_trial_turn(aoticache_trial *trial)
+aoticache_contender aoticache_trial_turn(aoticache_trial *trial)
 {
     uint32_t block = (trial->given[0] + trial->given[1]) / AOTICACHE_TRIAL_BLOCK;
-    aoticache_way way = block % 4 == 0 || block % 4 == 3 ? AOTICACHE_WAY_KERNEL : AOTICACHE_WAY_FALLBACK;
+    aoticache_contender way =
+        block % 4 == 0 || block % 4 == 3 ? AOTICACHE_CONTENDER_KERNEL : AOTICACHE_CONTENDER_FALLBACK;
     /* Turns that did not come back, because the call failed, are made up for. */
-    aoticache_way other = way == AOTICACHE_WAY_KERNEL ? AOTICACHE_WAY_FALLBACK : AOTICACHE_WAY_KERNEL;
+    aoticache_contender other =
+        way == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_CONTENDER_FALLBACK : AOTICACHE_CONTENDER_KERNEL;
     if (trial->noted[way] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
         way = other;
     trial->given[way]++;
     return way;
 }
 
-void aoticache_trial_note(aoticache_trial *trial, aoticache_way way, uint64_t ns)
+void aoticache_trial_note(aoticache_trial *trial, aoticache_contender way, uint64_t ns)
 {
     bool is_first = trial->noted[way]++ % AOTICACHE_TRIAL_BLOCK == 0;
     if (!is_first && trial->counted[way] < AOTICACHE_TRIAL_PAIRS)
@@ -66,11 +68,12 @@ static double median_of_ratios(const aoticache_trial *trial, uint32_t pairs)
 {
     double ratios[AOTICACHE_TRIAL_PAIRS];
     for (uint32_t i = 0; i < pairs; i++)
-        ratios[i] = (double)trial->ns[AOTICACHE_WAY_KERNEL][i] / (double)trial->ns[AOTICACHE_WAY_FALLBACK][i];
+        ratios[i] =
+            (double)trial->ns[AOTICACHE_CONTENDER_KERNEL][i] / (double)trial->ns[AOTICACHE_CONTENDER_FALLBACK][i];
     return median(ratios, pairs);
 }
 
-static double least(const aoticache_trial *trial, aoticache_way way, uint32_t pairs)
+static double least(const aoticache_trial *trial, aoticache_contender way, uint32_t pairs)
 {
     uint64_t found = trial->ns[way][0];
     for (uint32_t i = 1; i < pairs; i++)
@@ -81,7 +84,7 @@ static double least(const aoticache_trial *trial, aoticache_way way, uint32_t pa
 
 aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
 {
-    uint32_t pairs = trial->counted[AOTICACHE_WAY_KERNEL], others = trial->counted[AOTICACHE_WAY_FALLBACK];
+    uint32_t pairs = trial->counted[AOTICACHE_CONTENDER_KERNEL], others = trial->counted[AOTICACHE_CONTENDER_FALLBACK];
     pairs = pairs < others ? pairs : others;
     double clear = steps[0].ratio;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
@@ -93,11 +96,11 @@ aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
     if (!is_step)
         return AOTICACHE_FINDING_NONE;
     double middle = median_of_ratios(trial, pairs);
-    double best = least(trial, AOTICACHE_WAY_KERNEL, pairs) / least(trial, AOTICACHE_WAY_FALLBACK, pairs);
+    double best = least(trial, AOTICACHE_CONTENDER_KERNEL, pairs) / least(trial, AOTICACHE_CONTENDER_FALLBACK, pairs);
     if (middle > clear && best > clear)
         return AOTICACHE_FINDING_SLOWER;
-    bool gains = aoticache_trial_median(trial, AOTICACHE_WAY_KERNEL) + KEEP_NS <=
-                 aoticache_trial_median(trial, AOTICACHE_WAY_FALLBACK);
+    bool gains = aoticache_trial_median(trial, AOTICACHE_CONTENDER_KERNEL) + KEEP_NS <=
+                 aoticache_trial_median(trial, AOTICACHE_CONTENDER_FALLBACK);
     if (gains && middle < 1 / clear && best < 1 / clear)
         return AOTICACHE_FINDING_FASTER;
     if (pairs < AOTICACHE_TRIAL_PAIRS)
@@ -105,7 +108,7 @@ aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
     return gains && (middle + best) / 2 <= KEEP ? AOTICACHE_FINDING_FASTER : AOTICACHE_FINDING_SLOWER;
 }
 
-uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_way way)
+uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender way)
 {
     double values[AOTICACHE_TRIAL_PAIRS];
     uint32_t count = trial->counted[way];

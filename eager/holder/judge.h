@@ -1,7 +1,7 @@
 /*
  * eager/holder/judge: which of two ways answers a call faster, the kernel of the cache or the host's own (the fallback):
  * a trial is a number of real calls that go by turns to the one and to the other, and a finding is what their times come
- * to. Knows nothing of kernels and clocks; eager/holder/standing.c makes trials of calls.
+ * to. Knows nothing of kernels and clocks; eager/holder/verdict.c makes trials of calls.
  *
  * Private to holder/ and torch/. A trial is used under a lock of its owner's.
  */
@@ -11,10 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum aoticache_way {
-    AOTICACHE_WAY_KERNEL = 0,
-    AOTICACHE_WAY_FALLBACK = 1,
-} aoticache_way;
+typedef enum aoticache_contender {
+    AOTICACHE_CONTENDER_KERNEL = 0,
+    AOTICACHE_CONTENDER_FALLBACK = 1,
+} aoticache_contender;
 
 typedef enum aoticache_finding {
     AOTICACHE_FINDING_NONE = 0, /* not yet */
@@ -36,12 +36,12 @@ typedef struct aoticache_trial {
 } aoticache_trial;
 
 /* Whose turn the next call is. Blocks of kernel, fallback, fallback, kernel, ..., so that what drifts weighs on both alike. */
-aoticache_way aoticache_trial_turn(aoticache_trial *trial);
+aoticache_contender aoticache_trial_turn(aoticache_trial *trial);
 /* A call has taken so long. Turns that never come back do no harm. */
-void aoticache_trial_note(aoticache_trial *trial, aoticache_way way, uint64_t ns);
+void aoticache_trial_note(aoticache_trial *trial, aoticache_contender way, uint64_t ns);
 /* NONE until the times are clear, or all of them are there. */
 aoticache_finding aoticache_trial_find(const aoticache_trial *trial);
 /* The median time of a way; 0 where there is none. */
-uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_way way);
+uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender way);
 
 #endif

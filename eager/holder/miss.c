@@ -25,7 +25,7 @@ typedef struct slow_call {
     aoticache_miss_request miss;
     bool *consumed;     /* as aoticache_holder_run() */
     bool *ret_compiles; /* as aoticache_holder_call_slowly() */
-    aoticache_ticket *ticket;
+    aoticache_timed_call *ticket;
     bool prepares;           /* the fallback has answered, and nothing is run */
     bool ran;                /* a kernel was reached: its status is the call's */
     bool is_counted;         /* as a hit of the cache, by the lookup that found its kernel */
@@ -45,23 +45,23 @@ static const aoticache_value *arguments_of(const aoticache_holder *holder, const
  * Runs inside an epoch, since the runner may be unloaded as soon as nobody is inside. True where the kernel was reached.
  * is_hit: false for the call that a library was made for.
  */
-static bool load_and_run(slow_call *call, aoticache_standing *standing, bool is_hit)
+static bool load_and_run(slow_call *call, aoticache_verdict *verdict, bool is_hit)
 {
-    aoticache_resident *resident = standing->resident;
+    aoticache_known_kernel *known = verdict->known;
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return false;
-    aoticache_runner *runner = atomic_load(&resident->runner);
+    aoticache_runner *runner = atomic_load(&known->runner);
     call->status = AOTICACHE_OK;
     if (runner == NULL)
-        call->status = aoticache_resident_load(resident, &runner, &call->is_counted, &call->error);
+        call->status = aoticache_known_kernel_load(known, &runner, &call->is_counted, &call->error);
     if (call->status == AOTICACHE_OK) {
         call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
         call->ran = call->status != AOTICACHE_LOAD_FAILED;
         if (is_hit && call->ran)
-            aoticache_holder_note_use(call->holder, standing->hot);
+            aoticache_holder_note_use(call->holder, verdict->hot);
         if (is_hit && call->ran && call->is_counted)
-            aoticache_uses_take_one(resident->number);
+            aoticache_call_counts_take_one(known->number);
     }
     aoticache_epoch_leave(slot);
     return call->ran;
@@ -89,36 +89,36 @@ static bool run_as_hit(slow_call *call)
  * Runs the next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
  * kernel or by leaving it to the fallback.
  */
-static bool run_trial_turn(slow_call *call, aoticache_standing *standing)
+static bool run_trial_turn(slow_call *call, aoticache_verdict *verdict)
 {
-    aoticache_ticket *ticket = call->ticket;
+    aoticache_timed_call *ticket = call->ticket;
     uint64_t (*clock_ns)(void) = call->holder->context->clock_ns;
     ticket->was_wanted = ticket->is_untimed;
-    if (ticket->is_untimed || atomic_load(&standing->resident->runner) == NULL ||
-        !aoticache_ticket_take(ticket, standing))
-        return load_and_run(call, standing, true);
-    if (ticket->way == AOTICACHE_WAY_FALLBACK)
+    if (ticket->is_untimed || atomic_load(&verdict->known->runner) == NULL ||
+        !aoticache_timed_call_begin(ticket, verdict))
+        return load_and_run(call, verdict, true);
+    if (ticket->way == AOTICACHE_CONTENDER_FALLBACK)
         return call->is_left = true;
     uint64_t begin_ns = clock_ns();
     bool ready = run_as_hit(call);
     uint64_t ns = clock_ns() - begin_ns;
     call->ran = ready && call->status != AOTICACHE_LOAD_FAILED;
-    aoticache_ticket_end(ticket, call->holder, call->ran && call->status == AOTICACHE_OK ? ns : 0);
-    return ready ? call->ran : load_and_run(call, standing, true);
+    aoticache_timed_call_end(ticket, call->holder, call->ran && call->status == AOTICACHE_OK ? ns : 0);
+    return ready ? call->ran : load_and_run(call, verdict, true);
 }
 
 /* Runs a call that has a kernel. The kernel answers, or the fallback does because it is faster, or has its turn. */
-static bool run_standing(slow_call *call, aoticache_standing *standing)
+static bool run_verdict(slow_call *call, aoticache_verdict *verdict)
 {
     if (!call->holder->judges)
-        return load_and_run(call, standing, true);
-    switch (aoticache_standing_settle(standing)) {
-    case AOTICACHE_STANDING_SLOWER:
+        return load_and_run(call, verdict, true);
+    switch (aoticache_verdict_settle(verdict)) {
+    case AOTICACHE_VERDICT_SLOWER:
         return call->is_left = true;
-    case AOTICACHE_STANDING_TRIAL:
-        return run_trial_turn(call, standing);
+    case AOTICACHE_VERDICT_TRIAL:
+        return run_trial_turn(call, verdict);
     default:
-        return load_and_run(call, standing, true);
+        return load_and_run(call, verdict, true);
     }
 }
 
@@ -173,29 +173,30 @@ static bool run_from_table(slow_call *call)
     if (slot == NULL)
         return false;
     aoticache_table_entry *entry = aoticache_table_find(&call->holder->table, call->packed);
-    aoticache_standing *standing = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    aoticache_verdict *verdict = entry != NULL ? atomic_load(&entry->known)->detail : NULL;
     aoticache_epoch_leave(slot);
-    if (standing == NULL || atomic_load(&standing->resident->gone))
+    if (verdict == NULL || atomic_load(&verdict->known->gone))
         return false;
-    if (atomic_load(&standing->resident->runner) == NULL) {
+    if (atomic_load(&verdict->known->runner) == NULL) {
         if (must_wait(call))
             return false;
         record_request(call);
     }
-    return run_standing(call, standing);
+    return run_verdict(call, verdict);
 }
 
-static aoticache_resident *find_dynamic(const aoticache_dynamic_state *state, const aoticache_tensor_view *views,
-                                        size_t count)
+static aoticache_known_kernel *find_dynamic(const aoticache_dynamic_state *state, const aoticache_tensor_view *views,
+                                            size_t count)
 {
-    aoticache_resident *found = NULL;
+    aoticache_known_kernel *found = NULL;
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return NULL;
     const aoticache_dynamic_list *list = atomic_load(&state->list);
     for (size_t i = 0; list != NULL && i < list->count && found == NULL; i++)
-        if (!atomic_load(&list->residents[i]->gone) && aoticache_check_passes(list->residents[i]->check, views, count))
-            found = list->residents[i];
+        if (!atomic_load(&list->known_kernels[i]->gone) &&
+            aoticache_check_passes(list->known_kernels[i]->check, views, count))
+            found = list->known_kernels[i];
     aoticache_epoch_leave(slot);
     return found;
 }
@@ -208,13 +209,13 @@ static bool run_dynamic(slow_call *call)
         aoticache_request_views(call->miss.exact, &views, &count, NULL) != AOTICACHE_OK)
         return false;
     /* A library that turns out to be gone is not found again. */
-    for (aoticache_resident *resident; (resident = find_dynamic(call->miss.dynamic_state, views, count)) != NULL;) {
-        aoticache_standing *standing = aoticache_resident_standing(resident, call->miss.elements);
-        if (run_standing(call, standing)) {
-            aoticache_holder_add_alias(call->holder, call->packed, standing);
+    for (aoticache_known_kernel *known; (known = find_dynamic(call->miss.dynamic_state, views, count)) != NULL;) {
+        aoticache_verdict *verdict = aoticache_known_kernel_verdict(known, call->miss.elements);
+        if (run_verdict(call, verdict)) {
+            aoticache_holder_add_alias(call->holder, call->packed, verdict);
             return true;
         }
-        if (!atomic_load(&resident->gone))
+        if (!atomic_load(&known->gone))
             return false;
     }
     return false;
@@ -266,7 +267,7 @@ static bool wants_dynamic(const aoticache_holder *holder, const aoticache_miss_r
     if (state == NULL || state->not_dynamic || !aoticache_hook_is_dynamic(context->hook))
         return false;
     return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
-           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && (shapes > context->dynamic_after || miss->lent != 0));
+           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && (shapes > context->dynamic_after || miss->substituted != 0));
 }
 
 /* Counts a miss; a kernel that is not there the first time is counted once. */
@@ -300,17 +301,17 @@ static void enter_miss(slow_call *call)
 static void lookup_in_cache(slow_call *call)
 {
     aoticache_artifact *artifact = NULL;
-    aoticache_resident *resident = NULL;
+    aoticache_known_kernel *known = NULL;
     aoticache_holder *holder = call->holder;
     call->status = aoticache_cache_lookup(holder->context->cache, call->miss.exact, &artifact, &call->error);
     call->is_counted = call->status == AOTICACHE_OK;
     if (call->status == AOTICACHE_NOT_FOUND)
         aoticache_error_set(&call->error, call->status, "not in the cache, and nothing is to be compiled");
     if (call->status == AOTICACHE_OK)
-        call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &resident, &call->error);
+        call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &known, &call->error);
     aoticache_artifact_unref(artifact);
     if (call->status == AOTICACHE_OK)
-        load_and_run(call, aoticache_resident_standing(resident, call->miss.elements), true);
+        load_and_run(call, aoticache_known_kernel_verdict(known, call->miss.elements), true);
     else
         aoticache_holder_note_failure(holder, call->miss.miss_state, call->status, call->error.message);
 }
@@ -332,19 +333,19 @@ static void compile_later(slow_call *call)
 
 static void compile_now(slow_call *call)
 {
-    aoticache_resident *resident = NULL;
-    call->status = aoticache_holder_compile(call->holder, &call->miss, &resident, &call->error);
+    aoticache_known_kernel *known = NULL;
+    call->status = aoticache_holder_compile(call->holder, &call->miss, &known, &call->error);
     if (call->status != AOTICACHE_OK || call->prepares)
         return;
-    aoticache_standing *standing = aoticache_resident_standing(resident, call->miss.elements);
-    if (load_and_run(call, standing, false) && resident->check != NULL)
-        aoticache_holder_add_alias(call->holder, call->packed, standing);
+    aoticache_verdict *verdict = aoticache_known_kernel_verdict(known, call->miss.elements);
+    if (load_and_run(call, verdict, false) && known->check != NULL)
+        aoticache_holder_add_alias(call->holder, call->packed, verdict);
 }
 
 /* True for a kernel that a collection has removed because the fallback is faster: it is not compiled again. */
 static bool lost_trial(slow_call *call)
 {
-    if (!aoticache_holder_has_lost(call->holder, call->miss.exact))
+    if (!aoticache_holder_was_slower(call->holder, call->miss.exact))
         return false;
     call->status = aoticache_error_set(&call->error, AOTICACHE_UNSUPPORTED,
                                        "the kernel that was compiled for this call was slower than the fallback");
@@ -357,7 +358,7 @@ static bool is_spared(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
     const aoticache_dynamic_state *dynamic = call->miss.dynamic_state;
-    if (holder->context->miss != AOTICACHE_MISS_BACKGROUND || call->miss.lent != 0)
+    if (holder->context->miss != AOTICACHE_MISS_BACKGROUND || call->miss.substituted != 0)
         return false;
     uint32_t asked = 1, needed = 1;
     pthread_mutex_lock(&holder->lock);
@@ -450,8 +451,8 @@ static bool make_miss_request(slow_call *call)
 /* The fallback sees the numbers. */
 static void take_back(slow_call *call)
 {
-    if (call->ticket->lent != NULL)
-        aoticache_numbers_take_back(call->ticket->lent, call->consumed != NULL && *call->consumed);
+    if (call->ticket->substituted != NULL)
+        aoticache_numbers_take_back(call->ticket->substituted, call->consumed != NULL && *call->consumed);
 }
 
 static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
@@ -467,7 +468,7 @@ static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set,
 /* Leaves the call to the fallback for a reason that is no failure. */
 static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
-    if (call->ticket->standing != NULL)
+    if (call->ticket->verdict != NULL)
         call->ticket->begin_ns = call->holder->context->clock_ns();
     else
         atomic_fetch_add_explicit(&call->holder->left, 1, memory_order_relaxed);
@@ -488,8 +489,9 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
 }
 
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed, aoticache_ticket *ticket,
-                                              bool *ret_compiles, aoticache_error *ret_error)
+                                              const aoticache_packed *packed, bool *consumed,
+                                              aoticache_timed_call *ticket, bool *ret_compiles,
+                                              aoticache_error *ret_error)
 {
     slow_call call = {.holder = holder,
                       .stack = stack,

@@ -3,7 +3,7 @@
  * are compiled into its library, so that each would need one of its own. Where an argument has had several values, one
  * library serves them all: it takes the number as a tensor of no dimension, and reads it when it runs.
  *
- * While the holder works on a call, such a tensor is lent to its arguments in the number's place. All that follows from
+ * While the holder works on a call, such a tensor is substituted to its arguments in the number's place. All that follows from
  * there, packing, requests, inputs, knows tensors.
  */
 #include "eager/holder/internal.h"
@@ -13,19 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An argument's values that are compiled in; with the next one it is lent. */
+/* An argument's values that are compiled in; with the next one it is substituted. */
 #define VALUES_COMPILED_IN 2
 /*
  * PyTorch refuses numbers that the dtype of the tensors cannot have. Half precision can have these, and all others more, so
- * that nothing of what it refuses is lent.
+ * that nothing of what it refuses is substituted.
  */
-#define MOST_LENT 65504.0
+#define MOST_SUBSTITUTED 65504.0
 
 /* What is known of one argument. Under holder->lock. */
 struct aoticache_number {
     double seen[VALUES_COMPILED_IN];
     uint32_t count; /* of seen */
-    bool is_fixed;  /* a library that takes it as a tensor could not be made: it is not lent again */
+    bool is_fixed;  /* a library that takes it as a tensor could not be made: it is not substituted again */
 };
 
 static bool is_number(const aoticache_holder *holder, size_t argument)
@@ -36,17 +36,17 @@ static bool is_number(const aoticache_holder *holder, size_t argument)
 }
 
 /* PyTorch takes roots and products for some exponents: of -inf and -0 they give something else than a power does. */
-static bool may_be_lent(const aoticache_holder *holder, size_t argument)
+static bool may_be_substituted(const aoticache_holder *holder, size_t argument)
 {
     return is_number(holder, argument) &&
            strcmp(aoticache_schema_argument_at(holder->schema, argument)->name, "exponent") != 0;
 }
 
 /* Times 0 is another matter too: beta=0 of a product of matrices means that NaN is not taken over. */
-static bool can_be_lent(const aoticache_value *value)
+static bool can_be_substituted(const aoticache_value *value)
 {
     return value->kind == AOTICACHE_VALUE_DOUBLE && value->as.double_value != 0 &&
-           fabs(value->as.double_value) <= MOST_LENT; /* false for NaN */
+           fabs(value->as.double_value) <= MOST_SUBSTITUTED; /* false for NaN */
 }
 
 bool aoticache_holder_is_floating(int32_t dtype)
@@ -72,21 +72,21 @@ static bool has_floats_alone(const aoticache_holder *holder, const aoticache_val
     return true;
 }
 
-/* What is lent is known by its sizes, which are these. */
+/* What is substituted is known by its sizes, which are these. */
 static const int64_t no_sizes[1];
 
-bool aoticache_number_is_lent(const aoticache_value *value)
+bool aoticache_number_is_substituted(const aoticache_value *value)
 {
     return value->kind == AOTICACHE_VALUE_TENSOR && value->as.tensor != NULL && value->as.tensor->sizes == no_sizes;
 }
 
-uint64_t aoticache_numbers_lent(const aoticache_holder *holder, const aoticache_value *arguments)
+uint64_t aoticache_numbers_substituted(const aoticache_holder *holder, const aoticache_value *arguments)
 {
-    uint64_t lent = 0;
+    uint64_t substituted = 0;
     for (size_t i = 0; i < holder->num_arguments; i++)
         if (arguments[i].kind == AOTICACHE_VALUE_TENSOR && is_number(holder, i))
-            lent |= UINT64_C(1) << i;
-    return lent;
+            substituted |= UINT64_C(1) << i;
+    return substituted;
 }
 
 /* ---- which arguments ---- */
@@ -111,88 +111,89 @@ static bool is_one_more(struct aoticache_number *number, double value)
     return false;
 }
 
-/* The arguments that are lent from now on, as a call or a library of these shows. Under holder->lock. */
+/* The arguments that are substituted from now on, as a call or a library of these shows. Under holder->lock. */
 static uint64_t note_values(aoticache_holder *holder, const aoticache_value *arguments)
 {
-    uint64_t lent = 0;
+    uint64_t substituted = 0;
     if (holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* not tried on others */
         holder->dynamic == AOTICACHE_DYNAMIC_NEVER || !aoticache_hook_takes_numbers(holder->context->hook) ||
         !has_floats_alone(holder, arguments))
         return 0;
     for (size_t i = 0; i < holder->num_arguments; i++) {
-        if (!can_be_lent(&arguments[i]) || !may_be_lent(holder, i))
+        if (!can_be_substituted(&arguments[i]) || !may_be_substituted(holder, i))
             continue;
         struct aoticache_number *number = number_at(holder, i);
         if (number != NULL && !number->is_fixed && is_one_more(number, arguments[i].as.double_value))
-            lent |= UINT64_C(1) << i;
+            substituted |= UINT64_C(1) << i;
     }
-    atomic_fetch_or(&holder->lends, lent);
-    return lent;
+    atomic_fetch_or(&holder->substitutable, substituted);
+    return substituted;
 }
 
 bool aoticache_numbers_note(aoticache_holder *holder, const aoticache_value *arguments)
 {
     pthread_mutex_lock(&holder->lock);
-    const uint64_t lent = note_values(holder, arguments);
+    const uint64_t substituted = note_values(holder, arguments);
     pthread_mutex_unlock(&holder->lock);
-    return lent != 0;
+    return substituted != 0;
 }
 
 void aoticache_numbers_learn(aoticache_holder *holder, const aoticache_value *arguments)
 {
-    uint64_t lent = aoticache_numbers_lent(holder, arguments);
-    for (size_t i = 0; lent != 0 && i < holder->num_arguments; i++) {
-        const struct aoticache_number *number = (lent >> i & 1) != 0 ? number_at(holder, i) : NULL;
+    uint64_t substituted = aoticache_numbers_substituted(holder, arguments);
+    for (size_t i = 0; substituted != 0 && i < holder->num_arguments; i++) {
+        const struct aoticache_number *number = (substituted >> i & 1) != 0 ? number_at(holder, i) : NULL;
         if (number != NULL && number->is_fixed)
-            lent &= ~(UINT64_C(1) << i);
+            substituted &= ~(UINT64_C(1) << i);
     }
-    atomic_fetch_or(&holder->lends, lent);
+    atomic_fetch_or(&holder->substitutable, substituted);
     note_values(holder, arguments);
 }
 
-void aoticache_numbers_give_up(aoticache_holder *holder, uint64_t lent)
+void aoticache_numbers_give_up(aoticache_holder *holder, uint64_t substituted)
 {
-    if (lent == 0)
+    if (substituted == 0)
         return;
     pthread_mutex_lock(&holder->lock);
     for (size_t i = 0; i < holder->num_arguments && i < 64; i++) {
-        struct aoticache_number *number = (lent >> i & 1) != 0 ? number_at(holder, i) : NULL;
+        struct aoticache_number *number = (substituted >> i & 1) != 0 ? number_at(holder, i) : NULL;
         if (number != NULL)
             number->is_fixed = true;
     }
-    atomic_fetch_and(&holder->lends, ~lent);
+    atomic_fetch_and(&holder->substitutable, ~substituted);
     pthread_mutex_unlock(&holder->lock);
 }
 
 bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aoticache_numbers *numbers)
 {
-    return (numbers->arguments & ~atomic_load(&holder->lends)) != 0;
+    return (numbers->arguments & ~atomic_load(&holder->substitutable)) != 0;
 }
 
 /* ---- lending ---- */
 
-bool aoticache_numbers_lend(const aoticache_holder *holder, aoticache_value *arguments, const aoticache_packed *packed,
-                            aoticache_numbers *ret_numbers)
+bool aoticache_numbers_substitute(const aoticache_holder *holder, aoticache_value *arguments,
+                                  const aoticache_packed *packed, aoticache_numbers *ret_numbers)
 {
-    uint64_t lends = atomic_load_explicit(&holder->lends, memory_order_relaxed);
-    if (lends == 0 || !has_floats_alone(holder, arguments) || aoticache_table_find(&holder->table, packed) != NULL)
+    uint64_t substitutable = atomic_load_explicit(&holder->substitutable, memory_order_relaxed);
+    if (substitutable == 0 || !has_floats_alone(holder, arguments) ||
+        aoticache_table_find(&holder->table, packed) != NULL)
         return false;
     *ret_numbers = (aoticache_numbers){.count = 0};
-    for (; lends != 0 && ret_numbers->count < AOTICACHE_NUMBERS_MOST; lends &= lends - 1) {
-        const int argument = __builtin_ctzll(lends);
+    for (; substitutable != 0 && ret_numbers->count < AOTICACHE_NUMBERS_MOST; substitutable &= substitutable - 1) {
+        const int argument = __builtin_ctzll(substitutable);
         aoticache_value *place = &arguments[argument];
-        if (!can_be_lent(place))
+        if (!can_be_substituted(place))
             continue;
-        aoticache_number_lent *lent = &ret_numbers->lent[ret_numbers->count++];
+        aoticache_substituted_number *substituted = &ret_numbers->substituted[ret_numbers->count++];
         ret_numbers->arguments |= UINT64_C(1) << argument;
-        lent->place = place;
-        lent->value = place->as.double_value;
-        lent->view = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT64,
-                                             .device = AOTICACHE_DEVICE_CPU,
-                                             .layout = AOTICACHE_LAYOUT_STRIDED,
-                                             .sizes = no_sizes,
-                                             .strides = no_sizes};
-        *place = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &lent->view};
+        substituted->place = place;
+        substituted->value = place->as.double_value;
+        substituted->view = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT64,
+                                                    .device = AOTICACHE_DEVICE_CPU,
+                                                    .layout = AOTICACHE_LAYOUT_STRIDED,
+                                                    .sizes = no_sizes,
+                                                    .strides = no_sizes};
+        *place = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &substituted->view};
     }
     return ret_numbers->count > 0;
 }
@@ -227,16 +228,16 @@ bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume)
 {
     struct aoticache_own_numbers *own = numbers->own = consume ? NULL : take_own();
     for (size_t i = 0; i < numbers->count; i++) {
-        aoticache_number_lent *lent = &numbers->lent[i];
+        aoticache_substituted_number *substituted = &numbers->substituted[i];
         if (own == NULL) {
-            lent->view.handle = make_tensor(&lent->value);
+            substituted->view.handle = make_tensor(&substituted->value);
         } else {
-            own->values[i] = lent->value;
+            own->values[i] = substituted->value;
             if (own->tensors[i] == NULL)
                 own->tensors[i] = make_tensor(&own->values[i]);
-            lent->view.handle = own->tensors[i];
+            substituted->view.handle = own->tensors[i];
         }
-        if (lent->view.handle == NULL)
+        if (substituted->view.handle == NULL)
             return false;
     }
     return true;
@@ -245,12 +246,13 @@ bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume)
 void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed)
 {
     for (size_t i = 0; i < numbers->count; i++) {
-        aoticache_number_lent *lent = &numbers->lent[i];
+        aoticache_substituted_number *substituted = &numbers->substituted[i];
         if (numbers->own == NULL && !consumed)
-            aoticache_tensor_free(lent->view.handle);
+            aoticache_tensor_free(substituted->view.handle);
         /* A call that was answered may have put a result there. */
-        if (lent->place->kind == AOTICACHE_VALUE_TENSOR && lent->place->as.tensor == &lent->view)
-            *lent->place = (aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = lent->value};
+        if (substituted->place->kind == AOTICACHE_VALUE_TENSOR && substituted->place->as.tensor == &substituted->view)
+            *substituted->place =
+                (aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = substituted->value};
     }
     if (numbers->own != NULL)
         numbers->own->is_taken = false;

@@ -139,7 +139,7 @@ aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder
     for (size_t i = 0; i < holder->num_arguments; i++) {
         const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
         bool lacks = lacks_tensor(argument->type, &arguments[i]);
-        if (!lacks && (type_takes(argument->type, arguments[i].kind) || aoticache_number_is_lent(&arguments[i])))
+        if (!lacks && (type_takes(argument->type, arguments[i].kind) || aoticache_number_is_substituted(&arguments[i])))
             continue;
         char text[96];
         aoticache_type_format(argument->type, text, sizeof text);
@@ -360,7 +360,7 @@ static aoticache_status make_request(const aoticache_holder *holder, const aotic
     }
     if (status == AOTICACHE_OK)
         status = aoticache_holder_set_environment(holder, holder->context->hook, writer.request, ret_error);
-    if (status == AOTICACHE_OK && aoticache_numbers_lent(holder, arguments) != 0)
+    if (status == AOTICACHE_OK && aoticache_numbers_substituted(holder, arguments) != 0)
         status = aoticache_request_set_environment(writer.request, AOTICACHE_NUMBERS_NAME, AOTICACHE_NUMBERS_TENSORS,
                                                    ret_error);
     if (status == AOTICACHE_OK && dynamic)
@@ -431,7 +431,7 @@ aoticache_status aoticache_holder_make_miss_request(aoticache_holder *holder, co
 {
     aoticache_miss_request miss = {.packed = copy_packed(packed),
                                    .elements = aoticache_count_elements(arguments, holder->num_arguments),
-                                   .lent = aoticache_numbers_lent(holder, arguments)};
+                                   .substituted = aoticache_numbers_substituted(holder, arguments)};
     aoticache_status status = AOTICACHE_OK;
     if (miss.packed == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a request", holder->op);

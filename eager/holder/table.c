@@ -115,7 +115,7 @@ static bool table_reserve(aoticache_table *table, size_t entries)
 }
 
 aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aoticache_packed *packed,
-                                               aoticache_resident_hot *resident, void *detail)
+                                               aoticache_known_kernel_hot *known, void *detail)
 {
     size_t bytes = packed->count * sizeof packed->words[0];
     if (!table_reserve(table, table->used + 1))
@@ -124,7 +124,7 @@ aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aot
     if (entry == NULL)
         return NULL;
     entry->own.detail = detail;
-    atomic_init(&entry->resident, resident != NULL ? resident : &entry->own);
+    atomic_init(&entry->known, known != NULL ? known : &entry->own);
     entry->count = packed->count;
     memcpy(entry->words, packed->words, bytes);
     return entry;
@@ -137,9 +137,9 @@ void aoticache_table_publish(aoticache_table *table, const aoticache_packed *pac
 }
 
 aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
-                                              aoticache_resident_hot *resident, void *detail)
+                                              aoticache_known_kernel_hot *known, void *detail)
 {
-    aoticache_table_entry *entry = aoticache_table_prepare(table, packed, resident, detail);
+    aoticache_table_entry *entry = aoticache_table_prepare(table, packed, known, detail);
     if (entry != NULL)
         aoticache_table_publish(table, packed, entry);
     return entry;

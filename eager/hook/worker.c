@@ -314,7 +314,7 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
  * Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. And the
  * revision, so that libraries of an earlier one are not found:
  * 2: bytes are reduced right, and numbers that are read at run time are doubles (eager/inductor/corrections.py).
- * 3: numbers beside 16-bit floats are rounded as PyTorch rounds them (forms.py), expm1, atanh and erf are right near zero.
+ * 3: numbers beside 16-bit floats are rounded as PyTorch rounds them (rewrites.py), expm1, atanh and erf are right near zero.
  */
 static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                aoticache_error *ret_error)

@@ -298,7 +298,7 @@ def make_call(torch, request):
         for position, spec in enumerate(request["arguments"])
     ]
 
-    forms = load_beside("inductor", "forms.py")
+    forms = load_beside("inductor", "rewrites.py")
     dtype, refusal = forms.rounding_of(torch, request["operator"], inputs, read)
     if refusal:
         raise Unsupported(refusal)
@@ -546,7 +546,7 @@ QUICK_OPERATIONS_A_THREAD = 9216
 MOST_NODES = 8  # of a graph that is one operator's
 
 
-def least_part(minimum):
+def min_elements_per_thread(minimum):
     """How many elements a thread's part of a loop has at least; minimum: Inductor's own, whatever the loop does."""
     from torch._inductor.virtualized import V
 
@@ -578,7 +578,7 @@ def thread_count_left_open():
         return
 
     def decide(self, max_parallel_depth, threads):
-        with config.patch({"cpp.dynamic_threads": False, "cpp.min_chunk_size": least_part(config.cpp.min_chunk_size)}):
+        with config.patch({"cpp.dynamic_threads": False, "cpp.min_chunk_size": min_elements_per_thread(config.cpp.min_chunk_size)}):
             return original(self, max_parallel_depth, USUAL_THREADS)
 
     try:

@@ -64,7 +64,7 @@ extern "C" void aoti_torch_check(bool, const char *, const char *, uint32_t, con
 """
 
 
-class NotOurs(Exception):
+class NotSupported(Exception):
     """The code cannot be built our way; the text says why."""
 
 
@@ -86,7 +86,7 @@ class Places:
         beside = (os.path.join(os.path.dirname(self.wrapper), name) for name in ("wrapper_std.h", "wrapper_cxx.h"))
         for path in (self.wrapper, *beside, os.path.join(self.include, "runtime", "kernel.h"), self.runtime, self.torch_stub):
             if not os.path.exists(path):
-                raise NotOurs(f"{path} is not installed")
+                raise NotSupported(f"{path} is not installed")
 
 
 class Declarations:
@@ -120,19 +120,19 @@ class Declarations:
 
 
 def own_half(torch, wrapper):
-    """The wrapper without the container; NotOurs where it does not look as expected."""
+    """The wrapper without the container; NotSupported where it does not look as expected."""
     with open(os.path.join(os.path.dirname(torch.__file__), INTERFACE), encoding="utf-8") as file:
         interface = file.read()
     begin = wrapper.find(interface)
     if begin < 0:
-        raise NotOurs("the wrapper does not contain the container's interface as this PyTorch has it")
+        raise NotSupported("the wrapper does not contain the container's interface as this PyTorch has it")
     own = wrapper[begin + len(interface) :]
     before = wrapper[:begin]
     if re.sub(r"#include <torch/csrc/inductor/aoti_include/(cpu|common)\.h>", "", before).strip():
-        raise NotOurs("the wrapper begins with something unknown")
+        raise NotSupported("the wrapper begins with something unknown")
     own = OF_THE_SHIM.sub("", own)
     if "#include" in own:
-        raise NotOurs("the wrapper includes headers of its own")
+        raise NotSupported("the wrapper includes headers of its own")
     return own
 
 
@@ -208,24 +208,24 @@ def check_graph(torch, graph, device_type):
 
     options = config.aot_inductor
     if device_type != "cpu":
-        raise NotOurs(f"the kernel is for {device_type}")
+        raise NotSupported(f"the kernel is for {device_type}")
     if options.package_cpp_only or not options.dynamic_linkage:
-        raise NotOurs("sources are wanted, or a library to link statically")
+        raise NotSupported("sources are wanted, or a library to link statically")
     # Weights that are only handed out (see compile_program() of the worker) are no matter of the library's form.
     apart = not options.package_constants_in_so
     if options.package_constants_on_disk_format and not (apart and options.package_constants_on_disk_format == "pickle_weights"):
-        raise NotOurs(f"weights on disk as {options.package_constants_on_disk_format}")
+        raise NotSupported(f"weights on disk as {options.package_constants_on_disk_format}")
     if options.force_mmap_weights:
-        raise NotOurs("weights behind the library's code")
+        raise NotSupported("weights behind the library's code")
     constants = [graph.get_original_value_of_constant(name) for name in graph.constants]
     if any(tensor.is_mkldnn or tensor.layout != torch.strided for tensor in constants):
-        raise NotOurs("constants in a layout of oneDNN's")
+        raise NotSupported("constants in a layout of oneDNN's")
     if any(tensor.device.type != "cpu" for tensor in constants):
-        raise NotOurs("constants on another device")
+        raise NotSupported("constants on another device")
     if not apart and sum(tensor.untyped_storage().nbytes() for tensor in constants) > 1_000_000_000:
-        raise NotOurs("more than 1 GB of constants")
+        raise NotSupported("more than 1 GB of constants")
     if set(graph.mutated_buffers) & set(graph.constants):
-        raise NotOurs("the code writes to its own constants")
+        raise NotSupported("the code writes to its own constants")
 
 
 def start_command(command):
@@ -239,7 +239,7 @@ def finish_command(process):
     command = process.args
     if process.returncode != 0:
         errors = [line for line in said.splitlines() if "error" in line or "undefined" in line]
-        raise NotOurs(f"{os.path.basename(command[0])}: {(errors or said.splitlines() or ['failed'])[0]}"[:300])
+        raise NotSupported(f"{os.path.basename(command[0])}: {(errors or said.splitlines() or ['failed'])[0]}"[:300])
     return said
 
 
@@ -274,7 +274,7 @@ class Builder:
             try:
                 return self.build_ours(build, graph, wrapper_code, kernel_code, device_type, additional_files)
             except Exception as error:
-                self.reason = str(error) if isinstance(error, NotOurs) else f"{type(error).__name__}: {error}"[:300]
+                self.reason = str(error) if isinstance(error, NotSupported) else f"{type(error).__name__}: {error}"[:300]
             return build(kernel_code, additional_files)
 
         self.reason, self.used, self.label = None, False, label
@@ -299,7 +299,7 @@ class Builder:
         with self.commands_replaced():
             result = build(kernel_text(kernels), list(files))
         if self.steps != ["compile", "link"]:
-            raise NotOurs("this PyTorch builds in other steps")
+            raise NotSupported("this PyTorch builds in other steps")
         self.used = True
         return result
 
@@ -347,7 +347,7 @@ class Builder:
             codecache._get_cpp_wrapper_header = note_header
             yield
         finally:
-            with contextlib.suppress(NotOurs):
+            with contextlib.suppress(NotSupported):
                 self.finish_wrapper()  # it is still under way where something else failed
             cpp_builder.CppBuilder.build = original
             codecache._precompile_header = precompile
@@ -368,7 +368,7 @@ class Builder:
         try:
             finish_command(process)
             return
-        except NotOurs:
+        except NotSupported:
             if not self.plain:
                 raise
         finally:
@@ -394,6 +394,6 @@ class Builder:
         if self.with_cxx:
             unknown = unknown_symbols([*command, "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"])
         if unknown:
-            raise NotOurs(f"the code needs {min(unknown)}, which is in none of PyTorch's C functions")
+            raise NotSupported(f"the code needs {min(unknown)}, which is in none of PyTorch's C functions")
         os.unlink(exported)
         self.steps.append("link")

@@ -115,7 +115,7 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
 aoticache_status aoticache_package_expect_inputs(aoticache_cache *cache, const aoticache_artifact *artifact,
                                                  aoticache_runner *runner, aoticache_error *ret_error);
 
-/* ---- given.c: weights from a .safetensors file ---- */
+/* ---- weights_override.c: weights from a .safetensors file ---- */
 
 typedef struct aoticache_package_given aoticache_package_given;
 

@@ -298,7 +298,7 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoti
         return status;
     aoticache_binding_operator *op = calloc(1, sizeof *op);
     if (op != NULL)
-        op->ready = aoticache_uses_open();
+        op->ready = aoticache_call_counts_open();
     if (op == NULL || op->ready == 0) {
         free(op);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an operator");
@@ -354,14 +354,15 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
 {
     aoticache_binding_counts counts = {.refused = atomic_load_explicit(&op->refused, memory_order_relaxed)};
     aoticache_holder_get_counts(op->holder, &counts.holder);
-    uint64_t passed = atomic_load_explicit(&op->passed, memory_order_relaxed);
+    uint64_t passed = atomic_load_explicit(&op->bypassed, memory_order_relaxed);
     if (op->torch_registration != NULL)
-        passed += op->binding->bridge.passed_now(op->torch_registration);
+        passed += op->binding->bridge.bypassed_now(op->torch_registration);
     uint64_t turns = atomic_load_explicit(&op->turns, memory_order_relaxed);
     counts.holder.fallbacks += passed + turns;
     counts.holder.calls_lost += passed;
-    counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed +
-                   turns + atomic_load_explicit(&op->slow, memory_order_relaxed) +
+    counts.calls = counts.refused + aoticache_call_counts_read(op->ready) +
+                   aoticache_call_counts_read(op->holder->lost) + passed + turns +
+                   atomic_load_explicit(&op->slow, memory_order_relaxed) +
                    atomic_load_explicit(&op->spared, memory_order_relaxed);
     *ret_counts = counts;
 }

@@ -163,7 +163,7 @@ class Arguments {
 
     void prepare(void *op) { host->prepare(op, wrapped, &stack); }
 
-    aoticache_bridge_turn turn(void *op, aoticache_bridge_ticket *ticket)
+    aoticache_bridge_turn turn(void *op, aoticache_bridge_timed_call *ticket)
     {
         return host->turn(op, wrapped, &stack, ticket);
     }
@@ -650,7 +650,7 @@ const c10::KernelFunction &find_kernel(const c10::OperatorHandle &handle, Dispat
 struct Operator {
     std::atomic<void *> op;  /* the core's; null: disabled, or calls are set aside: */
     std::atomic<void *> own; /* the core's; null: disabled */
-    std::atomic<int> aside;
+    std::atomic<int> mode;
     std::atomic<uint64_t> left, total; /* how many calls are still to be set aside, and were to be */
     c10::OperatorHandle handle;
     DispatchKey key;
@@ -680,19 +680,19 @@ void resume(Operator &state)
         state.op.compare_exchange_strong(none, own, std::memory_order_acq_rel);
 }
 
-uint64_t passed_now(const Operator &state)
+uint64_t bypassed_now(const Operator &state)
 {
     uint64_t left = state.left.load(std::memory_order_relaxed);
-    bool passes = left && state.aside.load(std::memory_order_relaxed) == AOTICACHE_BRIDGE_PASS;
+    bool passes = left && state.mode.load(std::memory_order_relaxed) == AOTICACHE_BRIDGE_PASS;
     return passes ? state.total.load(std::memory_order_relaxed) - left : 0;
 }
 
 /* How this call is taken, which is counted. SERVE: the operator is disabled, PyTorch's kernel answers as with PASS. */
-C10_NOINLINE aoticache_bridge_aside take_aside(Operator &state, void *own)
+C10_NOINLINE aoticache_call_mode take_call_mode(Operator &state, void *own)
 {
     if (!own)
         return AOTICACHE_BRIDGE_PASS;
-    auto how = static_cast<aoticache_bridge_aside>(state.aside.load(std::memory_order_relaxed));
+    auto how = static_cast<aoticache_call_mode>(state.mode.load(std::memory_order_relaxed));
     uint64_t left = state.left.load(std::memory_order_relaxed);
     if (left > 1) {
         state.left.store(left - 1, std::memory_order_relaxed);
@@ -734,7 +734,7 @@ class Turn {
   private:
     void *op;
     aoticache_bridge_turn turn = AOTICACHE_BRIDGE_NO_TURN;
-    aoticache_bridge_ticket ticket;
+    aoticache_bridge_timed_call ticket;
     uint64_t begin_ns = 0, ns = 0;
 };
 
@@ -807,16 +807,16 @@ class BoxedKernel final : public c10::OperatorKernel {
     {
         void *op = state.op.load(std::memory_order_acquire);
         if (C10_UNLIKELY(!op))
-            call_aside(handle, keys, stack);
+            call_in_mode(handle, keys, stack);
         else if (!answer(op, handle, keys, stack))
             state.fallback.callBoxed(handle, keys, stack);
     }
 
   private:
-    C10_NOINLINE void call_aside(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
+    C10_NOINLINE void call_in_mode(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
     {
         void *own = state.own.load(std::memory_order_acquire);
-        if (take_aside(state, own) != AOTICACHE_BRIDGE_TIME)
+        if (take_call_mode(state, own) != AOTICACHE_BRIDGE_TIME)
             return state.fallback.callBoxed(handle, keys, stack);
         Turn turn(own);
         auto way = turn.take([&](Arguments &arguments) { return push(arguments, stack); });
@@ -906,7 +906,7 @@ template <class Return, class... Types> class UnboxedKernel<Return(Types...)> fi
     {
         void *op = state.op.load(std::memory_order_acquire);
         if (C10_UNLIKELY(!op))
-            return call_aside(keys, std::forward<Types>(values)...);
+            return call_in_mode(keys, std::forward<Types>(values)...);
         {
             Arguments arguments;
             aoticache_bridge_result result =
@@ -966,10 +966,10 @@ template <class Return, class... Types> class UnboxedKernel<Return(Types...)> fi
         }
     }
 
-    C10_NOINLINE Return call_aside(DispatchKeySet keys, Types... values)
+    C10_NOINLINE Return call_in_mode(DispatchKeySet keys, Types... values)
     {
         void *own = state.own.load(std::memory_order_acquire);
-        if (take_aside(state, own) != AOTICACHE_BRIDGE_TIME)
+        if (take_call_mode(state, own) != AOTICACHE_BRIDGE_TIME)
             return fall_back(keys, std::forward<Types>(values)...);
         return call_timed(own, keys, std::forward<Types>(values)...);
     }
@@ -1260,7 +1260,7 @@ aoticache_status bridge_enable(const char *name, const char *overload, const cha
 void bridge_disable(void *registration)
 {
     auto *state = static_cast<Operator *>(registration);
-    uint64_t passed = passed_now(*state);
+    uint64_t passed = bypassed_now(*state);
     if (void *own = state->own.load(std::memory_order_acquire); own && passed)
         host->passed(own, passed);
     state->left.store(0, std::memory_order_relaxed);
@@ -1270,15 +1270,15 @@ void bridge_disable(void *registration)
 
 uint64_t bridge_passed_now(void *registration)
 {
-    return passed_now(*static_cast<Operator *>(registration));
+    return bypassed_now(*static_cast<Operator *>(registration));
 }
 
-void bridge_set_aside(void *registration, aoticache_bridge_aside how, uint64_t calls)
+void bridge_set_call_mode(void *registration, aoticache_call_mode how, uint64_t calls)
 {
     auto *state = static_cast<Operator *>(registration);
     if (how == AOTICACHE_BRIDGE_SERVE)
         return resume(*state);
-    state->aside.store(how, std::memory_order_relaxed);
+    state->mode.store(how, std::memory_order_relaxed);
     state->total.store(calls, std::memory_order_relaxed);
     state->left.store(calls, std::memory_order_relaxed);
     state->op.store(nullptr, std::memory_order_release);
@@ -1358,7 +1358,7 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
                        TORCH_VERSION,
                        bridge_enable,
                        bridge_disable,
-                       bridge_set_aside,
+                       bridge_set_call_mode,
                        bridge_passed_now,
                        bridge_num_threads,
                        settings,

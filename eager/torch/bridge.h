@@ -52,11 +52,11 @@ typedef enum aoticache_bridge_result {
 } aoticache_bridge_result;
 
 /* How the bridge takes an operator's calls. */
-typedef enum aoticache_bridge_aside {
+typedef enum aoticache_call_mode {
     AOTICACHE_BRIDGE_SERVE = 0, /* host->attempt() */
     AOTICACHE_BRIDGE_TIME = 1,  /* host->turn() says which way the call goes, and whether its time is taken */
     AOTICACHE_BRIDGE_PASS = 2,  /* PyTorch's kernel, without asking */
-} aoticache_bridge_aside;
+} aoticache_call_mode;
 
 /* What a call of an operator with kernels on trial is to do. */
 typedef enum aoticache_bridge_turn {
@@ -78,9 +78,9 @@ typedef struct aoticache_bridge_settings {
     int8_t (*default_dtype)(void);                 /* c10::get_default_dtype_as_scalartype() */
 } aoticache_bridge_settings;
 
-typedef struct aoticache_bridge_ticket {
+typedef struct aoticache_bridge_timed_call {
     uint64_t words[8]; /* the core's */
-} aoticache_bridge_ticket;
+} aoticache_bridge_timed_call;
 
 typedef struct aoticache_bridge_host {
     size_t size;
@@ -108,9 +108,10 @@ typedef struct aoticache_bridge_host {
      * takes the time of all that the call does from its beginning to its end as if it had not asked, and calls end(): ns 0
      * where host->attempt() did not say SERVED or something has thrown.
      */
-    aoticache_bridge_turn (*turn)(void *op, uint64_t wrapped, aoticache_stack *stack, aoticache_bridge_ticket *ticket);
-    void (*end)(void *op, aoticache_bridge_ticket *ticket, uint64_t ns);
-    /* So many calls were passed on. Told once they all were, or the operator is disabled; until then passed_now() says it. */
+    aoticache_bridge_turn (*turn)(void *op, uint64_t wrapped, aoticache_stack *stack,
+                                  aoticache_bridge_timed_call *ticket);
+    void (*end)(void *op, aoticache_bridge_timed_call *ticket, uint64_t ns);
+    /* So many calls were passed on. Told once they all were, or the operator is disabled; until then bypassed_now() says it. */
     void (*passed)(void *op, uint64_t calls);
     /* Counts a call that PyTorch's kernel has answered, and has a kernel compiled for the next one like it. Runs none. */
     void (*prepare)(void *op, uint64_t wrapped, aoticache_stack *stack);
@@ -141,9 +142,9 @@ typedef struct aoticache_bridge {
      * The next `calls` calls, about, are taken so, and those after them by host->call() again. Any thread may say so, also
      * inside a call. Costs calls that are served nothing.
      */
-    void (*set_aside)(void *torch_registration, aoticache_bridge_aside how, uint64_t calls);
+    void (*set_call_mode)(void *torch_registration, aoticache_call_mode how, uint64_t calls);
     /* Calls that were passed on and that host->passed() was not told of yet. */
-    uint64_t (*passed_now)(void *torch_registration);
+    uint64_t (*bypassed_now)(void *torch_registration);
     /* That PyTorch's operators divide their work among: at::get_num_threads(). */
     uint32_t (*num_threads)(void);
     aoticache_bridge_settings settings;

@@ -246,15 +246,15 @@ static void count_refusal(void *op)
 
 /* ---- answering: turns of trials, calls that were passed on ---- */
 
-_Static_assert(sizeof(aoticache_ticket) <= sizeof(aoticache_bridge_ticket), "the bridge has room for a ticket");
+_Static_assert(sizeof(aoticache_timed_call) <= sizeof(aoticache_bridge_timed_call), "the bridge has room for a ticket");
 
-static aoticache_ticket *ticket_of(aoticache_bridge_ticket *ticket)
+static aoticache_timed_call *timed_call_of(aoticache_bridge_timed_call *ticket)
 {
-    return (aoticache_ticket *)(void *)ticket->words;
+    return (aoticache_timed_call *)(void *)ticket->words;
 }
 
 /* As aoticache_binding_answer() would find the call. */
-static aoticache_standing *find_trial(const aoticache_binding_call *call, uint64_t wrapped)
+static aoticache_verdict *find_trial(const aoticache_binding_call *call, uint64_t wrapped)
 {
     aoticache_packed packed;
     const aoticache_stack *stack = &call->stack;
@@ -264,7 +264,7 @@ static aoticache_standing *find_trial(const aoticache_binding_call *call, uint64
     if (is_refused || !aoticache_pack(stack->values, stack->count, &packed))
         return NULL;
     aoticache_numbers numbers;
-    if (!aoticache_numbers_lend(holder, stack->values, &packed, &numbers))
+    if (!aoticache_numbers_substitute(holder, stack->values, &packed, &numbers))
         return aoticache_holder_find_trial(holder, &packed);
     const bool packs = aoticache_pack(stack->values, stack->count, &packed);
     aoticache_numbers_take_back(&numbers, false);
@@ -272,31 +272,31 @@ static aoticache_standing *find_trial(const aoticache_binding_call *call, uint64
 }
 
 static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aoticache_stack *stack,
-                                       aoticache_bridge_ticket *ticket)
+                                       aoticache_bridge_timed_call *ticket)
 {
     aoticache_binding_call call;
-    aoticache_ticket *taken = ticket_of(ticket);
-    *taken = (aoticache_ticket){.standing = NULL};
+    aoticache_timed_call *taken = timed_call_of(ticket);
+    *taken = (aoticache_timed_call){.verdict = NULL};
     if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
         return AOTICACHE_BRIDGE_NO_TURN;
     call.stack = *stack;
-    aoticache_standing *standing = find_trial(&call, wrapped);
-    bool takes = standing != NULL && aoticache_ticket_take(taken, standing);
+    aoticache_verdict *verdict = find_trial(&call, wrapped);
+    bool takes = verdict != NULL && aoticache_timed_call_begin(taken, verdict);
     if (takes)
-        atomic_fetch_add_explicit(&call.op->turns, taken->way == AOTICACHE_WAY_FALLBACK, memory_order_relaxed);
+        atomic_fetch_add_explicit(&call.op->turns, taken->way == AOTICACHE_CONTENDER_FALLBACK, memory_order_relaxed);
     aoticache_binding_end(&call);
     if (!takes)
         return AOTICACHE_BRIDGE_NO_TURN;
-    return taken->way == AOTICACHE_WAY_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN : AOTICACHE_BRIDGE_FALLBACKS_TURN;
+    return taken->way == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN : AOTICACHE_BRIDGE_FALLBACKS_TURN;
 }
 
-static void end_turn(void *registration, aoticache_bridge_ticket *ticket, uint64_t ns)
+static void end_turn(void *registration, aoticache_bridge_timed_call *ticket, uint64_t ns)
 {
     aoticache_binding_call call;
     if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
         return;
     aoticache_binding_operator *op = call.op;
-    aoticache_ticket_end(ticket_of(ticket), op->holder, ns);
+    aoticache_timed_call_end(timed_call_of(ticket), op->holder, ns);
     if (atomic_load_explicit(&op->holder->trials, memory_order_relaxed) == 0)
         aoticache_binding_end_timing(op);
     aoticache_binding_end(&call);
@@ -307,7 +307,7 @@ static void note_passed(void *registration, uint64_t calls)
     aoticache_binding_call call;
     if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
         return;
-    atomic_fetch_add_explicit(&call.op->passed, calls, memory_order_relaxed);
+    atomic_fetch_add_explicit(&call.op->bypassed, calls, memory_order_relaxed);
     aoticache_cache_note_lost(call.op->holder->context->cache, calls);
     aoticache_binding_end(&call);
 }
@@ -375,7 +375,7 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "bridge %.200s: %.600s", path, message);
     if (bridge.abi != AOTICACHE_BRIDGE_ABI || bridge.enable == NULL || bridge.disable == NULL ||
-        bridge.set_aside == NULL || bridge.passed_now == NULL || bridge.num_threads == NULL ||
+        bridge.set_call_mode == NULL || bridge.bypassed_now == NULL || bridge.num_threads == NULL ||
         bridge.settings.is_deterministic == NULL || bridge.settings.default_dtype == NULL ||
         bridge.get_data_ptr == NULL || bridge.empty_strided == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "bridge %.200s has interface %u, this library %u",

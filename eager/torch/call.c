@@ -14,7 +14,7 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op)
         return;
     aoticache_holder_unref(op->holder);
     aoticache_stable_plan_free(op->plan);
-    aoticache_uses_close(op->ready);
+    aoticache_call_counts_close(op->ready);
     free(op);
 }
 
@@ -86,10 +86,11 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
 
 /* The bridge takes turns before it calls; without one the holder does, and the turn of PyTorch's kernel ends with that. */
 static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
-                                    aoticache_numbers *lent, bool consume, bool *ret_compiles, aoticache_error *error)
+                                    aoticache_numbers *substituted, bool consume, bool *ret_compiles,
+                                    aoticache_error *error)
 {
     aoticache_binding_operator *op = call->op;
-    call->ticket = (aoticache_ticket){.is_untimed = op->binding->has_bridge, .lent = lent};
+    call->ticket = (aoticache_timed_call){.is_untimed = op->binding->has_bridge, .substituted = substituted};
     aoticache_status status =
         aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed, consume ? &call->consumed : NULL,
                                      &call->ticket, ret_compiles, error);
@@ -98,19 +99,20 @@ static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_s
     return status;
 }
 
-/* A call that no kernel is ready for. packed: NULL where no kernel can take it. lent: what it was lent, or NULL. */
+/* A call that no kernel is ready for. packed: NULL where no kernel can take it. substituted: what it was substituted, or NULL. */
 static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint64_t key_set,
-                                              const aoticache_packed *packed, aoticache_numbers *lent, bool consume,
-                                              bool may_compile, aoticache_error *error)
+                                              const aoticache_packed *packed, aoticache_numbers *substituted,
+                                              bool consume, bool may_compile, aoticache_error *error)
 {
     bool compiles = false;
     aoticache_binding_operator *op = call->op;
-    if (packed != NULL && aoticache_holder_leaves(op->holder, packed)) {
+    if (packed != NULL && aoticache_holder_prefers_fallback(op->holder, packed)) {
         aoticache_binding_note_left(op);
         return AOTICACHE_BRIDGE_FALLBACK;
     }
     aoticache_binding_keep(call);
-    aoticache_status status = call_slowly(call, key_set, packed, lent, consume, may_compile ? NULL : &compiles, error);
+    aoticache_status status =
+        call_slowly(call, key_set, packed, substituted, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
     if (call->ticket
@@ -132,22 +134,23 @@ static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, bool co
     if (!aoticache_holder_call_ready(op->holder, &call->stack, ret_packed, ret_packs, consume ? &call->consumed : NULL,
                                      &status, error))
         return false;
-    aoticache_uses_note(op->ready);
+    aoticache_call_counts_note(op->ready);
     status = aoticache_holder_conclude(op->holder, key_set, &call->stack, status, error);
     *ret_result = aoticache_binding_judge(call, status);
     return true;
 }
 
-/* Answers a call that has been lent tensors, by a kernel that takes its numbers from them. */
-static aoticache_bridge_result answer_lent(aoticache_binding_call *call, uint64_t key_set, aoticache_numbers *lent,
-                                           bool consume, bool may_compile, aoticache_error *error)
+/* Answers a call that has been substituted tensors, by a kernel that takes its numbers from them. */
+static aoticache_bridge_result answer_substituted(aoticache_binding_call *call, uint64_t key_set,
+                                                  aoticache_numbers *substituted, bool consume, bool may_compile,
+                                                  aoticache_error *error)
 {
     aoticache_packed packed;
     aoticache_bridge_result result;
     bool packs;
     if (!answer_ready(call, key_set, consume, &packed, &packs, &result, error))
-        result = answer_unready(call, key_set, packs ? &packed : NULL, lent, consume, may_compile, error);
-    aoticache_numbers_take_back(lent, call->consumed);
+        result = answer_unready(call, key_set, packs ? &packed : NULL, substituted, consume, may_compile, error);
+    aoticache_numbers_take_back(substituted, call->consumed);
     return result;
 }
 
@@ -164,9 +167,9 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
         return result;
     if (packed == NULL && packs)
         packed = &again;
-    if (packed != NULL && aoticache_numbers_lend(call->op->holder, call->stack.values, packed, &numbers)) {
+    if (packed != NULL && aoticache_numbers_substitute(call->op->holder, call->stack.values, packed, &numbers)) {
         if (aoticache_numbers_make_tensors(&numbers, consume))
-            return answer_lent(call, key_set, &numbers, consume, may_compile, error);
+            return answer_substituted(call, key_set, &numbers, consume, may_compile, error);
         aoticache_numbers_take_back(&numbers, false);
     }
     return answer_unready(call, key_set, packed, NULL, consume, may_compile, error);
@@ -185,12 +188,12 @@ void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
         aoticache_binding_count_refused(op);
         return;
     }
-    const bool lent = aoticache_numbers_lend(op->holder, stack->values, &packed, &numbers);
-    const bool packs = !lent || aoticache_pack(stack->values, stack->count, &packed);
+    const bool substituted = aoticache_numbers_substitute(op->holder, stack->values, &packed, &numbers);
+    const bool packs = !substituted || aoticache_pack(stack->values, stack->count, &packed);
     aoticache_binding_keep(call);
     if (packs)
         aoticache_holder_prepare(op->holder, &call->stack, &packed);
-    if (lent)
+    if (substituted)
         aoticache_numbers_take_back(&numbers, false);
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
 }

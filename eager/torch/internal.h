@@ -69,14 +69,14 @@ struct aoticache_binding_operator {
     aoticache_binding *binding;
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
-    uint32_t ready;           /* the number of its calls that hit (uses.c) */
+    uint32_t ready;           /* the number of its calls that hit (call_counts.c) */
     atomic_uint_least64_t slow, refused, spared;
-    /* aside.c: calls left to PyTorch's kernel; what other calls there were when that was looked at; how many are passed on
-     * next; how many are timed next; how many were passed on. */
-    atomic_uint left;
-    atomic_uint_least64_t left_others;
-    atomic_uint passing;
-    atomic_uint_least64_t timing, passed;
+    /* call_mode.c */
+    atomic_uint fallback_wins;                /* calls for which PyTorch's kernel was faster */
+    atomic_uint_least64_t other_calls;        /* the other calls, when fallback_wins was last compared with them */
+    atomic_uint bypass_length;                /* how many calls the next bypass sends straight to PyTorch */
+    atomic_uint_least64_t timing;             /* how many calls are timed next */
+    atomic_uint_least64_t bypassed;           /* calls that went straight to PyTorch */
     atomic_uint_least64_t turns;              /* that PyTorch's kernel had in trials, without a call of the core */
     void *torch_registration;                 /* of the bridge */
     aoticache_stable_plan *plan;              /* of the stable ABI */
@@ -97,8 +97,8 @@ typedef struct aoticache_binding_call {
     aoticache_epoch_slot *slot; /* NULL: left */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
-    bool consumed;           /* the tensors' handles are gone */
-    aoticache_ticket ticket; /* of the stable ABI; valid where fallback_wanted is set */
+    bool consumed;               /* the tensors' handles are gone */
+    aoticache_timed_call ticket; /* of the stable ABI; valid where fallback_wanted is set */
 } aoticache_binding_call;
 
 typedef enum aoticache_binding_entry {
@@ -152,7 +152,7 @@ bool aoticache_binding_asks_deterministic(const aoticache_holder *holder);
 bool aoticache_binding_admits_settings(const aoticache_binding_call *call, uint32_t settings);
 /* What the holder's status comes to. */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
-/* ---- aside.c: calls that are timed or passed on ---- */
+/* ---- call_mode.c: calls that are timed or passed on ---- */
 
 /* A call was left to PyTorch's kernel as it is the faster one. */
 void aoticache_binding_note_left(aoticache_binding_operator *op);
@@ -285,7 +285,7 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
                                                     consume ? &call->consumed : NULL, &status, error),
                          0))
         return aoticache_binding_answer_slowly(call, key_set, packs ? &packed : NULL, consume, may_compile, error);
-    aoticache_uses_note(op->ready);
+    aoticache_call_counts_note(op->ready);
     if (__builtin_expect(status == AOTICACHE_OK, 1))
         return AOTICACHE_BRIDGE_SERVED;
     return aoticache_binding_judge(call, aoticache_holder_conclude(op->holder, key_set, &call->stack, status, error));

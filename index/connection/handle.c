@@ -20,7 +20,7 @@ static aoticache_status connect_late(aoticache_index *index, aoticache_error *re
 {
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_index_connect(index, &detail);
-    if (status == AOTICACHE_IO && index->answers.was_believed && !index->read_only) {
+    if (status == AOTICACHE_IO && index->query_cache.was_believed && !index->read_only) {
         index->read_only = true;
         if (aoticache_index_connect(index, ret_error) == AOTICACHE_OK) {
             aoticache_log(&index->logger, AOTICACHE_LOG_WARNING, "%s; the index is only read", detail.message);
@@ -155,7 +155,7 @@ aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_stat
 
 static void index_free(aoticache_index *index)
 {
-    aoticache_index_answers_clear(&index->answers);
+    aoticache_query_cache_clear(&index->query_cache);
     aoticache_index_vfs_close_folder(index);
     pthread_mutex_destroy(&index->lock);
     free(index->name);
@@ -195,8 +195,8 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
     else
         status = aoticache_index_vfs_open_folder(index, options->folder_fd, ret_error);
     if (status == AOTICACHE_OK)
-        aoticache_index_answers_open(index);
-    if (status == AOTICACHE_OK && !index->answers.is_believed)
+        aoticache_query_cache_open(index);
+    if (status == AOTICACHE_OK && !index->query_cache.is_believed)
         status = aoticache_index_connect(index, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_index_register(index);
@@ -217,7 +217,7 @@ void aoticache_index_close(aoticache_index *index)
     aoticache_index_unregister(index);
     if (usable) {
         aoticache_index_disconnect(index);
-        aoticache_index_answers_keep(index);
+        aoticache_query_cache_keep(index);
     }
     index_free(index);
     if (usable)
@@ -249,7 +249,7 @@ void aoticache_index_at_exit(aoticache_index *index)
     /* Merging costs this process the disk's time, a log each process that follows: it has to read it, and to ask at all. */
     if (index->db != NULL && !index->is_bulk && aoticache_index_has_wal(index))
         aoticache_index_disconnect(index);
-    aoticache_index_answers_keep(index);
+    aoticache_query_cache_keep(index);
     pthread_mutex_unlock(&index->lock);
     aoticache_index_fork_leave();
 }

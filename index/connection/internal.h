@@ -12,7 +12,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
-#include "index/connection/answers.h"
+#include "index/connection/query_cache.h"
 #include "index/connection/sql.h"
 #include "index/index.h"
 
@@ -62,7 +62,7 @@ struct aoticache_index {
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
     char *path;            /* for messages */
-    aoticache_index_answers answers;
+    aoticache_query_cache query_cache;
 
     /* vfs.c */
     struct aoticache_index_folder *folder; /* the index's, shared by all that are in it; NULL: not open */
@@ -145,8 +145,8 @@ aoticache_status aoticache_index_enter_statement(aoticache_index *index, aoticac
                                                  sqlite3_stmt **ret_statement, aoticache_error *ret_error);
 /* Resets the statement and leaves. */
 void aoticache_index_leave_statement(aoticache_index *index, sqlite3_stmt *statement);
-/* Reads one row; false: it is damaged. *ret_goes_on, true before, says whether more are wanted. */
-typedef bool (*aoticache_index_row_fn)(void *user, sqlite3_stmt *row, bool *ret_goes_on);
+/* Reads one row; false: it is damaged. *ret_continues, true before, says whether more are wanted. */
+typedef bool (*aoticache_index_row_fn)(void *user, sqlite3_stmt *row, bool *ret_continues);
 /* Walks through the rows of an entered statement, its bindings made, and leaves it. table: what they are, for messages. */
 aoticache_status aoticache_index_walk_and_leave(aoticache_index *index, sqlite3_stmt *statement, const char *table,
                                                 aoticache_index_row_fn read, void *user, aoticache_error *ret_error);

@@ -6,7 +6,7 @@
  * memory is mapped once to see.
  *
  * btrfs and its like write each page to a new place. Where there is no room for it, or no quota, the kernel ends a process
- * that writes to mapped memory, and with WAL a lookup does (tests/places, btrfs_blocks). So there is no WAL there, either.
+ * that writes to mapped memory, and with WAL a lookup does (tests/environments, btrfs_blocks). So there is no WAL there, either.
  */
 #include "index/connection/internal.h"
 

@@ -102,11 +102,11 @@ aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *stat
                                       aoticache_index_row_fn read, void *user, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
-    bool goes_on = true;
+    bool continues = true;
     int result = SQLITE_ROW;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW) {
+    while (status == AOTICACHE_OK && continues && (result = sqlite3_step(statement)) == SQLITE_ROW) {
         status = aoticache_index_check_tables(index, statement, ret_error);
-        if (status == AOTICACHE_OK && !read(user, statement, &goes_on))
+        if (status == AOTICACHE_OK && !read(user, statement, &continues))
             status = aoticache_index_fail_row(index, table, ret_error);
     }
     if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)

@@ -33,7 +33,7 @@ aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64
     const uint8_t *answer;
     size_t size;
     sqlite3_stmt *statement = NULL;
-    if (aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_FILE, file, sizeof file, &answer, &size) &&
+    if (aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_FILE, file, sizeof file, &answer, &size) &&
         size == sizeof *ret_digest) {
         memcpy(ret_digest, answer, size);
         return AOTICACHE_OK;
@@ -46,8 +46,7 @@ aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64
     *ret_digest = (aoticache_index_file_digest){.device = device, .inode = inode};
     status = read_row(index, statement, ret_digest, ret_error);
     if (status == AOTICACHE_OK)
-        aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_FILE, file, sizeof file, ret_digest,
-                                     sizeof *ret_digest);
+        aoticache_query_cache_note(index, AOTICACHE_INDEX_ASKS_FILE, file, sizeof file, ret_digest, sizeof *ret_digest);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

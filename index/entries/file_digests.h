@@ -1,6 +1,6 @@
 /*
  * index/entries/file_digests: the digests of large files that were hashed before, and the state in which they were. Who finds
- * a file in the same state need not hash it again (cache/known_files.h says when that is believed). They are written without
+ * a file in the same state need not hash it again (cache/hashed_files.h says when that is believed). They are written without
  * waiting for the disk, and a rebuilt index has none.
  *
  * Private to the library. Thread and fork safety as index/index.h.

@@ -41,7 +41,7 @@ static void end_query(aoticache_index *index, sqlite3_stmt *statement)
 /* ---- soundness ---- */
 
 struct question {
-    aoticache_index_goes_on_fn goes_on;
+    aoticache_index_continue_fn continues;
     void *user;
     bool stopped;
 };
@@ -49,7 +49,7 @@ struct question {
 static int poll_caller(void *user)
 {
     struct question *question = user;
-    question->stopped = question->stopped || (question->goes_on != NULL && !question->goes_on(question->user));
+    question->stopped = question->stopped || (question->continues != NULL && !question->continues(question->user));
     return question->stopped ? 1 : 0;
 }
 
@@ -107,10 +107,10 @@ static const char *const relations[] = {
 };
 
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
-                                                 aoticache_index_goes_on_fn goes_on, void *user, bool *ret_completed,
+                                                 aoticache_index_continue_fn continues, void *user, bool *ret_completed,
                                                  aoticache_error *ret_error)
 {
-    struct question question = {.goes_on = goes_on, .user = user};
+    struct question question = {.continues = continues, .user = user};
     const char *sql = is_full ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)";
     aoticache_status status = check_one(index, sql, "ok", &question, ret_error);
     for (size_t i = 0; i < sizeof relations / sizeof relations[0]; i++)
@@ -161,7 +161,7 @@ aoticache_status aoticache_index_list_objects_between(aoticache_index *index, co
                         first, last, aoticache_index_give_object, &object, ret_error);
 }
 
-static bool read_claim(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_claim(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct claim_user *to = user;
     aoticache_index_claim claim;
@@ -176,7 +176,7 @@ static bool read_claim(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_unsigned(row, 7, &claim.content_offset) ||
         !aoticache_index_read_text(row, 8, &claim.guard))
         return false;
-    *ret_goes_on = to->callback(to->user, &claim);
+    *ret_continues = to->callback(to->user, &claim);
     return true;
 }
 
@@ -196,7 +196,7 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
 }
 
 /* Objects of the artifact that have no row are left out. */
-static bool read_parts(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_parts(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct part_user *part = user;
     aoticache_digest artifact, object;
@@ -205,15 +205,15 @@ static bool read_parts(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     if (!aoticache_index_read_blob(row, 0, artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_parts(row, 1, &parts, &count))
         return false;
-    for (size_t i = 0; i < count && *ret_goes_on; i++) {
+    for (size_t i = 0; i < count && *ret_continues; i++) {
         aoticache_index_object_row found;
         memcpy(object.bytes, parts + i * AOTICACHE_DIGEST_BYTES, AOTICACHE_DIGEST_BYTES);
         aoticache_status status = aoticache_index_read_object(part->index, &object, &found, part->error);
         if (status == AOTICACHE_OK)
-            *ret_goes_on = part->callback(part->user, &artifact, &object, found.bytes);
+            *ret_continues = part->callback(part->user, &artifact, &object, found.bytes);
         else if (status != AOTICACHE_NOT_FOUND) {
             part->status = status;
-            *ret_goes_on = false;
+            *ret_continues = false;
         }
     }
     return true;

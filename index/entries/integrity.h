@@ -10,19 +10,19 @@
 #include "index/index.h"
 
 /* Called now and then during a long check; false stops it. Must not use the index. */
-typedef bool (*aoticache_index_goes_on_fn)(void *user);
+typedef bool (*aoticache_index_continue_fn)(void *user);
 
 /*
  * SQLite's own check (PRAGMA quick_check, or with is_full integrity_check, which also compares indexes with tables),
  * and whether rows that belong together are there: entries, their details, artifacts and objects.
  *
- * goes_on: may be NULL. *ret_completed: false where it stopped the check, and nothing is known.
+ * continues: may be NULL. *ret_completed: false where it stopped the check, and nothing is known.
  * Locks:   the index's own mutex for as long as it takes (seconds with a million entries): other threads should have an
  *          index of their own.
  * Returns: OK; CORRUPT with the first thing that is wrong; UNSUPPORTED (migrated by a newer library); IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
-                                                 aoticache_index_goes_on_fn goes_on, void *user, bool *ret_completed,
+                                                 aoticache_index_continue_fn continues, void *user, bool *ret_completed,
                                                  aoticache_error *ret_error);
 
 /* Objects that have a row with digests from first to last, both included, in their order. */

@@ -12,7 +12,7 @@ typedef struct aoticache_index_object_reader {
     aoticache_index_object_fn callback;
     void *user;
 } aoticache_index_object_reader;
-bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_goes_on);
+bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_continues);
 
 /* The columns of the FIND_ statements. */
 typedef struct aoticache_index_found {

@@ -43,7 +43,7 @@ aoticache_status aoticache_index_put_judgements(aoticache_index *index, const ao
     return status;
 }
 
-/* ---- what is kept of a key's for the next process (connection/answers.c) ---- */
+/* ---- what is kept of a key's for the next process (connection/query_cache.c) ---- */
 
 struct kept_row {
     int64_t judged_ns;
@@ -55,10 +55,10 @@ static_assert(sizeof(struct kept_row) == 40, "no byte of it is without a value")
 struct walk {
     aoticache_index_judgement_fn callback;
     void *user;
-    aoticache_index_answer_rows kept;
+    aoticache_query_rows kept;
 };
 
-static void keep_row(aoticache_index_answer_rows *rows, const aoticache_index_judgement *judgement)
+static void keep_row(aoticache_query_rows *rows, const aoticache_index_judgement *judgement)
 {
     const struct kept_row row = {.judged_ns = judgement->judged_ns,
                                  .size = judgement->size,
@@ -67,8 +67,8 @@ static void keep_row(aoticache_index_answer_rows *rows, const aoticache_index_ju
                                  .threads = judgement->threads,
                                  .is_slower = judgement->is_slower,
                                  .machine_size = (uint32_t)strlen(judgement->machine) + 1};
-    aoticache_index_answers_add(rows, &row, sizeof row);
-    aoticache_index_answers_add(rows, judgement->machine, row.machine_size);
+    aoticache_query_cache_add(rows, &row, sizeof row);
+    aoticache_query_cache_add(rows, judgement->machine, row.machine_size);
 }
 
 /* Returns the bytes of the row; 0: it is none. */
@@ -97,8 +97,8 @@ static bool recall(aoticache_index *index, const aoticache_digest *key, aoticach
     const uint8_t *answer;
     size_t size, row;
     aoticache_index_judgement judgement = {.key = *key};
-    if (!aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes, &answer,
-                                      &size))
+    if (!aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes, &answer,
+                                    &size))
         return false;
     for (size_t at = 0; at < size; at += row)
         if ((row = recall_row(answer + at, size - at, &judgement)) == 0)
@@ -113,7 +113,7 @@ static bool recall(aoticache_index *index, const aoticache_digest *key, aoticach
 
 /* ---- reading them ---- */
 
-static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct walk *walk = user;
     aoticache_index_judgement judgement;
@@ -129,8 +129,8 @@ static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     judgement.is_slower = is_slower != 0;
     if (walk->kept.is_wanted)
         keep_row(&walk->kept, &judgement);
-    *ret_goes_on = walk->callback(walk->user, &judgement);
-    walk->kept.is_wanted = walk->kept.is_wanted && *ret_goes_on;
+    *ret_continues = walk->callback(walk->user, &judgement);
+    walk->kept.is_wanted = walk->kept.is_wanted && *ret_continues;
     return true;
 }
 
@@ -146,11 +146,10 @@ aoticache_status aoticache_index_list_judgements(aoticache_index *index, const a
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    walk.kept.is_wanted = aoticache_index_answers_wants(index);
+    walk.kept.is_wanted = aoticache_query_cache_wants(index);
     status = aoticache_index_walk(index, statement, "judgements", forward_judgement, &walk, ret_error);
     walk.kept.is_wanted = walk.kept.is_wanted && status == AOTICACHE_OK;
-    aoticache_index_answers_note_rows(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes,
-                                      &walk.kept);
+    aoticache_query_cache_note_rows(index, AOTICACHE_INDEX_ASKS_JUDGEMENTS, key->bytes, sizeof key->bytes, &walk.kept);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

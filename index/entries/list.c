@@ -36,7 +36,7 @@ static aoticache_status refuse(aoticache_error *ret_error)
 }
 
 /* Reads the columns of AOTICACHE_INDEX_LIST_COLUMNS. */
-static bool read_entry(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_entry(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct listing *listing = user;
     aoticache_index_entry entry;
@@ -57,7 +57,7 @@ static bool read_entry(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         return false;
     listing->entries++;
     listing->is_stopped = !listing->callback.entry(listing->user, &entry);
-    *ret_goes_on = !listing->is_stopped;
+    *ret_continues = !listing->is_stopped;
     return true;
 }
 
@@ -130,7 +130,7 @@ aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_
     return list_all(index, SQL(LIST_OBJECTS), "objects", aoticache_index_give_object, &reader, ret_error);
 }
 
-static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
     aoticache_index_failure failure;
@@ -141,7 +141,7 @@ static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_integer(row, 4, &failure.failed_ns) ||
         !aoticache_index_read_integer(row, 5, &failure.retry_ns) || !aoticache_index_read_count(row, 6, &failure.count))
         return false;
-    *ret_goes_on = listing->callback.failure(listing->user, &failure);
+    *ret_continues = listing->callback.failure(listing->user, &failure);
     return true;
 }
 
@@ -154,14 +154,14 @@ aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache
     return list_all(index, SQL(LIST_FAILURES), "failures", read_failure, &listing, ret_error);
 }
 
-static bool read_count(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_count(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
     const char *name;
     uint64_t value;
     if (!aoticache_index_read_text(row, 0, &name) || !aoticache_index_read_unsigned(row, 1, &value))
         return false;
-    *ret_goes_on = listing->callback.count(listing->user, name, value);
+    *ret_continues = listing->callback.count(listing->user, name, value);
     return true;
 }
 

@@ -33,7 +33,7 @@ static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
            aoticache_digest_equal(&found, key);
 }
 
-/* ---- what is kept of a hit for the next process (connection/answers.c) ---- */
+/* ---- what is kept of a hit for the next process (connection/query_cache.c) ---- */
 
 struct kept_hit {
     int64_t entry_id;
@@ -75,12 +75,12 @@ static void note_hits(aoticache_index *index, const aoticache_digest *key, const
                       size_t capacity, size_t count)
 {
     struct kept_hit kept[MAX_KEPT_HITS];
-    if (!aoticache_index_answers_wants(index) || count > capacity || count > MAX_KEPT_HITS)
+    if (!aoticache_query_cache_wants(index) || count > capacity || count > MAX_KEPT_HITS)
         return;
     for (size_t i = 0; i < count; i++)
         kept[i] = keep_hit(&hits[i]);
-    aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_LOOKUP, key->bytes, sizeof key->bytes, kept,
-                                 count * sizeof kept[0]);
+    aoticache_query_cache_note(index, AOTICACHE_INDEX_ASKS_LOOKUP, key->bytes, sizeof key->bytes, kept,
+                               count * sizeof kept[0]);
 }
 
 static bool recall_hits(aoticache_index *index, const aoticache_digest *key, aoticache_index_hit *ret_hits,
@@ -88,8 +88,8 @@ static bool recall_hits(aoticache_index *index, const aoticache_digest *key, aot
 {
     const uint8_t *answer;
     size_t size;
-    if (!aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_LOOKUP, key->bytes, sizeof key->bytes, &answer,
-                                      &size) ||
+    if (!aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_LOOKUP, key->bytes, sizeof key->bytes, &answer,
+                                    &size) ||
         size % sizeof(struct kept_hit) != 0)
         return false;
     *ret_count = size / sizeof(struct kept_hit);
@@ -163,8 +163,8 @@ static aoticache_status copy_hit(aoticache_index *index, sqlite3_stmt *row, void
         return aoticache_index_fail_row(index, "entries", ret_error);
     *(aoticache_index_hit *)result = hit;
     const struct kept_hit kept = keep_hit(&hit);
-    aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_ENTRY, &hit.entry_id, sizeof hit.entry_id, &kept,
-                                 sizeof kept);
+    aoticache_query_cache_note(index, AOTICACHE_INDEX_ASKS_ENTRY, &hit.entry_id, sizeof hit.entry_id, &kept,
+                               sizeof kept);
     return AOTICACHE_OK;
 }
 
@@ -175,7 +175,7 @@ aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t en
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
     const uint8_t *answer;
     size_t size;
-    if (aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_ENTRY, &entry_id, sizeof entry_id, &answer, &size) &&
+    if (aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_ENTRY, &entry_id, sizeof entry_id, &answer, &size) &&
         size == sizeof(struct kept_hit)) {
         recall_hit(answer, ret_hit);
         return AOTICACHE_OK;
@@ -203,8 +203,8 @@ static aoticache_status copy_guard(aoticache_index *index, sqlite3_stmt *row, vo
     const char *text;
     if (!aoticache_index_read_text(row, 0, &text))
         return aoticache_index_fail_row(index, "details", ret_error);
-    aoticache_index_answers_note(index, AOTICACHE_INDEX_ASKS_GUARD, &guard->entry_id, sizeof guard->entry_id, text,
-                                 strlen(text) + 1);
+    aoticache_query_cache_note(index, AOTICACHE_INDEX_ASKS_GUARD, &guard->entry_id, sizeof guard->entry_id, text,
+                               strlen(text) + 1);
     return copy_text(index, text, &guard->text, ret_error);
 }
 
@@ -215,7 +215,7 @@ aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entr
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
     const uint8_t *answer;
     size_t size;
-    if (aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_GUARD, &entry_id, sizeof entry_id, &answer, &size) &&
+    if (aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_GUARD, &entry_id, sizeof entry_id, &answer, &size) &&
         size > 0 && answer[size - 1] == '\0')
         return copy_text(index, (const char *)answer, ret_guard, ret_error);
     struct guard guard = {.entry_id = entry_id};

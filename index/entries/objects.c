@@ -188,7 +188,7 @@ aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error 
     return status == AOTICACHE_OK ? verify_totals(index, ret_error) : status;
 }
 
-bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_goes_on)
+bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_continues)
 {
     const aoticache_index_object_reader *to = reader;
     aoticache_digest digest;
@@ -196,6 +196,6 @@ bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_goes
     if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_unsigned(row, 1, &bytes))
         return false;
-    *ret_goes_on = to->callback(to->user, &digest, bytes);
+    *ret_continues = to->callback(to->user, &digest, bytes);
     return true;
 }

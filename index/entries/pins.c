@@ -58,7 +58,7 @@ struct listing {
     void *user;
 };
 
-static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
     aoticache_digest key;
@@ -68,7 +68,7 @@ static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     if (!aoticache_index_read_blob(row, 0, key.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_integer(row, 1, &pinned) || (has_tag && !aoticache_index_read_text(row, 2, &tag)))
         return false;
-    *ret_goes_on = listing->callback(listing->user, &key, pinned == 1, tag);
+    *ret_continues = listing->callback(listing->user, &key, pinned == 1, tag);
     return true;
 }
 

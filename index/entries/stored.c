@@ -9,7 +9,7 @@
 
 #define MAX_BATCH 100000 /* entries that one call reads */
 
-/* ---- what is kept of them for the next process (connection/answers.c) ---- */
+/* ---- what is kept of them for the next process (connection/query_cache.c) ---- */
 
 /* Behind it are the guard with its 0, and the encoding. */
 struct kept_row {
@@ -29,7 +29,7 @@ struct question {
 struct walk {
     aoticache_index_stored_fn callback;
     void *user;
-    aoticache_index_answer_rows kept;
+    aoticache_query_rows kept;
 };
 
 /* Returns its size; 0: such a long name is not kept. */
@@ -44,7 +44,7 @@ static size_t make_question(const char *op, int64_t after_entry, size_t limit, s
     return offsetof(struct question, op) + size;
 }
 
-static void keep_row(aoticache_index_answer_rows *rows, const aoticache_index_stored *stored)
+static void keep_row(aoticache_query_rows *rows, const aoticache_index_stored *stored)
 {
     struct kept_row row = {.entry_id = stored->entry_id,
                            .rank = stored->rank,
@@ -55,9 +55,9 @@ static void keep_row(aoticache_index_answer_rows *rows, const aoticache_index_st
                            .guard_size = (uint32_t)strlen(stored->guard) + 1,
                            .encoding_size = (uint32_t)stored->encoding_size};
     memcpy(row.requirements, stored->requirements, sizeof row.requirements);
-    aoticache_index_answers_add(rows, &row, sizeof row);
-    aoticache_index_answers_add(rows, stored->guard, row.guard_size);
-    aoticache_index_answers_add(rows, stored->encoding, row.encoding_size);
+    aoticache_query_cache_add(rows, &row, sizeof row);
+    aoticache_query_cache_add(rows, stored->guard, row.guard_size);
+    aoticache_query_cache_add(rows, stored->encoding, row.encoding_size);
 }
 
 /* Returns the bytes of the row; 0: it is none. */
@@ -99,7 +99,7 @@ static bool recall(aoticache_index *index, const struct question *question, size
     const uint8_t *answer;
     size_t size;
     if (question_size == 0 ||
-        !aoticache_index_answers_find(index, AOTICACHE_INDEX_ASKS_STORED, question, question_size, &answer, &size) ||
+        !aoticache_query_cache_find(index, AOTICACHE_INDEX_ASKS_STORED, question, question_size, &answer, &size) ||
         !are_rows(answer, size))
         return false;
     for (size_t at = 0; at < size;) {
@@ -136,7 +136,7 @@ static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
            aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
 }
 
-static bool forward_row(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_row(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct walk *walk = user;
     aoticache_index_stored stored;
@@ -145,8 +145,8 @@ static bool forward_row(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         return false;
     if (walk->kept.is_wanted)
         keep_row(&walk->kept, &stored);
-    *ret_goes_on = walk->callback(walk->user, &stored);
-    walk->kept.is_wanted = walk->kept.is_wanted && *ret_goes_on;
+    *ret_continues = walk->callback(walk->user, &stored);
+    walk->kept.is_wanted = walk->kept.is_wanted && *ret_continues;
     return true;
 }
 
@@ -164,13 +164,13 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
     aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_STORED), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    walk.kept.is_wanted = question_size > 0 && aoticache_index_answers_wants(index);
+    walk.kept.is_wanted = question_size > 0 && aoticache_query_cache_wants(index);
     aoticache_index_bind_text(statement, 1, op);
     sqlite3_bind_int64(statement, 2, after_entry);
     sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
     status = aoticache_index_walk(index, statement, "details", forward_row, &walk, ret_error);
     walk.kept.is_wanted = walk.kept.is_wanted && status == AOTICACHE_OK;
-    aoticache_index_answers_note_rows(index, AOTICACHE_INDEX_ASKS_STORED, &question, question_size, &walk.kept);
+    aoticache_query_cache_note_rows(index, AOTICACHE_INDEX_ASKS_STORED, &question, question_size, &walk.kept);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

@@ -14,7 +14,7 @@ struct candidates {
     void *user;
 };
 
-static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct candidates *candidates = user;
     aoticache_index_candidate candidate;
@@ -29,7 +29,7 @@ static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         return false;
     candidate.is_pinned = is_pinned != 0;
     candidate.is_lost = is_lost != 0;
-    *ret_goes_on = candidates->callback(candidates->user, &candidate);
+    *ret_continues = candidates->callback(candidates->user, &candidate);
     return true;
 }
 
@@ -104,7 +104,7 @@ static bool add_owned(struct owned_array *array, const uint8_t *digest, const ao
 }
 
 /* Reads the columns of the statement ENTRY_PARTS. */
-static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const uint8_t *digests;
     size_t count;
@@ -112,7 +112,7 @@ static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     if (!aoticache_index_read_parts(row, 0, &digests, &count) ||
         !aoticache_index_read_blob(row, 1, manifest.bytes, AOTICACHE_DIGEST_BYTES))
         return false;
-    *ret_goes_on = false;
+    *ret_continues = false;
     for (size_t i = 0; i < count; i++)
         if (!add_owned(user, digests + i * AOTICACHE_DIGEST_BYTES, &manifest))
             break;
@@ -137,12 +137,12 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
     return status;
 }
 
-static bool read_removal(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_removal(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct array *array = user;
     aoticache_index_removal *removal = (aoticache_index_removal *)array->items + array->count;
     uint32_t kind;
-    (void)ret_goes_on;
+    (void)ret_continues;
     if (!aoticache_index_read_integer(row, 0, &removal->id) ||
         !aoticache_index_read_blob(row, 1, removal->object.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_unsigned(row, 2, &removal->bytes) || !aoticache_index_read_count(row, 3, &kind) ||
@@ -195,11 +195,11 @@ aoticache_status aoticache_index_check_removals(aoticache_index *index, aoticach
     return status;
 }
 
-static bool read_digest(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_digest(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     struct array *array = user;
     aoticache_digest *digest = (aoticache_digest *)array->items + array->count++;
-    (void)ret_goes_on;
+    (void)ret_continues;
     return aoticache_index_read_blob(row, 0, digest->bytes, AOTICACHE_DIGEST_BYTES);
 }
 
@@ -222,9 +222,9 @@ aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoti
 
 /* ---- single numbers ---- */
 
-static bool read_number(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool read_number(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
-    *ret_goes_on = false;
+    *ret_continues = false;
     return aoticache_index_read_integer(row, 0, user);
 }
 

@@ -234,14 +234,14 @@ struct listing {
     void *user;
 };
 
-static bool forward_group(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_group(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
     const char *name;
     aoticache_index_group group = {.hits = 0};
     if (!read_group(row, &name, &group))
         return false;
-    *ret_goes_on = listing->group(listing->user, name, &group);
+    *ret_continues = listing->group(listing->user, name, &group);
     return true;
 }
 
@@ -262,7 +262,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
 
 /* ---- how many bytes groups of entries take ---- */
 
-static bool forward_usage(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_usage(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
     aoticache_index_usage usage = {.name = NULL};
@@ -270,7 +270,7 @@ static bool forward_usage(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_unsigned(row, 2, &usage.bytes) ||
         !aoticache_index_read_integer(row, 3, &usage.last_used_ns))
         return false;
-    *ret_goes_on = listing->usage(listing->user, &usage);
+    *ret_continues = listing->usage(listing->user, &usage);
     return true;
 }
 

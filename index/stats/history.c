@@ -248,7 +248,7 @@ struct listing {
     void *user;
 };
 
-static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_continues)
 {
     const struct listing *listing = user;
     int64_t start;
@@ -257,7 +257,7 @@ static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     if (!aoticache_index_read_integer(row, 0, &start) || !aoticache_index_read_text(row, 1, &name) ||
         !aoticache_index_read_unsigned(row, 2, &value))
         return false;
-    *ret_goes_on = listing->callback(listing->user, start, name, value);
+    *ret_continues = listing->callback(listing->user, start, name, value);
     return true;
 }
 

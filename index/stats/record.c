@@ -1,7 +1,7 @@
 /*
- * index/stats/record: deltas as bytes and back, for the file of uses.c. Knows nothing of files.
+ * index/stats/record: deltas as bytes and back, for the file of pending.c. Knows nothing of files.
  */
-#include "index/stats/uses.h"
+#include "index/stats/pending.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,8 +92,8 @@ static void write_deltas(writer *to, const aoticache_index_deltas *deltas)
 
 size_t aoticache_index_record_encode(const aoticache_index_deltas *deltas, uint8_t *ret_bytes, size_t size)
 {
-    if (size < FRAME_BYTES || deltas->count_count > AOTICACHE_INDEX_USES_MAX_NAMES ||
-        deltas->histogram_count > AOTICACHE_INDEX_USES_MAX_NAMES)
+    if (size < FRAME_BYTES || deltas->count_count > AOTICACHE_PENDING_STATS_MAX_NAMES ||
+        deltas->histogram_count > AOTICACHE_PENDING_STATS_MAX_NAMES)
         return 0;
     writer to = {.bytes = ret_bytes + FRAME_BYTES, .capacity = size - FRAME_BYTES};
     write_deltas(&to, deltas);
@@ -181,7 +181,7 @@ static void read_histogram(reader *from, aoticache_index_histogram *ret_histogra
 static bool read_deltas(reader *from, aoticache_index_record *record)
 {
     record->deltas.now_ns = (int64_t)read_up_to(from, INT64_MAX);
-    record->deltas.count_count = (size_t)read_up_to(from, AOTICACHE_INDEX_USES_MAX_NAMES);
+    record->deltas.count_count = (size_t)read_up_to(from, AOTICACHE_PENDING_STATS_MAX_NAMES);
     for (size_t i = 0; !from->failed && i < record->deltas.count_count; i++) {
         record->counts[i].name = read_name(from);
         record->counts[i].value = read_number(from);
@@ -190,7 +190,7 @@ static bool read_deltas(reader *from, aoticache_index_record *record)
     record->tallies = calloc(record->deltas.tally_count + 1, sizeof *record->tallies);
     for (size_t i = 0; record->tallies != NULL && !from->failed && i < record->deltas.tally_count; i++)
         record->tallies[i] = read_tally(from);
-    record->deltas.histogram_count = (size_t)read_up_to(from, AOTICACHE_INDEX_USES_MAX_NAMES);
+    record->deltas.histogram_count = (size_t)read_up_to(from, AOTICACHE_PENDING_STATS_MAX_NAMES);
     record->buckets = calloc(record->deltas.histogram_count + 1, sizeof *record->buckets);
     for (size_t i = 0; record->buckets != NULL && !from->failed && i < record->deltas.histogram_count; i++)
         read_histogram(from, &record->histograms[i], record->buckets[i]);

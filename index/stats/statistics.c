@@ -3,23 +3,23 @@
  * people count anew. Nothing here waits for the disk: a power loss may take the last batches, which costs a little
  * precision and nothing else.
  */
-#include "index/stats/uses.h"
+#include "index/stats/pending.h"
 
 /* ---- flushing ---- */
 
 static aoticache_status write_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
                                      aoticache_error *ret_error)
 {
-    aoticache_index_uses uses = {.fd = -1};
+    aoticache_pending_stats uses = {.fd = -1};
     aoticache_status status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (!deltas->leaves_deferred && !index->is_bulk)
-        status = aoticache_index_uses_merge(index, deltas->now_ns, &uses, ret_error);
+        status = aoticache_pending_stats_merge(index, deltas->now_ns, &uses, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_add_deltas(index, deltas, ret_error);
     status = aoticache_index_end(index, status, ret_error);
-    aoticache_index_uses_end(index, &uses, status == AOTICACHE_OK);
+    aoticache_pending_stats_end(index, &uses, status == AOTICACHE_OK);
     return status;
 }
 
@@ -125,12 +125,12 @@ static aoticache_status read_counts(aoticache_index *index, const aoticache_inde
         sqlite3_bind_int64(statement, 2, last_slot(reading));
     }
     int result = SQLITE_DONE;
-    bool goes_on = true;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW) {
+    bool continues = true;
+    while (status == AOTICACHE_OK && continues && (result = sqlite3_step(statement)) == SQLITE_ROW) {
         const char *name;
         uint64_t value;
         if (aoticache_index_read_text(statement, 0, &name) && aoticache_index_read_unsigned(statement, 1, &value))
-            goes_on = reading->count(reading->user, name, value);
+            continues = reading->count(reading->user, name, value);
         else
             status = aoticache_index_fail_row(index, "counts", ret_error);
     }
@@ -142,7 +142,7 @@ static aoticache_status read_counts(aoticache_index *index, const aoticache_inde
 
 /* Forwards one row of the statement LATENCIES. */
 static aoticache_status forward_histogram(aoticache_index *index, sqlite3_stmt *row,
-                                          const aoticache_index_reading *reading, bool *ret_goes_on,
+                                          const aoticache_index_reading *reading, bool *ret_continues,
                                           aoticache_error *ret_error)
 {
     uint64_t counts[AOTICACHE_INDEX_BUCKETS] = {0};
@@ -153,7 +153,7 @@ static aoticache_status forward_histogram(aoticache_index *index, sqlite3_stmt *
         !aoticache_index_read_unsigned(row, 3, &histogram.maximum) || sqlite3_column_type(row, 4) != SQLITE_BLOB ||
         !aoticache_index_vector_add(sqlite3_column_blob(row, 4), (size_t)sqlite3_column_bytes(row, 4), counts))
         return aoticache_index_fail_row(index, "latencies", ret_error);
-    *ret_goes_on = reading->histogram(reading->user, &histogram, level == AOTICACHE_LEVEL_ZERO);
+    *ret_continues = reading->histogram(reading->user, &histogram, level == AOTICACHE_LEVEL_ZERO);
     return AOTICACHE_OK;
 }
 
@@ -173,9 +173,9 @@ static aoticache_status read_histograms(aoticache_index *index, const aoticache_
     sqlite3_bind_int64(statement, 3, by_time ? reading->since_seconds : 0);
     sqlite3_bind_int64(statement, 4, last_slot(reading));
     int result = SQLITE_DONE;
-    bool goes_on = true;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)
-        status = forward_histogram(index, statement, reading, &goes_on, ret_error);
+    bool continues = true;
+    while (status == AOTICACHE_OK && continues && (result = sqlite3_step(statement)) == SQLITE_ROW)
+        status = forward_histogram(index, statement, reading, &continues, ret_error);
     if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot list", ret_error);
     sqlite3_reset(statement);

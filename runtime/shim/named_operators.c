@@ -7,7 +7,7 @@
 #include "runtime/shim/math/lapack.h"
 #include "runtime/shim/math/named.h"
 #include "runtime/shim/operators.h"
-#include "runtime/shim/order/named.h"
+#include "runtime/shim/indexing/named.h"
 #include "runtime/shim/tensors/elements.h"
 
 #include <math.h>

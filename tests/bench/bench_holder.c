@@ -107,7 +107,7 @@ static void fill_table(aoticache_holder *holder, uint64_t kernels)
         aoticache_table_entry *entry = aoticache_table_insert(&holder->table, &packed, NULL, NULL);
         if (entry == NULL)
             fail("out of memory", "table");
-        entry->own.number = aoticache_uses_open();
+        entry->own.number = aoticache_call_counts_open();
         atomic_store(&entry->own.runner, (aoticache_runner *)(void *)&runner);
     }
 }

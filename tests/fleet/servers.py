@@ -13,7 +13,7 @@ import random
 
 # ---- the protocol: constants of the library ----
 
-LEASE_SECONDS = 30.0       # LEASE_MS of tier.c
+LEASE_SECONDS = 30.0       # LEASE_MS of miss.c
 RENEW_SECONDS = 10.0       # RENEW_MS
 TOLD_PAUSE = 1.0           # TOLD_PAUSE_MS: where the server tells (Redis)
 SHORTEST_PAUSE = 0.5       # SHORTEST_PAUSE_MS: where it does not (S3)

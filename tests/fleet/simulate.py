@@ -1,7 +1,7 @@
 """How a fleet of machines loads a Redis server or S3 when all of them want the same kernels (docs/fleet.md).
 
 A discrete-event simulation of the protocol of cache/remote/. Each machine asks for keys one after the other, with the
-requests, pauses, limits of time and rests of tier.c, fetch.c, send.c, push.c, connection.c and the two modules. A machine
+requests, pauses, limits of time and rests of miss.c, fetch.c, send.c, push.c, connection.c and the two modules. A machine
 is what goes to the remote from one cache directory; other processes of that machine wait for it locally. The servers,
 the constants of the protocol and the inputs are in servers.py.
 
@@ -89,7 +89,7 @@ class Machine:
         yield self.pause(task, settings.local)
         return True
 
-    # ---- the lease (tier.c) ----
+    # ---- the lease (miss.c) ----
 
     def acquire(self, task, key):
         if self.server.tells:

@@ -41,7 +41,7 @@ import urllib.request
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD", TOP / "build")).resolve()
 VENV = os.environ.get("VENV", str(BUILD / "venv"))
-LEASE_SECONDS = 30  # cache/remote/tier.c
+LEASE_SECONDS = 30  # cache/remote/miss.c
 JOBS = 2  # of each process
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *.c*)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "index/stats/uses.h"
+#include "index/stats/pending.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -27,9 +27,9 @@ static void check_again(const aoticache_index_record *record)
 {
     aoticache_index_record again;
     size_t at = 0;
-    uint8_t *bytes = malloc(AOTICACHE_INDEX_USES_MAX_BYTES);
+    uint8_t *bytes = malloc(AOTICACHE_PENDING_STATS_MAX_BYTES);
     require(bytes != NULL);
-    const size_t size = aoticache_index_record_encode(&record->deltas, bytes, AOTICACHE_INDEX_USES_MAX_BYTES);
+    const size_t size = aoticache_index_record_encode(&record->deltas, bytes, AOTICACHE_PENDING_STATS_MAX_BYTES);
     require(size > 0 && aoticache_index_record_next(bytes, size, &at, &again) == AOTICACHE_OK && at == size);
     require(is_same(record, &again));
     aoticache_index_record_clear(&again);
@@ -49,7 +49,7 @@ static void read_all(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    if (size > AOTICACHE_INDEX_USES_MAX_BYTES - AOTICACHE_INDEX_RECORD_FRAME_BYTES) /* no more is ever read */
+    if (size > AOTICACHE_PENDING_STATS_MAX_BYTES - AOTICACHE_INDEX_RECORD_FRAME_BYTES) /* no more is ever read */
         return 0;
     const uint32_t mark = AOTICACHE_INDEX_RECORD_MARK, payload = (uint32_t)size;
     const uint64_t hash = aoticache_hash_bytes(bytes, size);

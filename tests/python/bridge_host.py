@@ -54,7 +54,7 @@ TURN = CFUNCTYPE(c_int, c_void_p, c_uint64, POINTER(Stack), POINTER(c_uint64))
 END = CFUNCTYPE(None, c_void_p, POINTER(c_uint64), c_uint64)
 PASSED = CFUNCTYPE(None, c_void_p, c_uint64)
 SET_ASIDE = CFUNCTYPE(None, c_void_p, c_int, c_uint64)
-PASSED_NOW = CFUNCTYPE(c_uint64, c_void_p)
+BYPASSED_NOW = CFUNCTYPE(c_uint64, c_void_p)
 NUM_THREADS = CFUNCTYPE(c_uint32)
 SERVE, TIME, PASS = range(3)
 NO_TURN, KERNELS_TURN, FALLBACKS_TURN = range(3)
@@ -67,7 +67,7 @@ class HostStruct(ctypes.Structure):
 
 class BridgeStruct(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("abi", c_uint32), ("torch_version", c_char_p), ("enable", ENABLE),
-                ("disable", DISABLE), ("set_aside", SET_ASIDE), ("passed_now", PASSED_NOW),
+                ("disable", DISABLE), ("set_call_mode", SET_ASIDE), ("bypassed_now", BYPASSED_NOW),
                 ("num_threads", NUM_THREADS), ("context", c_void_p), ("is_deterministic", c_void_p),
                 ("default_dtype", c_void_p), ("get_data_ptr", c_void_p), ("empty_strided", c_void_p)]
 

@@ -227,7 +227,7 @@ def make_local(rng):
     return [rng.choice(choices)() for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]
 
 
-def make_manner(rng, operator):
+def make_options(rng, operator):
     """How it is called: through its arguments, with a key set, with a key."""
     r = rng.random()
     if r < 0.65:
@@ -312,7 +312,7 @@ def log_of(player):
 def one_call(rng, players, operator, tensors, passed, modes):
     """Returns "same", "skipped", or the difference."""
     arguments = make_arguments(rng, operator.schema, tensors)
-    changes, manner = make_local(rng), make_manner(rng, operator)
+    changes, manner = make_local(rng), make_options(rng, operator)
     count = rng.choice([0, 0, 0, 1, 1, 2, 3])
     plain = TorchLocal.sets(None)
     locals_, pushed = [TorchLocal(*plain), OwnLocal(*plain)], 0

@@ -90,16 +90,16 @@ def test_records_among_artifacts_that_cannot_be_read():
         import torch, aoticache
         assert aoticache.install_compile_cache()
         import torch._inductor.codecache
-        from aoticache import _errors, _megacache
-        good = _megacache.name_with([("key", b"{}\\nbytes"), ("other", b"")])
-        assert _megacache.records_in(good) == [("key", b"{}\\nbytes"), ("other", b"")]
+        from aoticache import _errors, _portable_artifacts
+        good = _portable_artifacts.name_with([("key", b"{}\\nbytes"), ("other", b"")])
+        assert _portable_artifacts.records_in(good) == [("key", b"{}\\nbytes"), ("other", b"")]
         def load(name):
-            whole = _megacache.append_name((0).to_bytes(4, "big") + (1).to_bytes(8, "big"), name)
+            whole = _portable_artifacts.append_name((0).to_bytes(4, "big") + (1).to_bytes(8, "big"), name)
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 info = torch.compiler.load_cache_artifacts(whole)
             return info, [str(one.message) for one in said if "aoticache" in str(one.message)]
-        for number, name in enumerate((good, good[:-9], good[:20] + "!" + good[21:], _megacache.PREFIX, "none of ours")):
+        for number, name in enumerate((good, good[:-9], good[:20] + "!" + good[21:], _portable_artifacts.PREFIX, "none of ours")):
             _errors.forget_warnings()
             info, said = load(name)
             assert info is not None and len(said) == (number != 4), (number, said)

@@ -125,10 +125,10 @@ def test_determinism():
 
 
 CONSTANTS = (  # file and name in cache/remote/, name here, how many of the one are one of the other
-    ("tier.c", "LEASE_MS", "LEASE_SECONDS", 1000), ("tier.c", "RENEW_MS", "RENEW_SECONDS", 1000),
-    ("tier.c", "TOLD_PAUSE_MS", "TOLD_PAUSE", 1000), ("tier.c", "SHORTEST_PAUSE_MS", "SHORTEST_PAUSE", 1000),
-    ("tier.c", "LONGEST_PAUSE_MS", "LONGEST_PAUSE", 1000), ("tier.c", "GRACE_MS", "GRACE", 1000),
-    ("tier.c", "PAUSES_IN_A_WAIT", "PAUSES_IN_A_WAIT", 1), ("health.c", "FIRST_BACKOFF_NS", "FIRST_REST", 1e9),
+    ("miss.c", "LEASE_MS", "LEASE_SECONDS", 1000), ("miss.c", "RENEW_MS", "RENEW_SECONDS", 1000),
+    ("miss.c", "TOLD_PAUSE_MS", "TOLD_PAUSE", 1000), ("miss.c", "SHORTEST_PAUSE_MS", "SHORTEST_PAUSE", 1000),
+    ("miss.c", "LONGEST_PAUSE_MS", "LONGEST_PAUSE", 1000), ("miss.c", "GRACE_MS", "GRACE", 1000),
+    ("miss.c", "PAUSES_IN_A_WAIT", "PAUSES_IN_A_WAIT", 1), ("health.c", "FIRST_BACKOFF_NS", "FIRST_REST", 1e9),
     ("connection.c", "MS_FOR_A_MIB", "SECONDS_FOR_A_MIB", 1000),
     ("internal.h", "AOTICACHE_UNSENT_AT_ONCE", "SENT_AT_ONCE", 1),
     ("settings.c", "DEFAULT_CONNECT_MS", "CONNECT_TIMEOUT", 1000),

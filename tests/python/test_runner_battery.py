@@ -177,7 +177,7 @@ def test_plays_to_the_end(battery, kind):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", HOSTS)
-def test_answers(battery, kind, model):
+def test_query_cache(battery, kind, model):
     """In each variant; libraries with kernels of PyTorch may differ in the process without it."""
     answers, references = battery.play(kind)[0], battery.play("torch")[0]
     close = kind.startswith("alone") and model in runner_models.KERNELS

@@ -377,12 +377,12 @@ def test_calls_that_are_passed_on_do_not_ask():
             registration = enabled.registration
             host.passed.clear()
             check(call_times(call, 3) == 3)
-            host.bridge.set_aside(registration, bridge_host.PASS, 5)
-            check(call_times(call, 2) == 0 and host.bridge.passed_now(registration) == 2 and not host.passed)
+            host.bridge.set_call_mode(registration, bridge_host.PASS, 5)
+            check(call_times(call, 2) == 0 and host.bridge.bypassed_now(registration) == 2 and not host.passed)
             check(call_times(call, 3) == 0 and host.passed == [5], host.passed)
-            check(host.bridge.passed_now(registration) == 0)
+            check(host.bridge.bypassed_now(registration) == 0)
             check(call_times(call, 2) == 2)
-            host.bridge.set_aside(registration, bridge_host.PASS, 100)
+            host.bridge.set_call_mode(registration, bridge_host.PASS, 100)
             check(call_times(call, 7) == 0)
         check(host.passed == [5, 7], host.passed)  # the end tells of what was not told yet
         check(call_times(call, 2) == 0)
@@ -395,7 +395,7 @@ def test_turns_are_timed_from_their_beginning_to_their_end():
         with Enabled(op) as enabled:
             registration = enabled.registration
             host.turns.clear(), host.ends.clear()
-            host.bridge.set_aside(registration, bridge_host.TIME, 4)
+            host.bridge.set_call_mode(registration, bridge_host.TIME, 4)
             host.next_turn = bridge_host.NO_TURN
             check(call_times(call, 1) == 1 and len(host.turns) == 1 and not host.ends)
             host.next_turn = bridge_host.FALLBACKS_TURN
@@ -408,8 +408,8 @@ def test_turns_are_timed_from_their_beginning_to_their_end():
             expected_of[call] = expected
             host.answer = lambda stack: FALLBACK
             check(call_times(call, 1) == 1 and len(host.turns) == 4)  # as many as were asked for
-            host.bridge.set_aside(registration, bridge_host.TIME, 100)
-            host.bridge.set_aside(registration, bridge_host.SERVE, 0)
+            host.bridge.set_call_mode(registration, bridge_host.TIME, 100)
+            host.bridge.set_call_mode(registration, bridge_host.SERVE, 0)
             check(call_times(call, 1) == 1 and len(host.turns) == 4)
         host.next_turn = bridge_host.NO_TURN
 
@@ -419,7 +419,7 @@ def test_turn_that_throws_ends_without_a_time():
     with Enabled(A.neg.default, lambda stack: FAILED) as enabled:
         registration = enabled.registration
         host.ends.clear()
-        host.bridge.set_aside(registration, bridge_host.TIME, 10)
+        host.bridge.set_call_mode(registration, bridge_host.TIME, 10)
         host.next_turn = bridge_host.KERNELS_TURN
         raises(RuntimeError, lambda: torch.neg(x), "the kernel said no")
         host.next_turn = bridge_host.FALLBACKS_TURN

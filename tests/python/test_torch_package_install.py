@@ -154,7 +154,7 @@ def check_contents(wheel):
     for name in ("py.typed", "lib/libaoticache.so.0", "lib/libaoticache_torchshim.so", "lib/libaoticache_cxxbridge.so",
                  "lib/aoticache/_runtime.abi3.so", "runtime.py",
                  "share/aoticache/worker.py", "share/aoticache/guards.py", "share/aoticache/inductor/build.py",
-                 "share/aoticache/inductor/forms.py", "share/aoticache/inductor/corrections.py", "share/aoticache/inductor/wrapper.h",
+                 "share/aoticache/inductor/rewrites.py", "share/aoticache/inductor/corrections.py", "share/aoticache/inductor/wrapper.h",
                  "share/aoticache/inductor/wrapper_std.h", "share/aoticache/inductor/wrapper_cxx.h",
                  "share/aoticache/bridge.cpp", "share/aoticache/kernels/aten_abs.c",
                  "include/aoticache/eager/torch/bridge.h", "include/aoticache/eager/value.h", "bin/aoticache",

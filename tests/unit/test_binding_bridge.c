@@ -365,7 +365,7 @@ static bool take_turn(uint64_t kernel_ns, uint64_t fallback_ns)
 {
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
     void *registration = STAND_IN(void *, stand_in_op);
-    aoticache_bridge_ticket ticket;
+    aoticache_bridge_timed_call ticket;
     places[0] = VALUE_TENSOR(x);
     places[1] = VALUE_DOUBLE(3);
     places[2] = VALUE_INT(0);
@@ -386,15 +386,15 @@ Test(binding_bridge, trial_asks_to_be_timed_and_ends_that)
 {
     begin_judging();
     cr_expect(is_served(x, 3)); /* on trial, untimed: the kernel is loaded and answers */
-    cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_TIME);
-    cr_expect_geq(STAND_IN(uint64_t, stand_in_aside_calls), 2 * (AOTICACHE_TRIAL_PAIRS / 3 * 4));
+    cr_expect_eq(STAND_IN(int, stand_in_call_mode), AOTICACHE_BRIDGE_TIME);
+    cr_expect_geq(STAND_IN(uint64_t, stand_in_call_mode_calls), 2 * (AOTICACHE_TRIAL_PAIRS / 3 * 4));
     cr_expect_eq(binding_counts().holder.on_trial, 1);
     int turns = 0;
     while (turns < 100 && take_turn(500, 1000))
         turns++;
     cr_expect_gt(turns, 4);
     cr_expect_leq(turns, 40);
-    cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_SERVE);
+    cr_expect_eq(STAND_IN(int, stand_in_call_mode), AOTICACHE_BRIDGE_SERVE);
     cr_expect_eq(binding_counts().holder.judged, 1);
     cr_expect_eq(binding_counts().holder.judged_slower, 0);
     uint64_t hits = binding_counts().holder.hits;
@@ -414,10 +414,10 @@ Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
     uint64_t before = binding_counts().holder.calls_lost;
     int rounds = 0;
     for (uint64_t expected = 16; rounds < 3; rounds++, expected *= 2) {
-        for (int tries = 0; tries < 64 && STAND_IN(uint64_t, stand_in_aside_calls) != expected; tries++)
+        for (int tries = 0; tries < 64 && STAND_IN(uint64_t, stand_in_call_mode_calls) != expected; tries++)
             cr_assert_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
-        cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_PASS);
-        cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), expected);
+        cr_expect_eq(STAND_IN(int, stand_in_call_mode), AOTICACHE_BRIDGE_PASS);
+        cr_expect_eq(STAND_IN(uint64_t, stand_in_call_mode_calls), expected);
     }
     cr_expect_gt(binding_counts().holder.calls_lost, before);
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
@@ -429,13 +429,13 @@ Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
     /* A call of another kind between them begins anew. */
     cr_assert_eq(call_bridge(x, 7), AOTICACHE_BRIDGE_SERVED);
     aoticache_stack_drop(&stack, 0);
-    STAND_IN(uint64_t, stand_in_aside_calls) = 0;
+    STAND_IN(uint64_t, stand_in_call_mode_calls) = 0;
     for (int i = 0; i < 16; i++)
         call_bridge(x, 3);
-    cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), 0);
+    cr_expect_eq(STAND_IN(uint64_t, stand_in_call_mode_calls), 0);
     for (int i = 0; i < 16; i++)
         call_bridge(x, 3);
-    cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), 16);
+    cr_expect_eq(STAND_IN(uint64_t, stand_in_call_mode_calls), 16);
     end_binding();
 }
 

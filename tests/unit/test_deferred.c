@@ -1,5 +1,5 @@
 /*
- * index/stats/uses: what ended processes leave beside the index is added once, whoever dies, and whatever the file has come to.
+ * index/stats/pending: what ended processes leave beside the index is added once, whoever dies, and whatever the file has come to.
  */
 #include "index_fixture.h"
 
@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "index/stats/uses.h"
+#include "index/stats/pending.h"
 
 #define HITS 3
 
@@ -209,7 +209,7 @@ Test(deferred, file_that_is_full_is_refused_until_it_is_added)
         cr_assert_lt(++records, 10000);
     cr_assert_eq(error.status, AOTICACHE_LOCKED);
     cr_assert_gt(records, 100);
-    cr_assert_leq(file_size(), AOTICACHE_INDEX_USES_MAX_BYTES);
+    cr_assert_leq(file_size(), AOTICACHE_PENDING_STATS_MAX_BYTES);
     cr_assert_eq(flush(index), AOTICACHE_OK);
     check_added(index, records);
     must_defer(index);
@@ -359,8 +359,8 @@ Test(deferred, holder_of_the_lock_that_is_stopped_stops_nobody)
 static uint8_t *read_file(size_t *ret_size)
 {
     FILE *file = fopen(uses_path, "rb");
-    uint8_t *bytes = malloc(AOTICACHE_INDEX_USES_MAX_BYTES);
-    *ret_size = fread(bytes, 1, AOTICACHE_INDEX_USES_MAX_BYTES, file);
+    uint8_t *bytes = malloc(AOTICACHE_PENDING_STATS_MAX_BYTES);
+    *ret_size = fread(bytes, 1, AOTICACHE_PENDING_STATS_MAX_BYTES, file);
     fclose(file);
     return bytes;
 }
@@ -393,23 +393,23 @@ Test(deferred, torn_and_damaged_records_are_dropped_and_the_others_added)
         must_defer(index);
     cleanup_free uint8_t *bytes = read_file(&size);
     cleanup_free uint8_t *changed = malloc(size + 7);
-    const size_t record = (size - AOTICACHE_INDEX_USES_HEADER_BYTES) / 4;
+    const size_t record = (size - AOTICACHE_PENDING_STATS_HEADER_BYTES) / 4;
     for (size_t i = 1; i <= size; i++) { /* torn */
         bytes[8] ^= 1;                   /* another file each time */
         bytes[9] += (i & 1) == 0;
         write_file(bytes, i);
         const uint64_t whole =
-            i < AOTICACHE_INDEX_USES_HEADER_BYTES ? 0 : (i - AOTICACHE_INDEX_USES_HEADER_BYTES) / record;
+            i < AOTICACHE_PENDING_STATS_HEADER_BYTES ? 0 : (i - AOTICACHE_PENDING_STATS_HEADER_BYTES) / record;
         cr_assert_eq(count_added(index), whole, "%zu of %zu bytes", i, size);
     }
-    for (size_t i = AOTICACHE_INDEX_USES_HEADER_BYTES; i < size; i++) { /* a byte of a record is another one */
+    for (size_t i = AOTICACHE_PENDING_STATS_HEADER_BYTES; i < size; i++) { /* a byte of a record is another one */
         memcpy(changed, bytes, size);
         memcpy(changed + 8, &i, sizeof i);
         changed[i] ^= 0x41;
         write_file(changed, size);
         cr_assert_eq(count_added(index), 3, "byte %zu", i);
     }
-    const size_t second = AOTICACHE_INDEX_USES_HEADER_BYTES + record; /* bytes between two records */
+    const size_t second = AOTICACHE_PENDING_STATS_HEADER_BYTES + record; /* bytes between two records */
     memcpy(changed, bytes, second);
     memcpy(changed + 8, &size, sizeof size);
     memcpy(changed + second, "\x1b?\x1b\0US\x1b", 7);
@@ -428,8 +428,8 @@ Test(deferred, file_of_another_kind_goes)
     bytes[0] ^= 1;
     write_file(bytes, size);
     cr_assert_eq(count_added(index), 0);
-    cleanup_free uint8_t *large = calloc(3, AOTICACHE_INDEX_USES_MAX_BYTES);
-    write_file(large, (size_t)3 * AOTICACHE_INDEX_USES_MAX_BYTES);
+    cleanup_free uint8_t *large = calloc(3, AOTICACHE_PENDING_STATS_MAX_BYTES);
+    write_file(large, (size_t)3 * AOTICACHE_PENDING_STATS_MAX_BYTES);
     cr_assert_eq(defer(index, NULL), AOTICACHE_LOCKED);
     cr_assert_eq(count_added(index), 0);
     aoticache_index_close(index);

@@ -1,4 +1,4 @@
-/* Unit tests of eager/holder/miss.c, resident.c and compile.c: the policies, failures, what is gone, the budget. */
+/* Unit tests of eager/holder/miss.c, known_kernel.c and compile.c: the policies, failures, what is gone, the budget. */
 #include "holder_fixture.h"
 #include "emulator.h"
 #include "cache/gc/collect.h"

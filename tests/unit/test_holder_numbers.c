@@ -99,7 +99,7 @@ Test(holder_numbers, values_in_the_index_count_too)
     end_all();
 }
 
-/* A hook that knows nothing of this is not asked, and nothing is lent where each shape is to have its own library. */
+/* A hook that knows nothing of this is not asked, and nothing is substituted where each shape is to have its own library. */
 Test(holder_numbers, only_where_hook_and_policy_say_so)
 {
     begin_with("", false);
@@ -225,7 +225,7 @@ Test(holder_numbers, a_tensor_of_the_caller_is_no_number)
     cr_expect_eq(call_values(holder, values, 3), AOTICACHE_INVALID);
     ask_for_values(5);
     cr_expect_eq(hook.number_compiles, 1);
-    cr_expect_eq(call_values(holder, values, 3), AOTICACHE_INVALID, "also where numbers are lent");
+    cr_expect_eq(call_values(holder, values, 3), AOTICACHE_INVALID, "also where numbers are substituted");
     end_all();
 }
 

@@ -79,7 +79,7 @@ struct asked {
     uint64_t when;   /* it was no first; 0: never */
 };
 
-static bool goes_on(void *user, uint64_t done, uint64_t all)
+static bool continues(void *user, uint64_t done, uint64_t all)
 {
     struct asked *asked = user;
     (void)all;
@@ -97,7 +97,7 @@ static aoticache_verify_report verify(aoticache_cache *cache, bool repair, bool 
     struct asked asked = {.enough = enough};
     options.repair = repair;
     options.resume = resume;
-    cr_assert_eq(aoticache_cache_verify(cache, &options, NULL, goes_on, &asked, &report, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_cache_verify(cache, &options, NULL, continues, &asked, &report, &error), AOTICACHE_OK, "%s",
                  error.message);
     if (asked.when != 0)
         cr_assert_lt(aoticache_monotonic_ns() - asked.when, UINT64_C(5) * 1000000000u, "it did not stop");

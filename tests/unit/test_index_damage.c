@@ -81,7 +81,7 @@ static answers ask_everything(aoticache_index *index)
     return got;
 }
 
-static answers answers_after(const char *sql)
+static answers query_cache_after(const char *sql)
 {
     make_one();
     fixture_sql(sql);
@@ -93,7 +93,7 @@ static answers answers_after(const char *sql)
 
 Test(index_damage, undamaged_answers_ok)
 {
-    answers got = answers_after("SELECT 1");
+    answers got = query_cache_after("SELECT 1");
     cr_assert_eq(got.lookup, AOTICACHE_OK);
     cr_assert_eq(got.list, AOTICACHE_OK);
     cr_assert_eq(got.artifact, AOTICACHE_OK);
@@ -103,7 +103,7 @@ Test(index_damage, undamaged_answers_ok)
 
 Test(index_damage, digest_of_a_wrong_size_is_corrupt)
 {
-    answers got = answers_after("UPDATE entries SET artifact = x'00'");
+    answers got = query_cache_after("UPDATE entries SET artifact = x'00'");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
     cr_assert_eq(got.list, AOTICACHE_CORRUPT);
     cr_assert_eq(got.failure, AOTICACHE_OK, "what is not damaged still answers");
@@ -111,38 +111,38 @@ Test(index_damage, digest_of_a_wrong_size_is_corrupt)
 
 Test(index_damage, huge_blob_is_corrupt_and_not_read)
 {
-    answers got = answers_after("UPDATE entries SET library = zeroblob(100000000)");
+    answers got = query_cache_after("UPDATE entries SET library = zeroblob(100000000)");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
     cr_assert_eq(got.list, AOTICACHE_CORRUPT);
 }
 
 Test(index_damage, requirements_of_a_wrong_size_are_corrupt)
 {
-    answers got = answers_after("UPDATE entries SET requirements = x''");
+    answers got = query_cache_after("UPDATE entries SET requirements = x''");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
     cr_assert_eq(got.list, AOTICACHE_CORRUPT);
 }
 
 Test(index_damage, negative_sizes_are_corrupt)
 {
-    answers got = answers_after("UPDATE entries SET library_bytes = -1");
+    answers got = query_cache_after("UPDATE entries SET library_bytes = -1");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
-    got = answers_after("UPDATE entries SET file_count = 4294967296");
+    got = query_cache_after("UPDATE entries SET file_count = 4294967296");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
-    got = answers_after("UPDATE objects SET bytes = -1");
+    got = query_cache_after("UPDATE objects SET bytes = -1");
     cr_assert_eq(got.objects, AOTICACHE_CORRUPT);
     cr_assert_eq(got.artifact, AOTICACHE_CORRUPT);
     cr_assert_eq(got.verify, AOTICACHE_CORRUPT, "the totals do not fit");
-    cr_assert_eq(answers_after("UPDATE details SET bytes = -1").list, AOTICACHE_CORRUPT);
-    cr_assert_eq(answers_after("UPDATE objects SET parts = x'0102' WHERE entry <> 0").artifact, AOTICACHE_CORRUPT);
-    got = answers_after("UPDATE totals SET bytes = -1");
+    cr_assert_eq(query_cache_after("UPDATE details SET bytes = -1").list, AOTICACHE_CORRUPT);
+    cr_assert_eq(query_cache_after("UPDATE objects SET parts = x'0102' WHERE entry <> 0").artifact, AOTICACHE_CORRUPT);
+    got = query_cache_after("UPDATE totals SET bytes = -1");
     cr_assert_eq(got.totals, AOTICACHE_CORRUPT);
 }
 
 Test(index_damage, text_with_a_nul_inside_is_corrupt)
 {
-    answers got = answers_after("UPDATE details SET op = 'a' || char(0) || 'b';"
-                                "UPDATE failures SET message = char(0) || 'x'");
+    answers got = query_cache_after("UPDATE details SET op = 'a' || char(0) || 'b';"
+                                    "UPDATE failures SET message = char(0) || 'x'");
     cr_assert_eq(got.list, AOTICACHE_CORRUPT);
     cr_assert_eq(got.failure, AOTICACHE_CORRUPT);
     cr_assert_eq(got.failures, AOTICACHE_CORRUPT);
@@ -150,20 +150,20 @@ Test(index_damage, text_with_a_nul_inside_is_corrupt)
 
 Test(index_damage, sums_that_overflow_are_corrupt)
 {
-    answers got = answers_after("UPDATE objects SET bytes = 9223372036854775807");
+    answers got = query_cache_after("UPDATE objects SET bytes = 9223372036854775807");
     cr_assert_eq(got.verify, AOTICACHE_CORRUPT);
 }
 
 Test(index_damage, missing_and_changed_tables_are_corrupt)
 {
-    answers got = answers_after("DROP TABLE counts; DROP TABLE meta");
+    answers got = query_cache_after("DROP TABLE counts; DROP TABLE meta");
     cr_assert_eq(got.counts, AOTICACHE_CORRUPT);
     cr_assert_eq(got.totals, AOTICACHE_CORRUPT);
-    got = answers_after("DROP TABLE entries; CREATE TABLE entries(key)");
+    got = query_cache_after("DROP TABLE entries; CREATE TABLE entries(key)");
     cr_assert_eq(got.lookup, AOTICACHE_CORRUPT);
-    got =
-        answers_after("DROP TABLE failures; CREATE TABLE failures(key, op, description, message, failed_ns, retry_ns);"
-                      "INSERT INTO failures VALUES(1, 2, 3, 4.5, NULL, x'00')");
+    got = query_cache_after(
+        "DROP TABLE failures; CREATE TABLE failures(key, op, description, message, failed_ns, retry_ns);"
+        "INSERT INTO failures VALUES(1, 2, 3, 4.5, NULL, x'00')");
     cr_assert_eq(got.failures, AOTICACHE_CORRUPT);
 }
 
@@ -200,9 +200,9 @@ Test(index_damage, removal_of_rows_that_contradict_each_other_ends)
 
 Test(index_damage, totals_that_do_not_fit_the_rows_are_found_by_verify)
 {
-    cr_assert_eq(answers_after("UPDATE totals SET entries = entries + 1").verify, AOTICACHE_CORRUPT);
-    cr_assert_eq(answers_after("UPDATE totals SET bytes = bytes - 1").verify, AOTICACHE_CORRUPT);
-    cr_assert_eq(answers_after("DELETE FROM totals").totals, AOTICACHE_CORRUPT);
+    cr_assert_eq(query_cache_after("UPDATE totals SET entries = entries + 1").verify, AOTICACHE_CORRUPT);
+    cr_assert_eq(query_cache_after("UPDATE totals SET bytes = bytes - 1").verify, AOTICACHE_CORRUPT);
+    cr_assert_eq(query_cache_after("DELETE FROM totals").totals, AOTICACHE_CORRUPT);
 }
 
 static void overwrite_page(int page)

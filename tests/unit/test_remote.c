@@ -141,11 +141,11 @@ static aoticache_status unpack(const void *packed, size_t size, size_t piece, ui
 {
     aoticache_unpacker *unpacker = NULL;
     cr_assert_eq(aoticache_unpacker_create(-1, memory, expected, &unpacker, NULL), AOTICACHE_OK);
-    bool goes_on = true;
-    for (size_t at = 0; goes_on && at < size; at += piece)
-        goes_on = aoticache_unpacker_take(unpacker, (const char *)packed + at, size - at < piece ? size - at : piece);
+    bool continues = true;
+    for (size_t at = 0; continues && at < size; at += piece)
+        continues = aoticache_unpacker_take(unpacker, (const char *)packed + at, size - at < piece ? size - at : piece);
     aoticache_status status = aoticache_unpacker_finish(unpacker, ret_error);
-    cr_assert_eq(aoticache_unpacker_has_refused(unpacker), !goes_on);
+    cr_assert_eq(aoticache_unpacker_has_refused(unpacker), !continues);
     aoticache_unpacker_free(unpacker);
     return status;
 }

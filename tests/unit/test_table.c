@@ -38,7 +38,7 @@ Test(table, many_are_found)
         make_packed((uint64_t)i, &packed);
         aoticache_table_entry *entry = aoticache_table_find(&table, &packed);
         cr_assert_not_null(entry);
-        cr_assert(atomic_load(&entry->resident)->detail == &details[i]);
+        cr_assert(atomic_load(&entry->known)->detail == &details[i]);
         cr_assert_eq((uintptr_t)entry % _Alignof(aoticache_table_entry), 0);
     }
     make_packed(COUNT, &packed);
@@ -68,7 +68,7 @@ Test(table, prepared_entry_is_found_once_published)
 {
     aoticache_table table = {.used = 0};
     aoticache_packed packed;
-    aoticache_resident_hot other = {.detail = &table};
+    aoticache_known_kernel_hot other = {.detail = &table};
     make_packed(1, &packed);
     aoticache_table_entry *entry = aoticache_table_prepare(&table, &packed, &other, NULL);
     cr_assert_not_null(entry);
@@ -76,7 +76,7 @@ Test(table, prepared_entry_is_found_once_published)
     cr_expect_eq(table.used, 0);
     aoticache_table_publish(&table, &packed, entry);
     cr_expect_eq(aoticache_table_find(&table, &packed), entry);
-    cr_expect_eq(atomic_load(&entry->resident), &other);
+    cr_expect_eq(atomic_load(&entry->known), &other);
     aoticache_table_free(&table);
 }
 

@@ -152,8 +152,8 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "libcurl cannot be started");
     }
     connection->connect_timeout_ms = settings->connect_timeout_ms;
-    connection->goes_on = settings->goes_on;
-    connection->goes_on_user = settings->goes_on_user;
+    connection->continues = settings->continues;
+    connection->continues_user = settings->continues_user;
     aoticache_status status = read_url(connection, settings->url, ret_error);
     if (status == AOTICACHE_OK && (!read_secrets(connection, settings) || !copy_files(connection, settings)))
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");

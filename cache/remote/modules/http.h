@@ -26,8 +26,8 @@ typedef struct http_connection {
     char *ca_file;
     char *client_certificate, *client_key; /* or NULL */
     uint32_t connect_timeout_ms;
-    bool (*goes_on)(void *user); /* or NULL */
-    void *goes_on_user;
+    bool (*continues)(void *user); /* or NULL */
+    void *continues_user;
     enum { HTTP_NOT_TRIED, HTTP_HONOURED, HTTP_IGNORED } conditions; /* as leases need them */
     bool lacks_conditions;                                           /* the server refuses requests that have any */
 } http_connection;

@@ -92,7 +92,7 @@ static int look_whether_to_stop(void *user, curl_off_t down_all, curl_off_t down
 {
     const http_connection *connection = user;
     (void)down_all, (void)down, (void)up_all, (void)up;
-    return connection->goes_on(connection->goes_on_user) ? 0 : 1;
+    return connection->continues(connection->continues_user) ? 0 : 1;
 }
 
 /* "x-amz-content-sha256: ...", the digest of what is sent, which Amazon requires and libcurl signs. False: out of memory. */
@@ -172,7 +172,7 @@ static void set_options(http_connection *connection, http_answer *answer, const 
 #if LIBCURL_VERSION_NUM >= 0x075700 /* a name server that does not answer is waited for no longer, either */
     curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);
 #endif
-    if (connection->goes_on != NULL) {
+    if (connection->continues != NULL) {
         curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
         curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_whether_to_stop);
         curl_easy_setopt(curl, CURLOPT_XFERINFODATA, connection);

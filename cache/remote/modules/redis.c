@@ -42,8 +42,8 @@ typedef struct redis_connection {
     bool listens;     /* it has subscribed, and is good for nothing else */
     bool was_lost;    /* it was open, and the server or the network ended it */
     uint32_t connect_timeout_ms;
-    bool (*goes_on)(void *user); /* or NULL */
-    void *goes_on_user;
+    bool (*continues)(void *user); /* or NULL */
+    void *continues_user;
 } redis_connection;
 
 static int64_t now_ms(void)
@@ -132,7 +132,7 @@ static aoticache_status wait_for(redis_connection *connection, short events, int
             return aoticache_error_set(ret_error, AOTICACHE_IO, "no answer in time");
         if (ready < 0 && errno != EINTR)
             return aoticache_error_set_errno(ret_error, errno, "cannot wait for an answer");
-        if (connection->goes_on != NULL && !connection->goes_on(connection->goes_on_user))
+        if (connection->continues != NULL && !connection->continues(connection->continues_user))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped");
     }
 }
@@ -372,8 +372,8 @@ static aoticache_status open_connection(const aoticache_remote_settings *setting
     if (connection == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     connection->connect_timeout_ms = settings->connect_timeout_ms;
-    connection->goes_on = settings->goes_on;
-    connection->goes_on_user = settings->goes_on_user;
+    connection->continues = settings->continues;
+    connection->continues_user = settings->continues_user;
     aoticache_status status = read_url(connection, settings->url, ret_error);
     if (status == AOTICACHE_OK &&
         !(copy(&connection->user, settings->user) && copy(&connection->secret, settings->secret) &&

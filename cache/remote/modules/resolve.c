@@ -42,9 +42,9 @@ static bool goes_on_still(void)
         free_question(left_behind);
         left_behind = NULL;
     }
-    const bool goes_on = left_behind != NULL;
+    const bool continues = left_behind != NULL;
     pthread_mutex_unlock(&mutex);
-    return goes_on;
+    return continues;
 }
 
 /* Leaves a question behind, or frees it if it could be taken back. */

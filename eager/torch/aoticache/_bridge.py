@@ -14,7 +14,7 @@ import shutil
 from ctypes import byref, c_size_t, c_void_p
 from pathlib import Path
 
-from . import _caches, _library, _places
+from . import _caches, _library, _library_path
 from ._errors import AoticacheError
 from ._operators import require_torch
 from ._settings import Settings
@@ -34,7 +34,7 @@ class Bridge:
 def find_source(library: _library.Library) -> tuple[Path, Path]:
     """bridge.cpp and the folder of our headers: of the installation, else of the source tree."""
     places = [(library.home / "share" / "aoticache" / "bridge.cpp", library.home / "include" / "aoticache")]
-    top = _places.source_tree()
+    top = _library_path.source_tree()
     tree = Path(top) if top is not None else None
     if tree is not None:
         places.insert(0, (tree / "eager" / "torch" / "bridge.cpp", tree))

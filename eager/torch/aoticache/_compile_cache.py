@@ -178,14 +178,14 @@ def patch() -> bool:
             missing = missing_function()
             if missing is not None:
                 raise AoticacheError(f"this PyTorch has no {missing}", "UNSUPPORTED")
-            from . import _compile_cpp, _compile_graphs, _compile_key, _megacache, _sources
+            from . import _compile_cpp, _compile_graphs, _compile_key, _portable_artifacts, _sources
 
-            state.used = _megacache.Used()
+            state.used = _portable_artifacts.Used()
             _compile_cpp.Cpp(state)
             _sources.Sources(state)
             _compile_graphs.install(state)
             _compile_key.install(state)
-            _megacache.install(state)
+            _portable_artifacts.install(state)
             return True
         except Exception as error:  # noqa: BLE001 - a fault of the cache is never one of the program
             state.patches.restore()

@@ -7,7 +7,7 @@ returned whose bytes, kind and key are not those that were asked for.
 Set here: `backend_override_cls` of the classes in `BACKENDS`, and the defaults of the options that switch them on.
 Replaced: codecache.GuardedCache.iterate_over_candidates, since a graph may have several records that differ in their
 guards, and PyTorch's plug returns one; and since a miss waits for a process that compiles the same graph
-(_compile_flight.py).
+(_compile_leases.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from ._compile_flight import Flights
+from ._compile_leases import Flights
 from ._compile_state import State, caches_are_disabled
 from ._errors import warn_once
 from ._records import AUTOGRAD, AUTOTUNE, GRAPH, PROFILE, Answer, Question, file_with

@@ -41,7 +41,7 @@ class State:
         self.any_compiler = any_compiler
         self.counts = {kind: KindStats() for kind in _records.KINDS}
         self.patches = Patches()
-        self.used: Any = None  # what saved artifacts must carry; _megacache.Used
+        self.used: Any = None  # what saved artifacts must carry; _portable_artifacts.Used
         self._lock = threading.Lock()
 
     def count(self, kind: str, name: str, by: int = 1) -> None:

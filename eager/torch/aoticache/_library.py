@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import AoticacheError, LibraryNotFoundError
-from ._places import candidates
+from ._library_path import candidates
 
 STATUS = (
     "OK",

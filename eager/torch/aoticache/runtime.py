@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import AoticacheError, LibraryNotFoundError
 from ._model_inputs import check_constant, fill_in
-from ._places import candidates
+from ._library_path import candidates
 
 __all__ = ["AoticacheError", "Model", "Operator", "Tensor", "load", "operator", "provider", "tensor"]
 

@@ -195,18 +195,18 @@ static void disable(void *registration)
     stand_in_registrations--;
 }
 
-EXPORT int stand_in_aside;
-EXPORT uint64_t stand_in_aside_calls;
+EXPORT int stand_in_call_mode;
+EXPORT uint64_t stand_in_call_mode_calls;
 EXPORT uint32_t stand_in_threads = 1;
 
-static void set_aside(void *registration, aoticache_bridge_aside how, uint64_t calls)
+static void set_call_mode(void *registration, aoticache_call_mode how, uint64_t calls)
 {
     (void)registration;
-    stand_in_aside = how;
-    stand_in_aside_calls = calls;
+    stand_in_call_mode = how;
+    stand_in_call_mode_calls = calls;
 }
 
-static uint64_t passed_now(void *registration)
+static uint64_t bypassed_now(void *registration)
 {
     (void)registration;
     return 0;
@@ -268,8 +268,8 @@ EXPORT aoticache_status aoticache_bridge_open(const aoticache_bridge_host *host,
     ret_bridge->torch_version = "2.13.0";
     ret_bridge->enable = enable;
     ret_bridge->disable = disable;
-    ret_bridge->set_aside = set_aside;
-    ret_bridge->passed_now = passed_now;
+    ret_bridge->set_call_mode = set_call_mode;
+    ret_bridge->bypassed_now = bypassed_now;
     ret_bridge->num_threads = num_threads;
     ret_bridge->settings.context = _ZN2at13globalContextEv();
     ret_bridge->settings.is_deterministic = _ZNK2at7Context23deterministicAlgorithmsEv;

@@ -114,7 +114,7 @@ static bool report_remote(void *user, const aoticache_remote_state *state)
 }
 
 struct unsent {
-    uint64_t waiting, set_aside;
+    uint64_t waiting, refused;
     char reason[512]; /* of one that was set aside */
 };
 
@@ -123,7 +123,7 @@ static bool count_unsent(void *user, const aoticache_unsent *one)
     struct unsent *unsent = user;
     if (one->reason[0] == '\0')
         unsent->waiting++;
-    else if (unsent->set_aside++ == 0)
+    else if (unsent->refused++ == 0)
         snprintf(unsent->reason, sizeof unsent->reason, "%s", one->reason);
     return true;
 }
@@ -134,11 +134,11 @@ static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
     struct unsent unsent = {.waiting = 0};
     if (cache == NULL || aoticache_cache_list_unsent(cache, count_unsent, &unsent, NULL) != AOTICACHE_OK)
         return;
-    if (unsent.set_aside > 0)
+    if (unsent.refused > 0)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_WARN, "unsent kernels",
                                 "they are tried again after a day, when `remote` is another setting, and by 'aoticache "
                                 "push --all'",
-                                "%" PRIu64 " that a remote refused: %s", unsent.set_aside, unsent.reason);
+                                "%" PRIu64 " that a remote refused: %s", unsent.refused, unsent.reason);
     if (unsent.waiting > 0)
         aoticache_doctor_report(doctor, AOTICACHE_VERDICT_OK, "unsent kernels", NULL,
                                 "%" PRIu64 " wait for the next compile, or for 'aoticache push --all'", unsent.waiting);
@@ -168,7 +168,7 @@ void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
         if (aoticache_asked_open(doctor->cli, &asked, NULL) == AOTICACHE_OK)
             aoticache_cache_signers(asked.cache, &signers, &count, NULL);
         remotes.cache = asked.cache;
-        aoticache_remotes_ask(text, signers, count, report_remote, &remotes, NULL);
+        aoticache_remotes_check_health(text, signers, count, report_remote, &remotes, NULL);
         report_unsent(doctor, asked.cache);
         aoticache_asked_close(&asked);
     }

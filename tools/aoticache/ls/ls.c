@@ -350,11 +350,11 @@ static int list_nothing(const struct ls *ls)
 static int ls_command(aoticache_cli *cli)
 {
     struct ls ls = {.cli = cli};
-    bool goes_on = aoticache_cli_parse(cli, &ls);
-    int result = goes_on ? aoticache_cli_open_if_there(cli, &ls.cache) : cli->exit_code;
-    if (goes_on && result == AOTICACHE_CLI_EXIT_OK && ls.cache == NULL)
+    bool continues = aoticache_cli_parse(cli, &ls);
+    int result = continues ? aoticache_cli_open_if_there(cli, &ls.cache) : cli->exit_code;
+    if (continues && result == AOTICACHE_CLI_EXIT_OK && ls.cache == NULL)
         result = list_nothing(&ls);
-    else if (goes_on && result == AOTICACHE_CLI_EXIT_OK)
+    else if (continues && result == AOTICACHE_CLI_EXIT_OK)
         result = ls.failed ? list_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op) : list_entries(&ls);
     aoticache_cache_close(ls.cache);
     free(ls.filter.environment.items);

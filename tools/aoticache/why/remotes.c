@@ -64,7 +64,7 @@ void aoticache_remote_findings_read(const aoticache_cli *cli, const aoticache_ke
         aoticache_cli_out_of_memory();
     const char *remotes = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
     if (remotes != NULL && remotes[0] != '\0' &&
-        aoticache_remotes_look(remotes, key, add, ret_findings, &error) != AOTICACHE_OK)
+        aoticache_remotes_query(remotes, key, add, ret_findings, &error) != AOTICACHE_OK)
         aoticache_cli_note(cli, "%s", error.message);
     aoticache_config_free(config);
 }

@@ -1,0 +1,26 @@
+/*
+ * cache/hashed_files: large files that were hashed before, and have not changed since, are not hashed again. docs/store.md,
+ * "What was hashed before", says when that is believed.
+ *
+ * Private to cache/.
+ */
+#ifndef AOTICACHE_CACHE_HASHED_FILES_H
+#define AOTICACHE_CACHE_HASHED_FILES_H
+
+#include "cache/cache.h"
+#include "cache/store/hash_records.h"
+#include "index/entries/file_digests.h"
+
+typedef struct aoticache_hashed_files {
+    aoticache_hash_records records; /* first: what the store is given */
+    aoticache_cache *cache;
+    int64_t boot;
+    aoticache_index_file_digest *found; /* by this use, to be written at its end */
+    size_t count, capacity;
+} aoticache_hashed_files;
+
+void aoticache_hashed_files_begin(aoticache_hashed_files *files, aoticache_cache *cache);
+/* Writes what was found, waits for nobody, and frees. */
+void aoticache_hashed_files_end(aoticache_hashed_files *files);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * eager/torch/call_mode: when the bridge is to take calls another way than straight to the core. Two things are worth that: a
+ * kernel is on trial, and its calls must be timed from their entry to their end; or PyTorch's kernel is the faster one for
+ * call after call, and even asking us costs more than it is worth. Each holds for a number of calls, so that nobody has to
+ * end it. Hits know nothing of this.
+ */
+#include "eager/torch/internal.h"
+
+/* So many calls in a row that PyTorch's kernel wins, from all threads, before any are passed on without asking us. */
+#define LEFT_IN_A_ROW 16
+#define MOST_PASSED 4096
+#define FIRST_TIMED 128 /* one trial of calls that come one behind the other */
+#define MOST_TIMED (UINT64_C(1) << 20)
+
+static void set_call_mode(aoticache_binding_operator *op, aoticache_call_mode how, uint64_t calls)
+{
+    if (op->binding->has_bridge && op->torch_registration != NULL)
+        op->binding->bridge.set_call_mode(op->torch_registration, how, calls);
+}
+
+/*
+ * Of every LEFT_IN_A_ROW calls that are left to PyTorch's kernel it is looked at whether others came between them. If not,
+ * the next calls are passed on: as many, then twice as many, ... Calls of other shapes among those lose what they would gain;
+ * none is slower than PyTorch's.
+ */
+void aoticache_binding_note_left(aoticache_binding_operator *op)
+{
+    uint32_t left = atomic_fetch_add_explicit(&op->fallback_wins, 1, memory_order_relaxed) + 1;
+    if (left % LEFT_IN_A_ROW != 0 || !op->binding->has_bridge)
+        return;
+    uint64_t others = aoticache_call_counts_read(op->ready) + atomic_load_explicit(&op->slow, memory_order_relaxed) +
+                      atomic_load_explicit(&op->refused, memory_order_relaxed);
+    uint64_t before = atomic_exchange_explicit(&op->other_calls, others, memory_order_relaxed);
+    if (before != others) {
+        atomic_store_explicit(&op->bypass_length, LEFT_IN_A_ROW, memory_order_relaxed);
+        return;
+    }
+    uint32_t passing = atomic_load_explicit(&op->bypass_length, memory_order_relaxed);
+    passing = passing < LEFT_IN_A_ROW ? LEFT_IN_A_ROW : passing;
+    atomic_store_explicit(&op->bypass_length, passing < MOST_PASSED ? 2 * passing : passing, memory_order_relaxed);
+    set_call_mode(op, AOTICACHE_BRIDGE_PASS, passing);
+}
+
+/*
+ * A trial was met by a call that is not timed. A kernel that is called once among many others would be met untimed again
+ * and again: each time more calls are timed.
+ */
+void aoticache_binding_want_timing(aoticache_binding_operator *op)
+{
+    uint64_t timed = atomic_load_explicit(&op->timing, memory_order_relaxed);
+    timed = timed < FIRST_TIMED ? FIRST_TIMED : timed;
+    atomic_store_explicit(&op->timing, timed < MOST_TIMED ? 2 * timed : timed, memory_order_relaxed);
+    set_call_mode(op, AOTICACHE_BRIDGE_TIME, timed);
+}
+
+void aoticache_binding_end_timing(aoticache_binding_operator *op)
+{
+    atomic_store_explicit(&op->timing, 0, memory_order_relaxed);
+    set_call_mode(op, AOTICACHE_BRIDGE_SERVE, 0);
+}
+
+uint32_t aoticache_binding_num_threads(void *user)
+{
+    const aoticache_binding *binding = user;
+    uint32_t threads = 0;
+    if (binding->has_bridge)
+        return binding->bridge.num_threads();
+    if (binding->stable.torch_get_num_threads == NULL || binding->stable.torch_get_num_threads(&threads) != 0)
+        return 1;
+    return threads;
+}

@@ -1,0 +1,364 @@
+/*
+ * index/connection/query_cache: what the index said to questions of earlier processes, in a file beside it.
+ *
+ * Most processes ask an index that nobody changes what another one has asked before. SQLite's start, its reading of the
+ * tables' definitions and its statements would be most of what such a process waits for. So a process that had to ask leaves
+ * the answers here, and the next one takes them from here. It connects when it asks something else, or writes.
+ *
+ * An answer is believed while the index is in the state in which it was given:
+ *
+ * - Nothing is in the WAL. Who changes the index writes there first. It is merged into the index before it is emptied, and
+ *   that sets the index's time of change, which no program can set back.
+ * - The index is the same file, with the same times. The clock of such times ticks every few milliseconds, so the state of a
+ *   file that was changed less than two seconds ago is not noted: a change within the same tick would not show.
+ * - The machine was not started anew, the file system is a local one, and nobody but this user and root can write to the index.
+ *
+ * File facts (entries/file_facts.h) are no answers: what they say of the store's files is compared with those files, so they stay when
+ * the index changes, until the machine is started anew.
+ *
+ * The state is read before the first question and once more before the file is written: what was changed in between is in the
+ * WAL, or in another time of change. It is compared at each question, too. The file is written in place, without waiting for
+ * the disk. A hash tells whether it is whole; nothing else of it is trusted.
+ */
+#include "index/connection/query_cache.h"
+#include "index/connection/internal.h"
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file_state.h"
+#include "base/hash_map.h"
+#include "base/syscalls.h"
+
+#define VERSION "aotcans1" /* another one whenever an encoding changes */
+
+struct header {
+    char version[8];
+    uint64_t hash; /* of all behind it */
+    aoticache_index_state state;
+};
+
+struct record {
+    uint32_t question, key_size, answer_size;
+};
+
+#define MAX_RECORD_BYTES (AOTICACHE_QUERY_CACHE_MAX_BYTES - sizeof(struct header))
+
+/* ---- the state of the index ---- */
+
+static bool is_ours(const struct stat *found)
+{
+    return S_ISREG(found->st_mode) && aoticache_file_is_ours(found);
+}
+
+/* False: nothing is believed now. */
+static bool read_state(const aoticache_index *index, aoticache_index_state *ret_state)
+{
+    struct stat file;
+    if (aoticache_index_has_wal(index) || aoticache_index_vfs_stat(index, "", &file) != 0 || !is_ours(&file))
+        return false;
+    *ret_state = (aoticache_index_state){
+        .version = AOTICACHE_INDEX_VERSION, .boot = aoticache_boot_number(), .file = aoticache_file_state_of(&file)};
+    return ret_state->boot != 0;
+}
+
+static bool is_same_state(const aoticache_index_state *a, const aoticache_index_state *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static bool is_as_noted(const aoticache_index *index)
+{
+    aoticache_index_state now;
+    return read_state(index, &now) && is_same_state(&now, &index->query_cache.state);
+}
+
+/* ---- records ---- */
+
+/* Reads the record at *at, and moves *at behind it. False: there is none. */
+static bool next_record(const uint8_t *bytes, size_t size, size_t *at, struct record *ret_record)
+{
+    if (size - *at < sizeof *ret_record)
+        return false;
+    memcpy(ret_record, bytes + *at, sizeof *ret_record);
+    if (size - *at - sizeof *ret_record < (uint64_t)ret_record->key_size + ret_record->answer_size)
+        return false;
+    *at += sizeof *ret_record + ret_record->key_size + ret_record->answer_size;
+    return true;
+}
+
+static const uint8_t *find_record(const uint8_t *bytes, size_t size, aoticache_index_question question, const void *key,
+                                  size_t key_size, size_t *ret_size)
+{
+    struct record record;
+    for (size_t at = 0, begin = 0; next_record(bytes, size, &at, &record); begin = at)
+        if (record.question == question && record.key_size == key_size &&
+            memcmp(bytes + begin + sizeof record, key, key_size) == 0) {
+            *ret_size = record.answer_size;
+            return bytes + begin + sizeof record + key_size;
+        }
+    return NULL;
+}
+
+/* False: there is no room. */
+static bool add_record(aoticache_query_cache *cache, aoticache_index_question question, const void *key,
+                       size_t key_size, const void *answer, size_t size)
+{
+    const size_t bytes = sizeof(struct record) + key_size + size;
+    if (bytes > MAX_RECORD_BYTES - cache->noted_size ||
+        !AOTICACHE_ARRAY_RESERVE(cache->noted, cache->noted_capacity, cache->noted_size + bytes))
+        return false;
+    const struct record record = {question, (uint32_t)key_size, (uint32_t)size};
+    uint8_t *to = cache->noted + cache->noted_size;
+    memcpy(to, &record, sizeof record);
+    memcpy(to + sizeof record, key, key_size);
+    if (size > 0)
+        memcpy(to + sizeof record + key_size, answer, size);
+    cache->noted_size += bytes;
+    return true;
+}
+
+static bool has_noted(const aoticache_query_cache *cache, aoticache_index_question question, const void *key,
+                      size_t key_size)
+{
+    size_t size;
+    return cache->noted_size > 0 &&
+           find_record(cache->noted, cache->noted_size, question, key, key_size, &size) != NULL;
+}
+
+/* ---- the file ---- */
+
+/* Fills header and *ret_records, which the caller frees. False: there is no file that can be used. */
+static bool read_file(const aoticache_index *index, struct header *header, uint8_t **ret_records, size_t *ret_size)
+{
+    struct stat found;
+    cleanup_fd int fd = aoticache_index_vfs_open(index, AOTICACHE_QUERY_CACHE_SUFFIX, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &found) != 0 || !is_ours(&found) || found.st_nlink != 1 ||
+        found.st_size <= (off_t)sizeof *header || found.st_size > AOTICACHE_QUERY_CACHE_MAX_BYTES)
+        return false;
+    const size_t size = (size_t)found.st_size;
+    cleanup_free uint8_t *bytes = malloc(size);
+    if (bytes == NULL || pread(fd, bytes, size, 0) != (ssize_t)size)
+        return false;
+    memcpy(header, bytes, sizeof *header);
+    const size_t hashed = offsetof(struct header, state);
+    if (memcmp(header->version, VERSION, sizeof header->version) != 0 ||
+        header->hash != aoticache_hash_bytes(bytes + hashed, size - hashed))
+        return false;
+    *ret_size = size - sizeof *header;
+    memmove(bytes, bytes + sizeof *header, *ret_size);
+    *ret_records = steal_ptr(&bytes);
+    return true;
+}
+
+/* Who may not write here is told so by SQLite, when it connects. */
+static bool may_keep(const aoticache_index *index)
+{
+    return !index->read_only && !index->is_group_shared && aoticache_file_system_is_local(index->folder_fd) &&
+           aoticache_index_vfs_is_writable(index, "") && faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 &&
+           aoticache_boot_number() != 0;
+}
+
+void aoticache_query_cache_open(aoticache_index *index)
+{
+    aoticache_query_cache *cache = &index->query_cache;
+    struct header header;
+    const int64_t now_ns = aoticache_wall_ns();
+    cache->keeps_file_facts = may_keep(index);
+    if (!cache->keeps_file_facts)
+        return;
+    const bool has_state = read_state(index, &cache->state) && cache->state.file.changed_ns <= now_ns;
+    cache->is_noting = has_state && cache->state.file.changed_ns <= now_ns - AOTICACHE_FILE_SETTLED_NS;
+    if (!read_file(index, &header, &cache->file, &cache->file_size))
+        return;
+    cache->is_believed = cache->was_believed = has_state && is_same_state(&header.state, &cache->state);
+    if (header.state.boot != aoticache_boot_number() || header.state.version != AOTICACHE_INDEX_VERSION) {
+        free(cache->file);
+        cache->file = NULL;
+        cache->file_size = 0;
+    }
+}
+
+static bool is_fact(uint32_t question)
+{
+    return question == AOTICACHE_INDEX_KEEPS_CHECKSUM || question == AOTICACHE_INDEX_KEEPS_MANIFEST;
+}
+
+/* What this process asked comes first, then what else the file had, as far as there is room. */
+static void add_what_else_is_known(aoticache_query_cache *cache)
+{
+    struct record record;
+    for (size_t at = 0, begin = 0; next_record(cache->file, cache->file_size, &at, &record); begin = at) {
+        const uint8_t *key = cache->file + begin + sizeof record;
+        if ((cache->is_believed || is_fact(record.question)) &&
+            !has_noted(cache, record.question, key, record.key_size))
+            add_record(cache, record.question, key, record.key_size, key + record.key_size, record.answer_size);
+    }
+}
+
+static void write_file(const aoticache_index *index)
+{
+    const aoticache_query_cache *cache = &index->query_cache;
+    const size_t hashed = offsetof(struct header, state), size = sizeof(struct header) + cache->noted_size;
+    struct stat found;
+    cleanup_free uint8_t *bytes = malloc(size);
+    if (bytes == NULL)
+        return;
+    struct header header = {.version = VERSION, .state = cache->state};
+    memcpy(bytes, &header, sizeof header);
+    memcpy(bytes + sizeof header, cache->noted, cache->noted_size);
+    header.hash = aoticache_hash_bytes(bytes + hashed, size - hashed);
+    memcpy(bytes, &header, sizeof header);
+    cleanup_fd int fd = aoticache_index_vfs_create(index, AOTICACHE_QUERY_CACHE_SUFFIX, O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_nlink != 1)
+        return;
+    /* Another process may write now, too, or read: what does not fit together has another hash. */
+    if (aoticache_syscall_write(fd, bytes, size) != 0 ||
+        (found.st_size > (off_t)size && aoticache_syscall_ftruncate(fd, (off_t)size) != 0))
+        aoticache_syscall_ftruncate(fd, 0);
+}
+
+void aoticache_query_cache_keep(aoticache_index *index)
+{
+    aoticache_query_cache *cache = &index->query_cache;
+    if (!cache->is_noting || !cache->has_news || !is_as_noted(index))
+        return;
+    add_what_else_is_known(cache);
+    write_file(index);
+    cache->has_news = false;
+}
+
+void aoticache_query_cache_clear(aoticache_query_cache *cache)
+{
+    free(cache->file);
+    free(cache->noted);
+    *cache = (aoticache_query_cache){.file = NULL};
+}
+
+/* ---- questions ---- */
+
+static bool find(aoticache_index *index, aoticache_index_question question, const void *key, size_t key_size,
+                 const uint8_t **ret_answer, size_t *ret_size)
+{
+    aoticache_query_cache *cache = &index->query_cache;
+    if (index->db != NULL || !cache->is_believed)
+        return false;
+    cache->is_believed = cache->is_noting = is_as_noted(index);
+    if (!cache->is_believed)
+        return false;
+    *ret_answer = find_record(cache->file, cache->file_size, question, key, key_size, ret_size);
+    if (*ret_answer == NULL)
+        return false;
+    if (!has_noted(cache, question, key, key_size))
+        add_record(cache, question, key, key_size, *ret_answer, *ret_size);
+    return true;
+}
+
+bool aoticache_query_cache_find(aoticache_index *index, aoticache_index_question question, const void *key,
+                                size_t key_size, const uint8_t **ret_answer, size_t *ret_size)
+{
+    if (!index->query_cache.was_believed || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+        return false;
+    pthread_mutex_lock(&index->lock);
+    const bool found = find(index, question, key, key_size, ret_answer, ret_size);
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+    return found;
+}
+
+bool aoticache_query_cache_wants(const aoticache_index *index)
+{
+    return index->query_cache.is_noting;
+}
+
+void aoticache_query_cache_note(aoticache_index *index, aoticache_index_question question, const void *key,
+                                size_t key_size, const void *answer, size_t size)
+{
+    aoticache_query_cache *cache = &index->query_cache;
+    /* What a transaction of this connection has changed is seen here before it is so, and may be taken back. */
+    if (!cache->is_noting || sqlite3_get_autocommit(index->db) == 0)
+        return;
+    if (!has_noted(cache, question, key, key_size) && add_record(cache, question, key, key_size, answer, size))
+        cache->has_news = true;
+}
+
+/* ---- file facts ---- */
+
+static void remove_noted(aoticache_query_cache *cache, aoticache_index_question question, const void *key,
+                         size_t key_size)
+{
+    size_t size;
+    const uint8_t *found = find_record(cache->noted, cache->noted_size, question, key, key_size, &size);
+    if (found == NULL)
+        return;
+    const size_t end = (size_t)(found - cache->noted) + size, whole = sizeof(struct record) + key_size + size;
+    memmove(cache->noted + end - whole, cache->noted + end, cache->noted_size - end);
+    cache->noted_size -= whole;
+}
+
+static bool find_fact(aoticache_query_cache *cache, aoticache_index_question question, const void *key, size_t key_size,
+                      void *ret_fact, size_t capacity, size_t *ret_size)
+{
+    const uint8_t *fact = find_record(cache->noted, cache->noted_size, question, key, key_size, ret_size);
+    const bool is_noted = fact != NULL;
+    if (!is_noted)
+        fact = find_record(cache->file, cache->file_size, question, key, key_size, ret_size);
+    if (fact == NULL || *ret_size > capacity)
+        return false;
+    memcpy(ret_fact, fact, *ret_size);
+    if (!is_noted)
+        add_record(cache, question, key, key_size, fact, *ret_size);
+    return true;
+}
+
+bool aoticache_query_cache_find_fact(aoticache_index *index, aoticache_index_question question, const void *key,
+                                     size_t key_size, void *ret_fact, size_t capacity, size_t *ret_size)
+{
+    if (!index->query_cache.keeps_file_facts || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+        return false;
+    pthread_mutex_lock(&index->lock);
+    const bool found = find_fact(&index->query_cache, question, key, key_size, ret_fact, capacity, ret_size);
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+    return found;
+}
+
+void aoticache_query_cache_note_fact(aoticache_index *index, aoticache_index_question question, const void *key,
+                                     size_t key_size, const void *fact, size_t size)
+{
+    if (!index->query_cache.keeps_file_facts || aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
+        return;
+    pthread_mutex_lock(&index->lock);
+    remove_noted(&index->query_cache, question, key, key_size);
+    if (add_record(&index->query_cache, question, key, key_size, fact, size))
+        index->query_cache.has_news = true;
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+}
+
+/* ---- answers of several rows ---- */
+
+void aoticache_query_cache_add(aoticache_query_rows *rows, const void *part, size_t size)
+{
+    rows->is_wanted = rows->is_wanted && rows->size + size <= AOTICACHE_QUERY_CACHE_MAX_BYTES &&
+                      AOTICACHE_ARRAY_RESERVE(rows->bytes, rows->capacity, rows->size + size);
+    if (!rows->is_wanted || size == 0)
+        return;
+    memcpy(rows->bytes + rows->size, part, size);
+    rows->size += size;
+}
+
+void aoticache_query_cache_note_rows(aoticache_index *index, aoticache_index_question question, const void *key,
+                                     size_t key_size, aoticache_query_rows *rows)
+{
+    if (rows->is_wanted)
+        aoticache_query_cache_note(index, question, key, key_size, rows->bytes, rows->size);
+    free(rows->bytes);
+    *rows = (aoticache_query_rows){.is_wanted = false};
+}

@@ -1,0 +1,135 @@
+/*
+ * index/entries/file_facts: what a process found out of files is known to the next one, whatever becomes of the index.
+ */
+#include "query_cache_fixture.h"
+
+#include <sys/wait.h>
+
+TestSuite(memos, .init = make_fixture, .fini = fixture_remove, .timeout = 300);
+
+/* An index of which an earlier process has asked two things. */
+static void make_asked(void)
+{
+    make_index();
+    aoticache_index *index = fixture_must_open();
+    cr_assert_eq(library_of(index, 1), 1001);
+    cr_assert_eq(library_of(index, 2), 1002);
+    aoticache_index_close(index);
+}
+
+/* Notes one about 7. */
+static void make_fact(void)
+{
+    make_asked();
+    aoticache_index *index = fixture_must_open();
+    cr_expect_not(has_fact(index, 7));
+    note_fact(index, 7);
+    cr_expect(has_fact(index, 7), "this process has it at once");
+    cr_expect_not(is_connected());
+    aoticache_index_close(index);
+}
+
+Test(memos, memos_stay_when_the_index_changes)
+{
+    make_fact();
+    aoticache_index *index = fixture_must_open();
+    cr_expect(has_fact(index, 7));
+    cr_expect_not(has_fact(index, 8));
+    put_numbers(index, 30, 31, 32);
+    cr_expect(has_fact(index, 7), "with a connection too");
+    note_fact(index, 8);
+    aoticache_index_close(index);
+    usleep(TICK_US);
+    index = fixture_must_open();
+    cr_expect(is_connected(), "answers are of another state");
+    cr_expect(has_fact(index, 7));
+    cr_expect_not(has_fact(index, 8), "who changes the index keeps nothing");
+    library_of(index, 1);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_expect_eq(library_of(index, 1), 1001);
+    cr_expect_not(is_connected());
+    cr_expect(has_fact(index, 7), "it was taken over beside new answers");
+    const aoticache_digest seventh = digest_of(7);
+    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &seventh, "x", 1);
+    cr_expect(has_fact(index, 7), "one of another kind is another one");
+    aoticache_index_close(index);
+}
+
+Test(memos, a_memo_is_replaced_by_the_next_one_and_others_stay)
+{
+    static const char *const texts[] = {"another of the size", "longer than what was found out", "short"};
+    uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES];
+    const aoticache_digest seventh = digest_of(7);
+    make_fact();
+    for (size_t round = 0; round < 3; round++) {
+        size_t size = 0;
+        aoticache_index *index = fixture_must_open();
+        cr_assert(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &seventh, bytes, &size));
+        note_fact(index, 6);
+        aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &seventh, texts[round],
+                                       strlen(texts[round]));
+        note_fact(index, 8);
+        library_of(index, 1);
+        cr_expect_not(is_connected());
+        aoticache_index_close(index);
+        index = fixture_must_open();
+        cr_assert(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, &seventh, bytes, &size));
+        cr_expect_eq(size, strlen(texts[round]));
+        cr_expect_eq(memcmp(bytes, texts[round], size), 0);
+        cr_expect(has_fact(index, 6) && has_fact(index, 8));
+        cr_expect_eq(library_of(index, 2), 1002);
+        cr_expect_not(is_connected());
+        aoticache_index_close(index);
+    }
+}
+
+Test(memos, a_memo_may_be_as_large_as_is_said)
+{
+    static uint8_t bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES + 1], found[sizeof bytes];
+    size_t size = 0;
+    const aoticache_digest largest = digest_of(20), larger = digest_of(21);
+    make_asked();
+    aoticache_index *index = fixture_must_open();
+    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &largest, bytes, sizeof bytes - 1);
+    aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &larger, bytes, sizeof bytes);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_expect(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &largest, found, &size));
+    cr_expect_eq(size, AOTICACHE_INDEX_FILE_FACT_MAX_BYTES);
+    cr_expect_not(aoticache_index_find_file_fact(index, AOTICACHE_INDEX_FILE_FACT_CHECKSUM, &larger, found, &size));
+    aoticache_index_close(index);
+}
+
+Test(memos, memos_are_noted_in_a_forked_child_too)
+{
+    make_fact();
+    aoticache_index *index = fixture_must_open();
+    pid_t child = fork();
+    if (child == 0) {
+        note_fact(index, 8);
+        _exit(has_fact(index, 7) && has_fact(index, 8) ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0);
+    aoticache_index_close(index);
+}
+
+Test(memos, memos_of_another_start_of_the_machine_or_other_tables_are_not_believed)
+{
+    static uint8_t bytes[AOTICACHE_QUERY_CACHE_MAX_BYTES];
+    enum { VERSION_AT = 16, BOOT_AT = 24 };
+    for (int way = 0; way < 3; way++) {
+        make_fact();
+        const size_t size = read_answers(bytes, sizeof bytes);
+        bytes[way == 0 ? VERSION_AT : way == 1 ? BOOT_AT : BOOT_AT + 7]++;
+        hash_anew(bytes, size);
+        write_answers(bytes, size);
+        aoticache_index *index = fixture_must_open();
+        cr_expect_not(has_fact(index, 7), "way %d", way);
+        aoticache_index_close(index);
+        fixture_remove();
+        make_fixture();
+    }
+}
