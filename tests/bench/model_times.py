@@ -1,17 +1,19 @@
-"""Thirty models at sizes where the mathematics counts: our runtime without PyTorch beside aoti_load_package and ONNX Runtime.
+"""Measures thirty models at sizes where the mathematics counts: our runtime without PyTorch, aoti_load_package and ONNX Runtime.
 
-`make models` runs it and writes docs/models.md (its first part), docs/images/models.svg and BUILD/models.json. Each model
-(tests/python/large_models.py) is compiled by PyTorch to a package, to a frozen package, and exported to ONNX. Three processes
-(model_player.py) then run it by turns, with one thread and with two; fresh processes give the time to the first output. All
-outputs are compared with those of eager PyTorch. Prints one JSON object per figure, as the other benchmarks do.
+`make models` runs it. It writes tests/bench/model_times.json, the first part of docs/models.md from that file, BUILD/models.json
+and docs/images/models.svg. Each model (tests/python/large_models.py) is compiled by PyTorch to a package and to a frozen package,
+and exported to ONNX. Three processes (model_player.py) run it alternately, with one thread and with two. Fresh processes give
+the time to the first output. All outputs are compared with those of eager PyTorch. Prints one JSON object per figure, as the
+other benchmarks do.
 
-    model_times.py [--resume] [--write] [--turns 7] [MODEL...]
+    model_times.py [--resume] [--write] [--render] [--turns 7] [MODEL...]
 
-MODEL...   only these, and nothing is written to docs, unless --write is given
---resume   leaves out the models that BUILD/models has a result of; without it all are measured anew
-What was compiled is kept below BUILD/models and is used again as long as it was made of the same models by the same PyTorch.
-transformers, torchvision, onnx, onnxscript and onnxruntime are used where PYTHONPATH has them; what is missing is said.
-Environment: BUILD, the build folder.
+MODEL...   measure only these, and write no document unless --write is given
+--resume   skip models that BUILD/models has a result for; otherwise all are measured
+--render   only write docs/models.md from the recorded figures
+Compiled files are kept below BUILD/models and used again as long as the models and PyTorch's version stay the same.
+transformers, torchvision, onnx, onnxscript and onnxruntime are used if PYTHONPATH has them; missing ones are reported.
+Environment: BUILD, the build directory.
 """
 import argparse
 import concurrent.futures
@@ -31,11 +33,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(1, os.path.join(ROOT, "tests", "python"))
 
-import models  # noqa: E402 - it is beside large_models.py
+import models  # noqa: E402 - it is next to large_models.py
 from asked_process import AskedProcess, Ended  # noqa: E402
 from large_models import LARGE  # noqa: E402
 
-FOLDER = os.path.join(models.BUILD, "models")
+DIRECTORY = os.path.join(models.BUILD, "models")
+RECORD = os.path.join(HERE, "model_times.json")
 FIGURES = os.path.join(models.BUILD, "models.json")
 PLAYER = os.path.join(HERE, "model_player.py")
 SECONDS = 0.12  # of one turn
@@ -49,27 +52,27 @@ KINDS = {"ours": ["default.pt2", "frozen.pt2"], "torch": ["default.pt2", "frozen
 
 # ---- compiling ----
 
-def folder_of(name):
-    return os.path.join(FOLDER, name.replace(" ", "-"))
+def directory_of(name):
+    return os.path.join(DIRECTORY, name.replace(" ", "-"))
 
 
 def read_json(name, file):
     try:
-        with open(os.path.join(folder_of(name), file)) as source:
+        with open(os.path.join(directory_of(name), file)) as source:
             return json.load(source)
     except (OSError, ValueError):
         return None
 
 
 def write_json(name, file, content):
-    path = os.path.join(folder_of(name), file)
+    path = os.path.join(directory_of(name), file)
     with open(path + ".new", "w") as target:
         json.dump(content, target, indent=1)
     os.rename(path + ".new", path)
 
 
 def made_of():
-    """What a model's files depend on."""
+    """Returns a digest of what a model's files depend on."""
     digest = hashlib.sha256(json.dumps([os.cpu_count(), version_of("torch"), version_of("onnxscript")]).encode())
     for file in ("real_models.py", "large_models.py"):
         with open(os.path.join(ROOT, "tests", "python", file), "rb") as source:
@@ -102,20 +105,20 @@ def export_onnx(torch, module, inputs, path):
 def attempt(make):
     try:
         return make()
-    except Exception as error:  # what is not made is said in the table
+    except Exception as error:  # the document says why
         return short(error)
 
 
 def prepare(name):
-    """Compiles the packages, exports to ONNX, keeps the inputs and eager PyTorch's outputs. In a process of its own."""
+    """Compiles the packages, exports to ONNX, and keeps the inputs and eager PyTorch's outputs. Runs in its own process."""
     import numpy
     import torch
     import torch._inductor.package
 
     from large_models import build
-    torch.set_num_threads(os.cpu_count())  # with another number Inductor writes it into the code
-    folder = folder_of(name)
-    os.makedirs(folder, exist_ok=True)
+    torch.set_num_threads(os.cpu_count())  # Inductor writes any other number into the code
+    directory = directory_of(name)
+    os.makedirs(directory, exist_ok=True)
     about = {"made of": made_of()}
     try:
         module, inputs = build(torch, name)
@@ -126,25 +129,25 @@ def prepare(name):
         eager = models.flat(module(*inputs))
     for kind, tensors in (("input", inputs), ("eager", eager)):
         for i, tensor in enumerate(tensors):
-            numpy.save(os.path.join(folder, "%s%d.npy" % (kind, i)), tensor.contiguous().numpy())
+            numpy.save(os.path.join(directory, "%s%d.npy" % (kind, i)), tensor.contiguous().numpy())
 
     def compile_package(package, freezing):
-        models.compile_package(torch, module, inputs, os.path.join(folder, package + ".pt2"), freezing)
+        models.compile_package(torch, module, inputs, os.path.join(directory, package + ".pt2"), freezing)
         return "made"
     for package, freezing in PACKAGES.items():
         about[package + ".pt2"] = attempt(lambda: compile_package(package, freezing))
-    about["model.onnx"] = attempt(lambda: export_onnx(torch, module, inputs, os.path.join(folder, "model.onnx")))
+    about["model.onnx"] = attempt(lambda: export_onnx(torch, module, inputs, os.path.join(directory, "model.onnx")))
     write_json(name, "about.json", about)
 
 
 def is_prepared(name):
-    """Not if something was not installed then."""
+    """Returns whether a model is compiled. If something was not installed then, it is compiled again."""
     about = read_json(name, "about.json") or {}
     return about.get("made of") == made_of() and not any(said.startswith("not tried") for said in about.values())
 
 
 def prepare_all(names):
-    """As many at a time as there are processors; each takes a minute or more."""
+    """Compiles as many models at a time as there are processors. Each takes a minute or more."""
     wanted = [name for name in names if not is_prepared(name)]
 
     def run(name):
@@ -162,10 +165,10 @@ class Failed(Exception):
 
 
 class Player(AskedProcess):
-    """A process that has loaded a model's files and waits for its turns."""
+    """A process that has loaded a model's files and waits to be told to run them."""
 
     def __init__(self, kind, name, threads, packages, outputs=""):
-        words = [sys.executable, "-W", "ignore", PLAYER, kind, folder_of(name), str(threads), outputs, *packages]
+        words = [sys.executable, "-W", "ignore", PLAYER, kind, directory_of(name), str(threads), outputs, *packages]
         self.begun = time.monotonic()
         try:
             super().__init__(words, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
@@ -180,11 +183,11 @@ class Player(AskedProcess):
 
 
 def difference(name, kind, package, outputs):
-    """The largest from eager PyTorch's, whose largest element counts as 1."""
+    """Returns the largest difference from eager PyTorch's output, relative to its largest element."""
     import numpy
     largest, i = 0.0, 0
-    while os.path.exists(os.path.join(folder_of(name), "eager%d.npy" % i)):
-        wanted = numpy.load(os.path.join(folder_of(name), "eager%d.npy" % i)).astype(numpy.float64)
+    while os.path.exists(os.path.join(directory_of(name), "eager%d.npy" % i)):
+        wanted = numpy.load(os.path.join(directory_of(name), "eager%d.npy" % i)).astype(numpy.float64)
         found = numpy.load(os.path.join(outputs, "%s-%s-%d.npy" % (kind, package, i))).astype(numpy.float64)
         if found.shape != wanted.shape:
             raise Failed("an output of %s, %s wanted" % (list(found.shape), list(wanted.shape)))
@@ -197,7 +200,7 @@ def difference(name, kind, package, outputs):
 
 
 def check(name, kind, packages):
-    """{package: "runs", how far it is from eager PyTorch, or why it does not run}"""
+    """Returns {package: "runs" and the difference from eager PyTorch, or why it does not run}."""
     found = {}
     with tempfile.TemporaryDirectory() as outputs:
         try:
@@ -226,10 +229,10 @@ def check_all(name, about):
 
 
 def measure_runs(name, threads, running, turns):
-    """Medians in milliseconds, of each kind and package. The three take turns."""
+    """Returns the median in milliseconds for each kind and package. The three processes run alternately."""
     players = {kind: Player(kind, name, threads, packages) for kind, packages in running.items() if packages}
     times = {(kind, package): [] for kind in players for package in running[kind]}
-    order = sorted(times, key=lambda pair: pair[1])  # the same package's runs are neighbours in time
+    order = sorted(times, key=lambda pair: pair[1])  # runs of the same package follow each other
     for _ in range(turns):
         for kind, package in order:
             times[kind, package] += players[kind].play(package)
@@ -239,7 +242,7 @@ def measure_runs(name, threads, running, turns):
 
 
 def measure_fresh(name, running):
-    """Of fresh processes with one thread: milliseconds to the first output and of the imports, MiB of resident memory."""
+    """Returns figures of fresh processes with one thread: ms to the first output, ms of the imports, MiB of peak memory."""
     found = {kind: [] for kind, packages in running.items() if packages}
     for _ in range(FRESH_ROUNDS):
         for kind, each in found.items():
@@ -254,18 +257,18 @@ def measure_fresh(name, running):
 
 
 def measure_tool(name, package):
-    """The same of `aoticache run-package`, a program in C, until its end. Its inputs are files."""
+    """Returns the same figures for `aoticache run-package`, a C program, until it ends. Its inputs are files."""
     import numpy
     words = []
-    for i in range(len([file for file in os.listdir(folder_of(name)) if file.startswith("input") and file.endswith(".npy")])):
-        path = os.path.join(folder_of(name), "input%d" % i)
+    for i in range(len([file for file in os.listdir(directory_of(name)) if file.startswith("input") and file.endswith(".npy")])):
+        path = os.path.join(directory_of(name), "input%d" % i)
         array = numpy.load(path + ".npy")
         array.tofile(path + ".bin")
         words += ["--input", "%s:%s=@%s" % (array.dtype, "x".join(map(str, array.shape)), path + ".bin")]
     each = []
     for _ in range(FRESH_ROUNDS):
-        code, _, _, seconds, memory = models.measured([models.TOOL, "run-package", os.path.join(folder_of(name), package), "--json",
-                                                       "--cache-dir", os.path.join(folder_of(name), "cache"), *words])
+        code, _, _, seconds, memory = models.measured([models.TOOL, "run-package", os.path.join(directory_of(name), package), "--json",
+                                                       "--cache-dir", os.path.join(directory_of(name), "cache"), *words])
         if code != 0:
             return None
         each.append((seconds * 1e3, memory / 2**20))
@@ -287,7 +290,7 @@ def measure(name, turns):
 # ---- figures ----
 
 def best(found, kind):
-    """The faster package of a kind; None where none runs."""
+    """Returns the time of the faster package of a kind, or None if none runs."""
     return min((value for key, value in found.items() if key.startswith(kind + " ")), default=None)
 
 
@@ -297,7 +300,7 @@ def ratio(found, kind, peer):
 
 
 def same_package_ratios(found):
-    """{package: ours / PyTorch's of the same package}"""
+    """Returns {package: our time / PyTorch's for the same package}."""
     return {package: found["ours " + package] / found["torch " + package] for package in KINDS["ours"]
             if found.get("ours " + package) and found.get("torch " + package)}
 
@@ -335,7 +338,7 @@ def figures_of(name, result):
 
 
 def means(results):
-    """{(threads, peer): (geometric mean of our times relative to the peer's, the largest, of which model, how many)}"""
+    """Returns {(threads, peer): (geometric mean of our time / the peer's, the largest ratio, its model, how many models)}."""
     found = {}
     for threads in map(str, THREADS):
         for kind in PEERS:
@@ -355,6 +358,51 @@ def all_figures(results):
     return rows
 
 
+# ---- what is recorded ----
+
+def summarize(results, turns, loads):
+    """Returns what RECORD keeps of all results: rounded times, and the figures that come from times that are not rounded."""
+    return {"measured": {"torch": version_of("torch"), "onnxruntime": version_of("onnxruntime"), "onednn": models.onednn_version(),
+                         "machine": processor(), "processors": os.cpu_count(), "seconds": SECONDS, "turns": turns, "loads": loads},
+            "means": rounded_means(results), "frozen": frozen_figures(results),
+            "models": {name: summary_of(result) for name, result in results.items()}}
+
+
+def summary_of(result):
+    runs = {}
+    for threads, found in result["runs"].items():
+        ratios = {kind: ratio(found, "ours", kind) for kind in PEERS}
+        ratios["same package"] = max(same_package_ratios(found).values(), default=None)
+        runs[threads] = {"ms": {key: round(value, 2) for key, value in found.items()},
+                         **{key: round(value, 2) for key, value in ratios.items() if value is not None}}
+    fresh = {kind: {key: round(value) for key, value in each.items()} for kind, each in result["fresh"].items() if each}
+    checks = {kind: {package: {key: models.one_digit(value) if key == "difference" else value for key, value in one.items()}
+                     for package, one in each.items()} for kind, each in result["checks"].items()}
+    return {"runs": runs, "fresh": fresh, "checks": checks}
+
+
+def rounded_means(results):
+    found = {}
+    for (threads, kind), (mean, largest, name, count) in means(results).items():
+        found.setdefault(threads, {})[kind] = {"mean": round(mean, 2), "largest": round(largest, 2), "of": name, "models": count}
+    return found
+
+
+def frozen_figures(results):
+    """Returns, for each number of threads, how the times of frozen packages compare with those of default ones."""
+    figures = {}
+    for threads in map(str, THREADS):
+        found = {name: result["runs"].get(threads, {}) for name, result in results.items()}
+        ratios = {name: each["ours frozen.pt2"] / each["ours default.pt2"] for name, each in found.items()
+                  if each.get("ours frozen.pt2") and each.get("ours default.pt2")}
+        if ratios:
+            least, most = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
+            figures[threads] = {"mean": round(geometric_mean(ratios.values()), 2), "models": len(ratios),
+                                "faster": sum(value < 1 for value in ratios.values()),
+                                "least": round(ratios[least], 2), "least of": least, "most": round(ratios[most], 2), "most of": most}
+    return figures
+
+
 # ---- the document ----
 
 def cell(value, digits=2):
@@ -366,79 +414,61 @@ def table(head, rows):
     return "".join("| %s |\n" % " | ".join(line) for line in lines)
 
 
-def runs_table(results, threads):
+def runs_table(record):
+    columns, rows = [(str(threads), kind) for threads in THREADS for kind in PEERS], []
+    for name in LARGE:
+        runs = record["models"].get(name, {}).get("runs", {})
+        rows.append([name, *[cell(runs.get(threads, {}).get(kind)) for threads, kind in columns]])
+    return table(["model", *["%s, %s" % (KIND_NAMES[kind], counted(int(threads), "thread")) for threads, kind in columns]], rows)
+
+
+def means_table(record):
+    rows = [[threads, KIND_NAMES[kind], cell(each["mean"]), "%s (%s)" % (cell(each["largest"]), each["of"])]
+            for threads, found in record["means"].items() for kind, each in found.items()]
+    return table(["threads", "relative to", "geometric mean", "largest"], rows)
+
+
+KIND_NAMES = {"C": "tool", "ours": "Python", "torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
+
+
+def fresh_table(record):
     rows = []
     for name in LARGE:
-        found = results.get(name, {}).get("runs", {}).get(str(threads))
-        if found is None:
-            rows.append([name, *["-"] * 8])
-            continue
-        same = same_package_ratios(found)
-        times = [cell(found.get(key)) for key in ("ours default.pt2", "torch default.pt2", "ours frozen.pt2", "torch frozen.pt2",
-                                                  "onnxruntime model.onnx")]
-        rows.append([name, *times, cell(max(same.values(), default=None)), cell(ratio(found, "ours", "torch")),
-                     cell(ratio(found, "ours", "onnxruntime"))])
-    found = means(results)
-    averages = [cell(found[str(threads), kind][0]) if (str(threads), kind) in found else "-" for kind in PEERS]
-    rows.append(["**geometric mean**", *[""] * 6, *["**%s**" % average for average in averages]])
-    return table(["model", "ours, default", "PyTorch, default", "ours, frozen", "PyTorch, frozen", "ONNX Runtime",
-                  "same package, worst", "ours / PyTorch", "ours / ONNX Runtime"], rows)
+        fresh = record["models"].get(name, {}).get("fresh", {})
+        rows.append([name, *[cell(fresh.get(kind, {}).get("first"), 0) for kind in KIND_NAMES]])
+    return table(["model", *KIND_NAMES.values()], rows)
 
 
-def fresh_table(results):
-    rows = []
+def fresh_ranges(record, key, unit):
+    """Returns in words, for each kind of process, the smallest and the largest value of all models."""
+    fresh = [each.get("fresh", {}) for each in record["models"].values()]
+    values = {kind: [each[kind][key] for each in fresh if key in each.get(kind, {})] for kind in KIND_NAMES}
+    return ", ".join("%s %d to %d %s" % (KIND_NAMES[kind], min(found), max(found), unit) for kind, found in values.items() if found)
+
+
+def what_to_choose(record):
+    """Returns in words how frozen packages compare with default ones."""
+    return "\n".join("With %s, frozen packages take %.2f of the time of default ones (geometric mean) and are faster for %d of %s\n"
+                     "(%.2f for %s to %.2f for %s)." % (
+                         counted(int(threads), "thread"), each["mean"], each["faster"], counted(each["models"], "model"),
+                         each["least"], each["least of"], each["most"], each["most of"])
+                     for threads, each in record["frozen"].items())
+
+
+def results_text(record):
+    """Returns in words which packages were measured, and a list of the others."""
+    differences, exceptions = [], []
     for name in LARGE:
-        fresh = results.get(name, {}).get("fresh", {})
-        kinds = [fresh.get(kind) or {} for kind in ("C", "ours", "torch", "onnxruntime")]
-        rows.append([name, *[" / ".join(cell(kind.get(key), 0) for kind in kinds) for key in ("first", "memory")],
-                     " / ".join(cell(kind.get("import"), 0) for kind in kinds[1:])])
-    return table(["model", "first output, ms", "memory, MiB", "imports, ms"], rows)
-
-
-def said(check):
-    return check["says"] if check["says"] != "runs" else "%.1g" % check["difference"]
-
-
-def result_table(results):
-    rows = []
-    for name in LARGE:
-        result = results.get(name, {"missing": "not measured"})
-        if "missing" in result:
-            rows.append([name, result["missing"], "", ""])
-            continue
-        checks = result["checks"]
-        rows.append([name, *[" / ".join(said(checks[kind][package]) for kind in ("ours", "torch")) for package in KINDS["ours"]],
-                     said(checks["onnxruntime"]["model.onnx"])])
-    return table(["model", "default, ours / PyTorch", "frozen, ours / PyTorch", "ONNX Runtime"], rows)
-
-
-def what_to_choose(results):
-    """How frozen packages compare with default ones, in words."""
-    lines = []
-    for threads in THREADS:
-        pairs = {name: found["ours frozen.pt2"] / found["ours default.pt2"] for name, result in results.items()
-                 for found in [result.get("runs", {}).get(str(threads), {})]
-                 if found.get("ours frozen.pt2") and found.get("ours default.pt2")}
-        if pairs:
-            faster = sum(value < 1 for value in pairs.values())
-            lines.append("With %s, frozen packages take %.2f of the time of default ones in the geometric mean and are faster in "
-                         "%d of %s (from %.2f in %s to %.2f in %s)." % (
-                             counted(threads, "thread"), geometric_mean(pairs.values()), faster, counted(len(pairs), "model"),
-                             min(pairs.values()), min(pairs, key=pairs.get), max(pairs.values()), max(pairs, key=pairs.get)))
-    return "\n".join(lines)
-
-
-def summary(results):
-    lines = []
-    for (threads, kind), (mean, worst, worst_name, count) in means(results).items():
-        goal = TO_TORCH if kind == "torch" else TO_ONNX
-        line = "- %s, ours / %s: geometric mean **%.2f** of %s (goal: at most %.1f, %s); the largest is %.2f, %s" % (
-            counted(int(threads), "thread"), "PyTorch" if kind == "torch" else PEERS[kind], mean, counted(count, "model"), goal,
-            "met" if mean <= goal else "missed", worst, worst_name)
-        if kind == "torch":
-            line += " (goal: none above %.2f, %s)" % (TO_TORCH_ANY, "met" if worst <= TO_TORCH_ANY else "missed")
-        lines.append(line + ".")
-    return "\n".join(lines)
+        for kind, packages in record["models"].get(name, {}).get("checks", {}).items():
+            for package, each in packages.items():
+                if each["says"] == "runs":
+                    differences.append((each["difference"], name, kind))
+                else:
+                    exceptions.append("- %s, %s, %s: %s\n" % (name, KIND_NAMES[kind], package, each["says"]))
+        if name not in record["models"]:
+            exceptions.append("- %s: not measured\n" % name)
+    far, name, _ = max(differences, default=(0, "-", ""))
+    return "The largest\ndifference is %g (%s).\n%s" % (far, name, "\nExceptions:\n\n" + "".join(exceptions) if exceptions else "")
 
 
 def processor():
@@ -449,79 +479,87 @@ def processor():
 
 HEAD = """# Models that run without PyTorch
 
-Made by `make models` (tests/bench/model_times.py); not edited by hand.
+Made by `make models` (tests/bench/model_times.py) from [model_times.json](../tests/bench/model_times.json), which has all times;
+not edited by hand.
 
-Thirty models (tests/python/large_models.py: float32, random weights of a fixed seed) run in three ways: without PyTorch by our
-runtime; by PyTorch %(torch)s's `aoti_load_package`, from the same package; and by ONNX Runtime %(onnxruntime)s's
-CPUExecutionProvider, from what `torch.onnx.export` makes of the same module. All three are driven from Python with NumPy's
-arrays, in processes that take turns of %(seconds)g s, %(turns)s each; the numbers are medians. %(machine)s; load average %(before)s before
-and %(after)s after.
+Thirty models (tests/python/large_models.py: float32, random weights from a fixed seed) run in three ways:
 
-*Frozen* packages are compiled with Inductor's `freezing`: the compile lays their weights out for oneDNN. Both kinds are compiled
-with as many threads as the machine has processors, so that Inductor leaves the number to the program that runs them. Ours ran
-with OpenBLAS and oneDNN %(onednn)s of the machine ([packages.md](packages.md) says what is without them). PyTorch and ONNX
-Runtime have libraries of their own inside.
+- *ours*: our runtime, without PyTorch
+- *PyTorch*: `aoti_load_package` of PyTorch %(torch)s, with the same package
+- *ONNX Runtime*: the CPU provider of ONNX Runtime %(onnxruntime)s, with the result of `torch.onnx.export`
 
-*ours / PyTorch* and *ours / ONNX Runtime* compare the faster package of each side. *Same package, worst*: the larger of the
-ratios ours / PyTorch of the two packages, each with itself.
+All three are called from Python with NumPy arrays. Their processes run alternately, %(turns)s times %(seconds)g s each, and the median
+counts. Machine: %(machine)s; load average %(before)s before and %(after)s after. Ours uses OpenBLAS and
+oneDNN %(onednn)s of the machine ([packages.md](packages.md) says what happens without them). PyTorch and ONNX Runtime contain their
+own libraries.
 
-%(busy)s%(summary)s
+Each model is compiled to a default package and to a *frozen* one (Inductor's `freezing`, which lays out the weights for oneDNN).
+All ratios are our time divided by theirs, with the faster package of each side. Below 1, ours is faster.
 
-**Which package to make:** compile with `freezing` where the weights need not be replaced at run time. %(choice)s
-Default packages keep their weights in the plain order, so that other weights can take their place, and take less memory.
+%(means)s
+%(busy)s**Which package to make:** compile with `freezing` if the weights need not be replaced at run time.
+%(choice)s
+Default packages keep the weights in plain order, so that they can be replaced, and take less memory.
 
 ![Times of runs relative to PyTorch's and to ONNX Runtime's](images/models.svg)
 
-## Runs with one thread, in ms
+## Runs
 
-%(one)s
-## Runs with two threads, in ms
-
-%(two)s
+%(runs)s
 ## Fresh processes
 
-With one thread and the default package; medians of %(rounds)d. *First output*: from the start of the process until the output is there.
-*Memory*: the largest resident memory until then. The numbers are `aoticache run-package` (a program in C, until it ends) / our
-runtime in Python / PyTorch / ONNX Runtime; *imports* are those of the last three, NumPy included. Our package is in the cache.
+Milliseconds from the start of the process to the first output, with one thread and the default package, which is in the cache;
+medians of %(rounds)d. *tool*: `aoticache run-package`, a C program, until it ends. *Python*: our runtime in Python. Peak memory until
+then: %(memory)s. Imports, NumPy included: %(imports)s.
 
 %(fresh)s
 ## Results of these models
 
-How far each output is from eager PyTorch's at most, where the largest element of an output is 1. What is within %(limit)g is measured.
-
-%(results)s"""
+A package is measured if its outputs are within %(limit)g of eager PyTorch's, relative to the largest element. %(results)s"""
 
 
-BUSY = """**The machine had other work.** Times are longer than on a quiet one, and those with two threads say little: threads of OpenMP,
-ours and PyTorch's, wait for one that does not get a processor.
+BUSY = """**The machine had other work.** Times are longer than on an idle one. Those with two threads say little: OpenMP threads, ours and
+PyTorch's, wait for a thread that does not get a processor.
 
 """
 
 
-def write_document(results, turns, loads):
-    is_busy = max(map(float, loads)) > os.cpu_count() + 1
-    text = HEAD % {
-        "torch": version_of("torch"), "onnxruntime": version_of("onnxruntime") or "(not installed)", "seconds": SECONDS,
-        "turns": turns, "machine": processor(), "before": loads[0], "after": loads[1],
-        "onednn": models.onednn_version(), "busy": BUSY if is_busy else "", "summary": summary(results), "choice": what_to_choose(results),
-        "one": runs_table(results, 1), "two": runs_table(results, 2), "rounds": FRESH_ROUNDS, "fresh": fresh_table(results),
-        "limit": LIMIT, "results": result_table(results)}
-    with open(models.TABLE, "r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _, title, second = file.read().partition(models.RESULTS_TITLE)
-        file.seek(0)
-        file.write(text + (title and "\n") + title + second)
-        file.truncate()
+def render(record):
+    """Returns the first part of the document."""
+    about = record["measured"]
+    loads = about["loads"]
+    return HEAD % {
+        "torch": about["torch"], "onnxruntime": about["onnxruntime"] or "(not installed)", "seconds": about["seconds"],
+        "turns": about["turns"], "machine": about["machine"], "before": cell(loads[0]), "after": cell(loads[1]),
+        "onednn": about["onednn"], "busy": BUSY if max(loads) > about["processors"] + 1 else "", "means": means_table(record),
+        "choice": what_to_choose(record), "runs": runs_table(record), "rounds": FRESH_ROUNDS, "fresh": fresh_table(record),
+        "memory": fresh_ranges(record, "memory", "MiB"), "imports": fresh_ranges(record, "import", "ms"), "limit": LIMIT,
+        "results": results_text(record)}
+
+
+def whole_document():
+    """Returns the document as the recorded figures make it."""
+    with open(RECORD) as file:
+        return render(json.load(file)) + "\n" + models.render_results(models.read_results())
+
+
+def write_document():
+    with open(models.RESULTS) as lock:  # models.py writes the last part
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = whole_document()
+        with open(models.TABLE, "w") as file:
+            file.write(text)
 
 
 def load_average():
-    return "%.2f" % os.getloadavg()[0]
+    return round(os.getloadavg()[0], 2)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--resume", action="store_true", help="leave out models that were measured before")
-    parser.add_argument("--write", action="store_true", help="write docs/models.md though only some MODELs are measured")
+    parser.add_argument("--resume", action="store_true", help="skip models that have a result")
+    parser.add_argument("--write", action="store_true", help="write docs/models.md even if only some MODELs are measured")
+    parser.add_argument("--render", action="store_true", help="only write docs/models.md from the recorded figures")
     parser.add_argument("--turns", type=int, default=7, help="of each process (default: 7)")
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="MODEL")
@@ -531,6 +569,8 @@ def main():
         parser.error("no model %s; there are: %s" % (", ".join(unknown), ", ".join(LARGE)))
     if words.prepare:
         return prepare(words.prepare)
+    if words.render:
+        return write_document()
     names = words.names or list(LARGE)
     if words.resume:
         names = [name for name in names if (read_json(name, "result.json") or {}).get("made of") != made_of()]
@@ -559,7 +599,7 @@ def describe(result):
 
 
 def finish(words, loads):
-    """Writes what all results say, those of former runs with the same models included."""
+    """Records all results, including those of earlier runs with the same models, and writes the document."""
     results = {name: read_json(name, "result.json") for name in LARGE}
     results = {name: result for name, result in results.items() if result and result["made of"] == made_of()}
     figures = all_figures(results)
@@ -570,7 +610,9 @@ def finish(words, loads):
         json.dump(figures, file, indent=1)
         file.write("\n")
     if not words.names or words.write:
-        write_document(results, words.turns, loads)
+        with open(RECORD, "w") as file:
+            file.write(json.dumps(summarize(results, words.turns, loads), indent=1) + "\n")
+        write_document()
         subprocess.run([os.path.join(ROOT, "scripts", "plot-models"), FIGURES,
                         os.path.normpath(os.path.join(ROOT, "docs", "images", "models.svg"))], check=True)
 

@@ -1,17 +1,17 @@
-"""Whether real models run in a process without PyTorch, with PyTorch's results: makes the last table of docs/models.md.
+"""Finds out whether real models run in a process without PyTorch, with PyTorch's results: writes the last part of docs/models.md.
 
-`make model-results` runs it: each model (real_models.py), small and with random weights of a fixed seed, is compiled by
-torch._inductor.aoti_compile_and_package, run by `aoticache run-package`, where PyTorch never is, and compared with the
-same package in torch._inductor.aoti_load_package and with eager PyTorch. Models of transformers and torchvision are taken
-where these are installed (pip install --target=DIR, PYTHONPATH=DIR) and are said to be missing otherwise. Not a test:
-it takes minutes. tests/python/test_models.py runs eight of the thirty; tests/bench/model_times.py measures them at larger
-sizes.
+`make model-results` runs it. Each model (real_models.py), small and with random weights from a fixed seed, is compiled by
+torch._inductor.aoti_compile_and_package. `aoticache run-package` runs the package in a process without PyTorch, and the result
+is compared with that of the same package in torch._inductor.aoti_load_package and with eager PyTorch. Models of transformers
+and torchvision are included if these are installed (pip install --target=DIR, PYTHONPATH=DIR); otherwise they are reported as
+missing. This is not a test: it takes minutes. tests/python/test_models.py runs eight of the thirty models, and
+tests/bench/model_times.py measures them at larger sizes.
 
 usage: models.py [--bfloat16] [--free-batch] [--write] [MODEL...]
-Says of each of thirty models whether it runs: in float32 or in bfloat16, with the batch that it was exported with or with
-other ones. --write puts what was found into the last table of docs/models.md; what this run did not try stays there as it
-is.
-Environment: BUILD, the build folder.
+Reports for each of thirty models whether it runs: in float32 or in bfloat16, with the batch that it was exported with or with
+other batches. --write records the results in tests/python/model_results.json and writes the last part of docs/models.md from
+that file. Results of models that this run did not try stay as they are.
+Environment: BUILD, the build directory.
 """
 import argparse
 import contextlib
@@ -24,13 +24,15 @@ import sys
 import tempfile
 import warnings
 
-from real_models import MODELS, PLAIN, THIRTY, build  # noqa: F401 - tests take them from here
+from real_models import MODELS, PLAIN, THIRTY, build  # noqa: F401 - tests import them from here
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "models.md")
+HERE = os.path.dirname(os.path.abspath(__file__))
+TABLE = os.path.join(HERE, "..", "..", "docs", "models.md")
+RESULTS = os.path.join(HERE, "model_results.json")
 NOT_TRIED = "not tried"
-# What sums in another order differ by over some layers, where the largest element of an output is 1.
+# Sums in another order differ by this much after some layers, relative to the largest element of an output.
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
@@ -44,7 +46,7 @@ def export(torch, module, inputs, free_batch=False):
     if free_batch:
         shapes = torch.export.ShapesCollection()
         for tensor in inputs:
-            shapes[tensor] = {0: torch.export.Dim.DYNAMIC}  # an error where the model fixes it
+            shapes[tensor] = {0: torch.export.Dim.DYNAMIC}  # an error if the model fixes it
     with torch.no_grad():
         return torch.export.export(module, inputs, strict=False, dynamic_shapes=shapes)
 
@@ -58,10 +60,10 @@ def flat(result):
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def input_words(inputs, folder):
+def input_words(inputs, directory):
     words = []
     for i, tensor in enumerate(inputs):
-        file = os.path.join(folder, "input%d.bin" % i)
+        file = os.path.join(directory, "input%d.bin" % i)
         with open(file, "wb") as target:
             target.write(bytes(tensor.contiguous().flatten().view(dtype=sys.modules["torch"].uint8).tolist()))
         sizes = "x".join(str(size) for size in tensor.shape)
@@ -69,7 +71,7 @@ def input_words(inputs, folder):
     return words
 
 
-# A process counts what the one that started it had in memory as its own, so that a small one is put between.
+# The peak memory of a process includes that of the process that started it. So a small process starts the measured one.
 LAUNCHER = """
 import os, sys, time
 begun = time.monotonic()
@@ -79,7 +81,7 @@ print(time.monotonic() - begun, usage.ru_maxrss * 1024, os.waitstatus_to_exitcod
 
 
 def measured(command, environment=os.environ):
-    """(exit status, standard output, standard error, seconds, bytes of resident memory at most), on one thread."""
+    """Returns (exit status, standard output, standard error, seconds, peak resident memory in bytes), on one thread."""
     done = subprocess.run([sys.executable, "-I", "-S", "-c", LAUNCHER, *command], capture_output=True, text=True,
                           env={**environment, "OMP_NUM_THREADS": "1"}, check=True)
     *messages, last = done.stderr.rstrip("\n").split("\n")
@@ -92,14 +94,14 @@ class ToolFailed(Exception):
         super().__init__("exit %d: %s" % (code, err))
         try:
             self.message = json.loads(err.splitlines()[-1])["message"].split(".pt2: ")[-1]
-        except (ValueError, LookupError, TypeError):  # not what --json prints: a crash, most likely
+        except (ValueError, LookupError, TypeError):  # not the output of --json: most likely a crash
             self.message = str(self)
 
 
-def run_alone(torch, path, inputs, folder, *more, environment=os.environ):
-    """The outputs in a process of the tool, in which PyTorch never is, and what `measured` and the tool say."""
+def run_alone(torch, path, inputs, directory, *more, environment=os.environ):
+    """Runs a package with the tool, in a process without PyTorch. Returns the outputs, and times and memory."""
     code, out, err, seconds, memory = measured([TOOL, "run-package", path, "--json", "--all-values", "--cache-dir",
-                                                os.path.join(folder, "cache"), *more, *input_words(inputs, folder)],
+                                                os.path.join(directory, "cache"), *more, *input_words(inputs, directory)],
                                                environment)
     if code != 0:
         raise ToolFailed(code, err.strip())
@@ -110,12 +112,12 @@ def run_alone(torch, path, inputs, folder, *more, environment=os.environ):
 
 
 def relative(tensors, eager):
-    """Each as a part of the largest element of eager PyTorch's: random weights make outputs of 1e-9, too."""
+    """Divides each tensor by the largest element of eager PyTorch's, since random weights can make outputs of 1e-9."""
     return [tensor / (wanted.abs().max() or 1) for tensor, wanted in zip(tensors, eager)]
 
 
 def compare(torch, ours, theirs, eager):
-    """PyTorch's own run of the package must meet the tolerance, too: else it is not ours to meet."""
+    """Checks the tolerance, also for PyTorch's own run of the package: if that fails, the model does not suit."""
     assert len(ours) == len(theirs) == len(eager), "%d outputs, %d wanted" % (len(ours), len(theirs))
     for a, b, c in zip(*(relative(tensors, eager) for tensors in (ours, theirs, eager))):
         assert float(c.abs().max()) == 1, "an output of zeros shows nothing"
@@ -128,8 +130,8 @@ def compare(torch, ours, theirs, eager):
 
 COLUMNS = ("float32", "bfloat16", "float32, free batch", "bfloat16, free batch")
 BATCHES = (2, 3, 5)  # the first is exported; PyTorch compiles a free size for two and more
-# The least that an output may differ by, where its largest element is 1. Where PyTorch's own run of the package differs by
-# more from eager, since it rounds at other places, the next power of two that this run keeps to holds for both.
+# How far an output may be from eager PyTorch's, relative to its largest element. If PyTorch's own run of the package is further
+# away, because it rounds at other places, the limit is doubled until that run keeps to it.
 LEAST = {"float32": 1e-4, "bfloat16": 2.0**-6}
 
 
@@ -155,7 +157,7 @@ def as_bfloat16(torch, module, inputs):
 
 
 def with_batch(torch, inputs, batch):
-    """Inputs of that batch, with elements of these: each row another one."""
+    """Returns inputs with this batch size, whose rows are random elements of the given inputs."""
     return tuple(one.flatten()[torch.randint(one.numel(), (batch, *one.shape[1:]))] for one in inputs)
 
 
@@ -164,7 +166,7 @@ def largest_difference(ours, theirs):
 
 
 def difference_from(torch, tensors, eager):
-    """The largest part of the largest element of eager PyTorch's."""
+    """Returns the largest difference, relative to the largest element of eager PyTorch's output."""
     with refusal("outputs"):
         assert len(tensors) == len(eager), "%d outputs, %d wanted" % (len(tensors), len(eager))
         for one, wanted in zip(tensors, eager):
@@ -177,12 +179,12 @@ def difference_from(torch, tensors, eager):
 
 
 def difference_of_all(torch, results, wanted):
-    """The largest of several runs."""
+    """Returns the largest difference of several runs."""
     return max(difference_from(torch, *pair) for pair in zip(results, wanted))
 
 
 def exact_results(torch, module, input_sets):
-    """The results in float64, in the dtypes of the model's own."""
+    """Computes the results in float64 and returns them in the model's own dtype."""
     dtype = next(module.parameters()).dtype
     module = module.double()
     with torch.no_grad(), refusal("eager PyTorch in float64"):
@@ -196,14 +198,14 @@ def tolerance_kept_by(theirs, least):
     return least
 
 
-def find_result(torch, name, column, folder):
-    """A cell of the last table: "runs" and how far ours and PyTorch's run of the package are from eager PyTorch."""
+def find_result(torch, name, column, directory):
+    """Returns what the file of results keeps: whether it runs, and how far ours and PyTorch's run are from eager PyTorch."""
     module, inputs = build(torch, name)
     dtype, free = column.split(", ")[0], "free" in column
     if dtype == "bfloat16":
         module, inputs = as_bfloat16(torch, module, inputs)
     input_sets = [with_batch(torch, inputs, batch) for batch in BATCHES] if free else [inputs]
-    path = os.path.join(folder, "model.pt2")
+    path = os.path.join(directory, "model.pt2")
     with torch.no_grad(), refusal("eager PyTorch refuses it"):
         eager = [flat(module(*one)) for one in input_sets]
     with refusal("PyTorch does not export it"):
@@ -213,72 +215,105 @@ def find_result(torch, name, column, folder):
     ours, theirs = [], []
     with refusal("refused"):
         for one in input_sets:
-            ours.append(run_alone(torch, path, one, folder)[0])
+            ours.append(run_alone(torch, path, one, directory)[0])
     with refusal("PyTorch's own run fails"):
         model = torch._inductor.aoti_load_package(path)
         for one in input_sets:
             theirs.append(flat(model(*one)))
     our_difference, their_difference = (difference_of_all(torch, results, eager) for results in (ours, theirs))
-    said = "by %.1g (%.1g)" % (our_difference, their_difference)
+    found = {"says": "runs", "ours": one_digit(our_difference), "PyTorch": one_digit(their_difference)}
     if our_difference <= tolerance_kept_by(their_difference, LEAST[dtype]):
-        return "runs, " + said
+        return found
     exact = exact_results(torch, module, input_sets)
     our_error, eager_error = (difference_of_all(torch, results, exact) for results in (ours, eager))
-    return "%s %s; from float64 by %.1g (eager by %.1g)" % ("runs," if our_error <= eager_error else "differs", said,
-                                                            our_error, eager_error)
+    return {**found, "says": "runs" if our_error <= eager_error else "differs",
+            "from float64": {"ours": one_digit(our_error), "eager": one_digit(eager_error)}}
+
+
+def one_digit(value):
+    return float("%.1g" % value)
 
 
 def result(torch, name, column):
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            return find_result(torch, name, column, folder)
+        with tempfile.TemporaryDirectory() as directory:
+            return find_result(torch, name, column, directory)
     except ImportError as error:
-        return "%s: %s" % (NOT_TRIED, error)
+        return {"says": "%s: %s" % (NOT_TRIED, error)}
     except Refused as error:
-        return " ".join(str(error).split())[:300].replace("|", "/")
+        return {"says": " ".join(str(error).split())[:300].replace("|", "/")}
 
+
+# ---- the document ----
 
 RESULTS_TITLE = "## Thirty models in float32, bfloat16 and with a free batch"
 RESULTS_HEAD = RESULTS_TITLE + """
 
-Made by `make model-results` (tests/python/models.py `--write`); not edited by hand. Nothing was measured here.
+Made by `make model-results` (tests/python/models.py) from [model_results.json](../tests/python/model_results.json); not edited
+by hand. The models are smaller here, and nothing is timed.
 
-*runs, by A (B)*: without PyTorch the outputs differ from eager PyTorch's by A at most, where the largest element of an output
-is 1; those of `aoti_load_package`, which runs the same package, by B. A may be %g in float32 and %g in bfloat16. Where B is
-more than that, the limit is doubled until B keeps to it. Where A is more, it counts how far the outputs are from the model's in
-float64: it *runs* if that is no more than eager PyTorch's are. Else it *differs*. *Free batch*: the package is exported with a
-batch of %d whose size is free, and runs with batches of %s.
+Differences are from eager PyTorch's output and relative to its largest element. *PyTorch*: `aoti_load_package` with the same
+package. A model runs if its difference is at most %g in float32 and %g in bfloat16; if PyTorch's is larger, that limit is
+doubled until PyTorch keeps to it. A model with a larger difference still counts as running if it is no further from the result in
+float64 than eager PyTorch is. *Free batch*: exported with a batch of %d whose size is free, and run with batches of %s.
 
 """ % (LEAST["float32"], LEAST["bfloat16"], BATCHES[0], ", ".join(map(str, BATCHES)))
 
 
-def parsed_cells(text):
-    """What the last table says: {(model, column): cell}."""
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-    return {(cells[0], column): cell for cells in rows[2:] for column, cell in zip(rows[0][1:], cells[1:])}
+def render_results(results):
+    """Returns the last part of the document. results: {model: {column: what find_result() returned}}"""
+    lines = ["| | run | largest difference, ours | largest difference, PyTorch |", "| --- | --- | --- | --- |"]
+    for column in COLUMNS:
+        found = [row[column] for row in results.values() if column in row]
+        if found:
+            far = ["%g" % max(one.get(kind, 0) for one in found) for kind in ("ours", "PyTorch")]
+            runs = sum(one["says"] == "runs" for one in found)
+            lines.append("| %s | %d of %d | %s | %s |" % (column, runs, len(found), *far))
+    exceptions = ["- %s, %s: %s" % (name, column, described(results[name][column])) for name in THIRTY for column in COLUMNS
+                  if is_exception(results.get(name, {}).get(column))]
+    return RESULTS_HEAD + "\n".join(lines) + "\n" + ("\nExceptions:\n\n" + "\n".join(exceptions) + "\n" if exceptions else "")
+
+
+def is_exception(one):
+    return one is not None and (one["says"] != "runs" or "from float64" in one)
+
+
+def described(one):
+    if "ours" not in one:
+        return one["says"]
+    text = "%s, difference %g (PyTorch %g)" % (one["says"], one["ours"], one["PyTorch"])
+    exact = one.get("from float64")
+    return text + ("; from the result in float64 %g (eager PyTorch %g)" % (exact["ours"], exact["eager"]) if exact else "")
+
+
+def read_results():
+    with open(RESULTS) as file:
+        return json.load(file)
 
 
 def write_results(found):
-    """Puts these cells into the last table, but for models that were not tried. Locked, so that runs of two columns can end
-    at the same time."""
-    with open(TABLE, "r+") as file:
+    """Records results, except those of models that were not tried, and writes the last part of the document. The file is locked,
+    so that runs for two columns can end at the same time."""
+    with open(RESULTS, "r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        first, _, second = file.read().partition(RESULTS_TITLE)
-        tried = {where: cell for where, cell in found.items() if not cell.startswith(NOT_TRIED)}
-        cells = {**parsed_cells(second), **tried}
-        columns = [column for column in COLUMNS if any(where[1] == column for where in cells)]
-        rows = [["model", *columns], ["---"] * (len(columns) + 1)]
-        rows += [[name, *[cells.get((name, column)) or NOT_TRIED for column in columns]] for name in THIRTY]
+        results = json.load(file)
+        for (name, column), one in found.items():
+            if not one["says"].startswith(NOT_TRIED):
+                results.setdefault(name, {})[column] = one
         file.seek(0)
-        file.write(first.rstrip("\n") + "\n\n" + RESULTS_HEAD + "".join("| %s |\n" % " | ".join(row) for row in rows))
+        file.write(json.dumps(results, indent=1) + "\n")
         file.truncate()
+        with open(TABLE) as document:
+            first = document.read().partition(RESULTS_TITLE)[0]
+        with open(TABLE, "w") as document:
+            document.write(first.rstrip("\n") + "\n\n" + render_results(results))
 
 
 def show_results(torch, words):
     column = ("bfloat16" if words.bfloat16 else "float32") + (", free batch" if words.free_batch else "")
     for name in words.names or THIRTY:
         found = result(torch, name, column)
-        print("%s: %s: %s" % (column, name, found), flush=True)
+        print("%s: %s: %s" % (column, name, described(found)), flush=True)
         if words.write:
             write_results({(name, column): found})
     return 0
@@ -298,8 +333,8 @@ def onednn_version():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bfloat16", action="store_true", help="weights and inputs in bfloat16")
-    parser.add_argument("--free-batch", action="store_true", help="export with a free batch, run with three")
-    parser.add_argument("--write", action="store_true", help="put the results into docs/models.md")
+    parser.add_argument("--free-batch", action="store_true", help="export with a free batch, run with three batches")
+    parser.add_argument("--write", action="store_true", help="record the results and write docs/models.md")
     parser.add_argument("names", nargs="*", metavar="MODEL")
     words = parser.parse_args()
     unknown = [name for name in words.names if name not in MODELS]

@@ -1,19 +1,20 @@
-"""Which operators of PyTorch's operator database run in a process without PyTorch: makes docs/operators.md.
+"""Finds out which operators of PyTorch's operator database run in a process without PyTorch, and writes docs/operators.md.
 
-`make operators` runs it: the whole database, each operator with its first CPU sample that exports (float32 where it can
-be), is compiled by AOTInductor as a package, run by tests/helpers/run_library on libaoticache_torchshim.so, and compared
-with eager PyTorch. Packages are kept in $BUILD/operators and are compiled once; results are kept in $BUILD/operators too
-until the shim or the package changes, so that a run goes on where the last one ended. Results go to
-tests/python/operator_results.json, and the table is made from those alone. Not a test: the first run takes an hour or two.
-tests/python/test_operator_table.py is its short form.
+`make operators` runs it over the whole database. AOTInductor compiles the first CPU sample of each operator that exports
+(float32 if the operator takes it) as a package. tests/helpers/run_library runs the package on libaoticache_torchshim.so, and
+the result is compared with eager PyTorch. A package is compiled once and kept in $BUILD/operators. Its result is kept there
+too, until the shim or the package changes, so an interrupted run can be continued. All results go to
+tests/python/operator_results.json; the document is made from that file alone. This is not a test: the first run takes an hour
+or two. tests/python/test_operator_table.py repeats a small part of it.
 
 A package is built in three ways. `own`: PyTorch's kernels in our container (eager/inductor/build.py), which takes a second
-or two; it calls the same functions. `linked` and `unlinked`: PyTorch's own build, which takes most of a minute; only every
-fifth operator and those that matter most, and only with --pytorch-builds. Without it their last results stay.
+or two and calls the same functions. `linked` and `unlinked`: PyTorch's own build, which takes most of a minute. These two are
+built only for every fifth operator and for the most used ones, and only with --pytorch-builds. Without that option their
+recorded results stay.
 
 usage: operator_table.py [--render] [--jobs N] [--list] [--pytorch-builds] [OPERATOR...]
-       (OPERATOR...: only these, nothing is written)
-Environment: BUILD, the build folder.
+       (OPERATOR...: only these, and nothing is written)
+Environment: BUILD, the build directory.
 """
 import argparse
 import collections
@@ -42,13 +43,13 @@ HELPER = os.path.join(BUILD, "tests", "helpers", "run_library")
 EVERY = 5
 SAMPLES = 8
 COMPILE_SECONDS = 600
-# PyTorch's seed of a process that sets none, which the shim has too (c10/core/GeneratorImpl.h).
+# The seed that PyTorch uses if the process sets none; the shim uses it too (c10/core/GeneratorImpl.h).
 DEFAULT_SEED = 67280421310721
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 
-# What programs use most, and one of each kind of function that libraries take from libtorch.
+# The most used operators, and one for each kind of function that libraries take from libtorch.
 IMPORTANT = """
     add sub mul div.no_rounding_mode exp log sqrt rsqrt abs neg sin cos tanh sigmoid pow maximum minimum clamp where
     sum mean amax argmax prod var std softmax log_softmax cumsum cumprod sort topk argsort gather scatter scatter_add
@@ -63,16 +64,16 @@ IMPORTANT = """
     logcumsumexp masked_scatter repeat_interleave triangular_solve
 """.split()
 WAYS = ("own", "linked", "unlinked")
-# What the loader and a package's executor say is missing.
+# The names of missing functions in messages of the loader and of a package's executor.
 MISSING = re.compile(r"\b(?:[a-z]\w*::\w+(?:\.\w+)?|(?:aoti_torch_|torch_|Sleef_|_Z)\w+)")
-# Their elements are whatever memory held.
+# Operators that return uninitialized memory.
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_",
                  "resize_as_"}
-# Results whose columns are eigenvectors or singular vectors: each may have the other sign (of complex numbers, another phase).
+# Results whose columns are eigenvectors or singular vectors. Each may have the opposite sign (or another phase if complex).
 VECTORS = {"linalg.eigh": (1,), "pca_lowrank": (0, 2), "svd_lowrank": (0, 2)}
-# What PyTorch's own tests allow, absolute and relative, where it is more than torch.testing.assert_close() does.
+# Tolerances of PyTorch's own tests, absolute and relative, if they are larger than those of torch.testing.assert_close().
 TOLERANCES = {"addbmm": (1.3e-5, 1.3e-5)}
-# A compiled library draws its numbers in another way than eager PyTorch, so the reference is the same library on
+# A compiled library draws random numbers in a different way from eager PyTorch. So the reference is the same library on
 # libtorch, with the same seed.
 RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal",
           "normal.in_place", "normal.number_mean", "rand_like", "randint", "randint_like", "randn", "randn_like",
@@ -83,7 +84,7 @@ RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "mult
 
 
 def load_torch():
-    """PyTorch and its operator database; False where there is no PyTorch."""
+    """Imports PyTorch and prepares for its operator database. Returns False if there is no PyTorch."""
     global torch, pytree, read_tensors, write_tensors
     try:
         import torch
@@ -93,7 +94,7 @@ def load_torch():
     from tensor_file import read_tensors, write_tensors
     warnings.simplefilter("ignore")
     os.environ["PYTHONWARNINGS"] = "ignore"
-    # PyTorch's test utilities derive one class from this package's; nothing here uses it.
+    # PyTorch's test utilities derive a class from a class of this package. Nothing here uses it.
     stand_in = types.ModuleType("expecttest")
     stand_in.TestCase = unittest.TestCase
     sys.modules.setdefault("expecttest", stand_in)
@@ -110,7 +111,7 @@ def database():
 
 
 def sampled(operators):
-    """Those that PyTorch's own build compiles, too."""
+    """Returns the operators that PyTorch's own build compiles, too."""
     names = list(operators)[::EVERY] + [name for name in IMPORTANT if name in operators]
     return sorted(set(names))
 
@@ -118,7 +119,7 @@ def sampled(operators):
 # ---- samples ----
 
 def dtype_of(info):
-    """float32, or for operators that do not take it int64 or complex64."""
+    """Returns float32, or int64 or complex64 if the operator does not take it."""
     supported = info.supported_dtypes("cpu")
     for dtype in (torch.float32, torch.int64, torch.complex64):
         if dtype in supported:
@@ -127,7 +128,7 @@ def dtype_of(info):
 
 
 def samples_of(info):
-    """The first samples; the same ones in every process."""
+    """Returns the first samples, the same ones in every process."""
     import numpy
     torch.manual_seed(0)
     random.seed(0)
@@ -136,7 +137,7 @@ def samples_of(info):
 
 
 def module_of(info, sample):
-    """A module whose inputs are the sample's tensors, and those; everything else is part of it."""
+    """Returns a module that takes the sample's tensors as inputs, and these tensors. All other arguments are part of the module."""
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -169,11 +170,11 @@ def first_line(error):
 
 
 def result_elements(info, sample):
-    """How many numbers eager PyTorch gives; an error where it refuses: then there is no reference."""
+    """Returns the number of elements that eager PyTorch computes. Raises an error if PyTorch refuses the sample."""
     module, tensors = module_of(info, sample)
     outputs = [leaf for leaf in pytree.tree_leaves(module(*copies(tensors))) if isinstance(leaf, torch.Tensor)]
     if not outputs:
-        raise ValueError("its result is no tensor")
+        raise ValueError("its result is not a tensor")
     return sum(output.numel() for output in outputs)
 
 
@@ -188,7 +189,7 @@ def compile_sample(info, sample, path, way):
 
 
 def order_of(info, samples, note):
-    """The samples that have a reference, those whose result has elements first."""
+    """Returns the numbers of the samples that PyTorch computes, those whose result has elements first."""
     full, empty = [], []
     for number, sample in enumerate(samples):
         try:
@@ -206,9 +207,9 @@ def write_json(path, value):
 
 
 def compile_operator(info, name, way):
-    """Leaves a package and, last, a note of which sample it is for, or why there is none."""
+    """Writes a package and then a note: which sample it is for, or why there is none."""
     path, note = file_of(name, way), {"sample": None, "reason": "the database has no sample"}
-    # What stands where the compiler takes the process down.
+    # This note stays if the compiler ends the process.
     write_json(path + ".note", {"sample": None, "reason": "compiling ended the process"})
     try:
         samples = samples_of(info)
@@ -228,7 +229,7 @@ def compile_operator(info, name, way):
 
 
 def worker(part, jobs, names, ways):
-    """Compiles every `jobs`th of what is missing."""
+    """Compiles every `jobs`th of the missing packages."""
     import signal
 
     def late(*_):
@@ -248,7 +249,7 @@ def worker(part, jobs, names, ways):
 
 
 def work(names, ways, operators):
-    """PyTorch's own builds are for the sample alone."""
+    """Returns what to build: pairs of a name and a way. PyTorch's own builds are only for the sampled operators."""
     few = set(sampled(operators))
     return [(name, way) for way in ways for name in names if way == "own" or name in few]
 
@@ -273,7 +274,7 @@ def compile_all(names, jobs, ways):
 # ---- running ----
 
 def run_alone(package, inputs):
-    """(outputs, None) or (None, why not)"""
+    """Returns (outputs, None), or (None, the reason)."""
     with tempfile.TemporaryDirectory(prefix="aoticache-operators.") as directory:
         given, got = os.path.join(directory, "inputs"), os.path.join(directory, "outputs")
         write_tensors(given, inputs)
@@ -301,7 +302,7 @@ def reference(name, info, sample, package):
 
 
 def with_one_sign(vectors):
-    """Columns whose largest element is a positive number."""
+    """Returns the vectors with the sign (or phase) that makes the largest element of each column positive."""
     largest = torch.take_along_dim(vectors, vectors.abs().argmax(-2, keepdim=True), -2)
     return vectors * largest.conj() / largest.abs()
 
@@ -353,14 +354,14 @@ def judge(name, info, way):
 
 
 def fingerprint(path):
-    """Changes where the result may: with what compiled it, and with what runs it."""
+    """Returns a text that changes if the package, the shim, the helper or this program changes."""
     files = [path + ".note", os.path.join(BUILD, "lib", "libaoticache_torchshim.so"),
              HELPER, __file__]
     return " ".join("%d" % os.stat(file).st_mtime_ns for file in files)
 
 
 def judge_kept(name, info, way):
-    """The result, from the last run where nothing has changed since."""
+    """Returns the result: the kept one if its fingerprint is still the same."""
     path = file_of(name, way)
     if not os.path.exists(path + ".note"):
         return "not compiled by PyTorch: it ended or took too long"
@@ -410,52 +411,81 @@ def cell(text):
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def render(results):
-    own, linked, unlinked = (results[way] for way in WAYS)
-    counts, out = counts_of(own), io.StringIO()
-    ran = counts["equal"] + counts["within tolerance"]
-    out.write("""# Operators of PyTorch that run without PyTorch
+MEANINGS = {
+    "equal": "the same values, bit for bit, except for the kind of NaN",
+    "within tolerance": "within PyTorch's own tolerances",
+    "refused": "the loader names the missing function and loads nothing",
+    "failed": "an error while running",
+    "differs": "a result outside these tolerances",
+    "not compiled by PyTorch": "`torch.export` or AOTInductor cannot compile it, or its result is not a tensor",
+}
+HEAD = """# Operators of PyTorch that run without PyTorch
 
-Made by `make operators` (tests/python/operator_table.py) from tests/python/operator_results.json; not edited by hand.
+Made by `make operators` (tests/python/operator_table.py) from
+[operator_results.json](../tests/python/operator_results.json), which has the result of every operator; not edited by hand.
 
-This table was made with PyTorch %s on the CPU, with float32 (int64 or complex64 for operators that do not take it). It has
-the %d operators of PyTorch's test database. Of an operator's first %d samples, the first that `torch.export`
-accepts is taken (preferably one whose result has elements). AOTInductor compiles it, a C process runs the package on
-`libaoticache_torchshim.so`, and `torch.testing.assert_close` compares the result with eager PyTorch. An operator that draws random
-numbers is compared with the same package on libtorch and the same seed. For an operator that returns uninitialised memory only sizes and
-dtype are compared. Eigenvectors and singular vectors may have the
-other sign.
+This covers the %(database)d operators of PyTorch's test database, on the CPU, with PyTorch %(torch)s and float32 tensors (int64 or
+complex64 if an operator does not take float32). For each operator, the first of its first %(samples)d samples that `torch.export`
+accepts is used, preferably one whose result has elements. AOTInductor compiles it into a package, and a C process runs the
+package on `libaoticache_torchshim.so`. `torch.testing.assert_close` then compares the result with eager PyTorch, with three
+exceptions:
+
+- An operator that draws random numbers is compared with the same package on libtorch, with the same seed.
+- For an operator that returns uninitialized memory, only sizes and dtype are compared.
+- Eigenvectors and singular vectors may have the opposite sign.
+
+%(ran)d of the %(packages)d packages run and give PyTorch's results.
 
 | result | operators | meaning |
 | --- | --- | --- |
-""" % (results["torch"], results["database"], SAMPLES))
-    meanings = ("the same values, bit for bit but for the kind of NaN", "within PyTorch's own tolerances",
-                "the loader names what is missing and loads nothing", "an error while running",
-                "another result than PyTorch's", "`torch.export` or AOTInductor cannot compile it, or its result is not a tensor")
-    for kind, meaning in zip(KINDS, meanings):
-        out.write("| %s | %d | %s |\n" % (kind, counts[kind], meaning))
-    out.write("\n%d operators; %d of the %d packages run and give PyTorch's results.\n" % (
-        len(own), ran, len(own) - counts["not compiled by PyTorch"]))
-    out.write("They are built in our container. Every %dth operator, and those that matter most, are built by PyTorch, too:\n" %
-              results["every"])
-    for way, what in ((linked, ""), (unlinked, " with `link_libtorch=False`")):
-        found = counts_of(way)
-        out.write("of %d packages%s %d run and give PyTorch's results%s\n" % (
-            len(way) - found["not compiled by PyTorch"], what, found["equal"] + found["within tolerance"],
-            ";" if way is linked else "."))
-    if results.get("pytorch_builds"):
-        out.write("These are results of an earlier run, %s; `operator_table.py --pytorch-builds` makes them anew.\n" %
-                  results["pytorch_builds"])
-    missing = missing_functions(own)
-    if missing:
-        out.write("\n## What is missing\n\n| function | operators that need it |\n| --- | --- |\n")
-        for function in sorted(missing, key=lambda key: (-len(missing[key]), key)):
-            out.write("| `%s` | %s |\n" % (cell(function), ", ".join(missing[function])))
-    out.write("\n## All\n\n| operator | result | PyTorch's build | without link |\n| --- | --- | --- | --- |\n")
-    for name in sorted(own):
-        out.write("| %s | %s | %s | %s |\n" % (name, cell(own[name]), cell(linked.get(name, "")).split(":")[0],
-                                             cell(unlinked.get(name, "")).split(":")[0]))
+"""
+
+
+def render(results):
+    own, out = results["own"], io.StringIO()
+    counts = counts_of(own)
+    out.write(HEAD % {"database": results["database"], "torch": results["torch"], "samples": SAMPLES,
+                      "ran": counts["equal"] + counts["within tolerance"],
+                      "packages": len(own) - counts["not compiled by PyTorch"]})
+    for kind in KINDS:
+        out.write("| %s | %d | %s |\n" % (kind, counts[kind], MEANINGS[kind]))
+    write_pytorch_builds(out, results)
+    write_table(out, "What is missing", "function", {"`%s`" % name: found for name, found in missing_functions(own).items()})
+    for kind in ("failed", "differs", "not compiled by PyTorch"):
+        write_table(out, kind[0].upper() + kind[1:], "reason", reasons_of(own, kind))
     return out.getvalue()
+
+
+def write_pytorch_builds(out, results):
+    out.write("\nThese packages are linked by our own build (eager/inductor/build.py). The JSON file also has every %dth operator\n"
+              "and the most used ones as PyTorch's own build links them, with and without `link_libtorch`." % results["every"])
+    if results.get("pytorch_builds"):
+        out.write(" Those results were\nrecorded with an older shim, so they are not counted here. `operator_table.py --pytorch-builds` "
+                  "records them again.\n")
+        return
+    for way, what in (("linked", "With it"), ("unlinked", "without it")):
+        found = counts_of(results[way])
+        out.write("%s %s, %d of %d packages run and give PyTorch's results" % (
+            "" if way == "linked" else ";", what, found["equal"] + found["within tolerance"],
+            len(results[way]) - found["not compiled by PyTorch"]))
+    out.write(".\n")
+
+
+def reasons_of(results, kind):
+    """Returns the operators with this kind of result by the first sentence of the reason."""
+    found = collections.defaultdict(list)
+    for name, result in results.items():
+        if result.startswith(kind + ": "):
+            found[result[len(kind) + 2:].partition(". ")[0]].append(name)
+    return found
+
+
+def write_table(out, title, head, groups):
+    """Writes a section with the operators of each group, the largest group first; nothing if there are no groups."""
+    if groups:
+        out.write("\n## %s\n\n| %s | operators |\n| --- | --- |\n" % (title, head))
+        for one in sorted(groups, key=lambda key: (-len(groups[key]), key)):
+            out.write("| %s | %s |\n" % (cell(one), ", ".join("`%s`" % name for name in sorted(groups[one]))))
 
 
 def summary(results):
@@ -465,9 +495,9 @@ def summary(results):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--render", action="store_true", help="make the table anew from recorded results")
-    parser.add_argument("--list", action="store_true", help="the operators that are taken")
-    parser.add_argument("--pytorch-builds", action="store_true", help="compile the sample as PyTorch does, too: hours")
+    parser.add_argument("--render", action="store_true", help="write the document from the recorded results")
+    parser.add_argument("--list", action="store_true", help="list the operators")
+    parser.add_argument("--pytorch-builds", action="store_true", help="also compile with PyTorch's own build (hours)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--ways", type=lambda text: text.split(","), help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)

@@ -1,11 +1,13 @@
-"""Small models run without PyTorch, with PyTorch's results: eight of the thirty of real_models.py, and three of PyTorch alone.
+"""Small models run without PyTorch, with PyTorch's results: eight of the thirty of real_models.py, and three made of PyTorch
+alone. docs/models.md is made from the recorded results.
 
-Four of them come from transformers; where it is not installed they are left out, which is said. All are in one package,
-since compiling one takes PyTorch nearly as long as compiling four: compiled as they are, and frozen; with the libraries
-that make the shim faster, and without. Environment: BUILD, the build folder.
+Four models come from transformers. If it is not installed, they are skipped. All models are in one package, since compiling one
+takes PyTorch nearly as long as compiling four. It is compiled as it is and frozen, and run with and without the libraries that
+make the shim faster. Environment: BUILD, the build directory.
 """
 import importlib.util
 import os
+import sys
 
 import pytest
 import torch
@@ -17,6 +19,14 @@ import shim_checks
 needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
 OF_PYTORCH = (*models.PLAIN, "LSTM language model", "GRU", "recommendation")
 OF_TRANSFORMERS = "BERT", "GPT-2", "Llama", "T5 encoder"
+
+
+@pytest.mark.quick
+def test_document():
+    sys.path.append(os.path.join(models.HERE, "..", "bench"))
+    import model_times
+    with open(models.TABLE) as file:
+        assert file.read() == model_times.whole_document(), "docs/models.md is not what the recorded figures make: model_times.py --render"
 
 
 class Together(torch.nn.Module):

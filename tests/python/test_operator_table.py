@@ -1,5 +1,5 @@
-"""The short form of operator_table.py: docs/operators.md says what was recorded, the record has the numbers that the
-project promises, and a handful of operators give the recorded results. Environment: BUILD, the build folder.
+"""Repeats a small part of operator_table.py: docs/operators.md is made from the recorded results, these have the numbers that
+the project promises, and a few operators give the recorded results. Environment: BUILD, the build directory.
 """
 import json
 
@@ -20,7 +20,7 @@ def results():
 @pytest.mark.quick
 def test_document(results):
     with open(table.TABLE) as file:
-        assert file.read() == table.render(results), "docs/operators.md is not what operator_results.json makes of it"
+        assert file.read() == table.render(results), "docs/operators.md is not made from operator_results.json: operator_table.py --render"
 
 
 @pytest.mark.quick

@@ -1,7 +1,7 @@
-"""PyTorch's answers at the edges of its operators, with compiled kernels behind them: calls that once ended the process or
-were answered where PyTorch raises, a few operators of the database drawn by a seed (torch_checks.py has all of them:
-make torch-checks), what PyTorch refuses, and tensors that are more than numbers in memory: autocast, nested tensors,
-subclasses, complex and small floats.
+"""PyTorch's results at the edges of its operators, with compiled kernels: calls that once ended the process or returned a result
+although PyTorch raises an exception, a few operators of the database drawn by a seed (make torch-checks: all of them), what
+PyTorch refuses, and tensors that are more than numbers in memory: autocast, nested tensors, subclasses, complex and small floats.
+docs/torch-checks.md is made from the recorded results.
 
 Environment: BUILD; SEED, COUNT: of the operators of the database; CACHE, JOBS.
 """
@@ -18,6 +18,13 @@ from torch_scenarios import python
 
 SEED, COUNT = int(os.environ.get("SEED", "5")), int(os.environ.get("COUNT", "3"))
 HERE = os.path.abspath(__file__)
+
+
+@pytest.mark.quick
+def test_document():
+    with open(torch_checks.TABLE) as file:
+        assert file.read() == torch_checks.render(torch_checks.read_record()), (
+            "docs/torch-checks.md is not made from torch_checks.json: torch_checks.py render")
 
 
 def test_known_faults_and_samples_of_the_database():

@@ -3,10 +3,10 @@ numbers and settings of the process.
 
     torch_differences.py campaign [SECONDS [PATTERN]]  all entries of PyTorch's operator database, or those whose NAME:DTYPE the
                                                 regular expression is found in, in an order that SEED decides, until the time is
-                                                over; goes on where the last run ended, and writes the table
+                                                over; continues where the last run ended, and writes the table
                                                 (make long FORMS=python/torch_differences: hours)
     torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
-    torch_differences.py table                  writes the results into docs/torch-checks.md
+    torch_differences.py table                  records the results in torch_checks.json and writes docs/torch-checks.md
     torch_differences.py child NAME:DTYPE ...   those pairs; a line of JSON for each case
     torch_differences.py show NAME:DTYPE        what differs, in words
 
@@ -44,7 +44,6 @@ SEED = int(os.environ.get("SEED", "1"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-differences-cache"))
 RESULTS = os.environ.get("RESULTS", os.path.join(BUILD, "torch-differences.jsonl"))
 JOBS = int(os.environ.get("JOBS", "2"))
-TABLE = torch_checks.TABLE
 SECONDS = 3600  # for one process
 PAIRS_A_PROCESS = 12
 ACTIVATIONS = [f"nn.functional.{one}" for one in (
@@ -515,7 +514,7 @@ def read_results():
         return [json.loads(line) for line in lines]
 
 
-# ---- what came of it ----
+# ---- the results ----
 
 def report(found):
     wrong = [one for one in found if one.get("verdict", "").startswith("wrong")]
@@ -525,6 +524,7 @@ def report(found):
 
 
 def write_table(found):
+    """Records the counts of each dtype, and writes the document."""
     by_dtype = collections.defaultdict(collections.Counter)
     for one in found:
         if "verdict" not in one:
@@ -533,29 +533,10 @@ def write_table(found):
         counts["cases"] += 1
         counts["served"] += one["served"]
         counts["wrong" if one["verdict"].startswith("wrong") else one["verdict"]] += 1
-    pairs = len({one["pair"] for one in found})
-    total = sum(by_dtype.values(), collections.Counter())
     columns = ("cases", "served", "equal", "within tolerance", ANOTHER, NEARER, "same exception", "wrong")
-    rows = [f"| {dtype} | " + " | ".join(str(by_dtype[dtype][one]) for one in columns) + " |"
-            for dtype in DTYPES if dtype in by_dtype]
-    rows.append("| all | " + " | ".join(str(total[one]) for one in columns) + " |")
-    with open(TABLE) as file:
-        text = file.read()
-    begin, end = "<!-- differences -->\n", "<!-- end of differences -->\n"
-    section = (begin + "## Every dtype\n\n"
-               f"Made by `make long FORMS=python/torch_differences` (tests/python/torch_differences.py), which plays in random order: "
-               f"{pairs:,} of\nthe {len(all_pairs()):,} pairs of an entry of PyTorch's operator database and a dtype. Each is called with other "
-               "sizes, layouts, values,\nnumbers, settings of the process and threads, and its gradients are computed. Every operator that "
-               "can be served is\nenabled. *Served*: a compiled kernel answered. *Another of PyTorch's answers*: each number is one that "
-               "PyTorch gives for the\nsame values elsewhere in memory. *Nearer*: no number of 16 bits is further from the result in float64 "
-               "than PyTorch's.\n\n"
-               "| dtype | " + " | ".join(columns) + " |\n" + "| --- " * (len(columns) + 1) + "|\n" + "\n".join(rows) + "\n" + end)
-    if begin in text:
-        text = text[:text.index(begin)] + section + text[text.index(end) + len(end):]
-    else:
-        text = text.replace("## What is done about it\n", section + "\n## What is done about it\n", 1)
-    with open(TABLE, "w") as file:
-        file.write(text)
+    torch_checks.write_record("dtypes", {
+        "pairs": len({one["pair"] for one in found}), "of": len(all_pairs()),
+        "counts": {dtype: {column: by_dtype[dtype][column] for column in columns} for dtype in DTYPES if dtype in by_dtype}})
 
 
 # ---- commands ----
