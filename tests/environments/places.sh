@@ -411,7 +411,7 @@ place_crowd() {
     place=$work/crowd
     mkdir -m 700 "$place"
     works '64 processes with 4 threads each' processes=64 threads=4 kill=1
-    is "$name: nothing but waiting in vain" '' "$(grep '^failure' "$work/$name.work" | grep -vE 'LOCKED|held by another|database is locked' | cut -c 1-300)"
+    is "$name: nothing but waiting in vain" '' "$(grep '^failure' "$work/$name.work" | grep -vE 'LOCKED|locked by another|database is locked' | cut -c 1-300)"
     is_well 'afterwards'
 }
 place_clock() {
@@ -466,7 +466,7 @@ stopped() { # LOCK EXPECTED: what fails while a process that has it is stopped
     done
     run timeout 60 "$programs/place_locks" "$place/cache" ask
     is "stopped: $lock: who must wait" "$2" "$(grep -vE '^[a-z_]+ (OK|NOT_FOUND) ' "$out" | awk '{ print $1, $2 }' | tr '\n' ' ' | sed 's/ $//')"
-    is "stopped: $lock: and is told why" '' "$(grep -E ' LOCKED ' "$out" | grep -vE 'held by another process for more than|database is locked|another collection|is being compiled by another|compil')"
+    is "stopped: $lock: and is told why" '' "$(grep -E ' LOCKED ' "$out" | grep -vE 'is locked by another process|database is locked|another collection|is being compiled by another|compil')"
     is "stopped: $lock: nobody waits for long" '' "$(awk '$3 > 3000' "$out")"
     kill -CONT "$holder"
     wait "$holder"
