@@ -183,53 +183,52 @@ AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
  */
 AOTICACHE_API void aoticache_artifact_close_files(aoticache_artifact *artifact);
 
-/* The folder under which the library's side files lie beside it under their own names; NULL where it has none. */
-AOTICACHE_API const char *aoticache_artifact_directory(const aoticache_artifact *artifact);
-AOTICACHE_API aoticache_source aoticache_artifact_source(const aoticache_artifact *artifact);
-/* False where it could not be stored (full disk, read-only directory). It then runs from the hook's own files. */
-AOTICACHE_API bool aoticache_artifact_is_stored(const aoticache_artifact *artifact);
-/* Digest of the manifest; of the library. */
-AOTICACHE_API const aoticache_digest *aoticache_artifact_digest(const aoticache_artifact *artifact);
-AOTICACHE_API const aoticache_digest *aoticache_artifact_library_digest(const aoticache_artifact *artifact);
-/* How long the compile took that made it. */
-AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *artifact);
+/* What is known of an artifact. Strings are borrowed from it. */
+typedef struct aoticache_artifact_info {
+    aoticache_digest digest;  /* of the manifest */
+    aoticache_digest library; /* of the library */
+    const char *directory;    /* has the library's side files under their own names; NULL: there are none */
+    const char *guard;        /* of the entry that it was found by; "" for an exact one */
+    aoticache_source source;
+    bool is_stored;      /* false: it could not be stored (full disk, read-only directory) and runs from the hook's files */
+    uint64_t compile_ns; /* how long the compile took that made it */
+} aoticache_artifact_info;
+
+/* Returns what is known of an artifact, borrowed from it. NULL is allowed: then all is zero, and the guard is "". */
+AOTICACHE_API const aoticache_artifact_info *aoticache_artifact_get_info(const aoticache_artifact *artifact);
 
 /* ---- looking up ---- */
 
 /*
+ * Dynamic entries: one library for many shapes. Such an entry is recorded under a dynamic request (AOTICACHE_SHAPES_NAME in
+ * cache/request/request.h) together with a guard, a text that says which tensors the library serves. loader/check/check.h has
+ * its form; the cache does not read it. One dynamic request may have several entries with different guards.
+ *
+ * A lookup of a dynamic request calls accept() for each entry, those with the most demanding requirements first, then the
+ * newest. accept() returns whether the guard lets the caller's tensors pass. Its pointers are borrowed during the call, and it
+ * must not use the cache.
+ */
+typedef struct aoticache_guard_filter {
+    bool (*accept)(void *user, const char *guard);
+    void *user;
+} aoticache_guard_filter;
+
+/*
  * Finds the entry for the request whose requirements this machine meets (the most demanding one of several), opens its
- * objects and verifies their digests. It writes nothing, except that it flushes recency and counters now and then
- * (cache/stats/statistics.h), without waiting for anybody.
+ * objects and verifies their digests. It writes nothing, except that it periodically saves recency and counters
+ * (cache/stats/statistics.h), without waiting for other processes.
  *
  * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
  * and the result is the next entry that fits or NOT_FOUND.
  *
+ * filter: NULL for a request for exact shapes; for a dynamic request which of its entries fit. With the other kind of
+ *         request nothing is found.
  * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED; UNSUPPORTED (a
  * newer library has migrated the index since the cache was opened).
  */
 AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
+                                                      const aoticache_guard_filter *filter,
                                                       aoticache_artifact **ret_artifact, aoticache_error *ret_error);
-
-/*
- * Dynamic entries: one library for many shapes. Such an entry is recorded under a dynamic request
- * (AOTICACHE_SHAPES_NAME in cache/request/request.h) together with a guard, a text that says which tensors the library serves
- * (loader/check/check.h has its form; the cache does not look into it). One dynamic request may have several entries
- * with different guards.
- *
- * Only the functions named _dynamic find these entries. They ask accept() for each entry, the most demanding
- * requirements first, then the newest; it says whether the guard lets the caller's tensors pass. Its pointers are
- * borrowed during the call, and it must not use the cache. A lookup by the wrong kind of function finds nothing; a put
- * or compile with the wrong kind of request is INVALID.
- */
-typedef bool (*aoticache_guard_fn)(void *user, const char *guard);
-
-/* As aoticache_cache_lookup(), among the dynamic entries whose guard accept() accepts. */
-AOTICACHE_API aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const aoticache_request *request,
-                                                              aoticache_guard_fn accept, void *user,
-                                                              aoticache_artifact **ret_artifact,
-                                                              aoticache_error *ret_error);
-/* The guard of the entry that an artifact was found by; "" for an exact one. Borrowed from the artifact. */
-AOTICACHE_API const char *aoticache_artifact_guard(const aoticache_artifact *artifact);
 
 /* ---- storing ---- */
 
@@ -290,23 +289,18 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
  * dies, one of those waiting takes over. A compile that failed less than failure_ttl_seconds ago is not tried again: its
  * message is returned.
  *
- * Where the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
+ * If the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
  *
- * Returns: OK, INVALID, NO_MEMORY, COMPILE_FAILED (message: the compiler's), UNSUPPORTED, LOCKED (waited
- * compile_timeout_ms for another's compile), IO.
+ * filter: as in aoticache_cache_lookup(). The output of a dynamic compile must have a guard. It need not accept the caller's
+ *         tensors: *ret_artifact is what was compiled all the same.
+ * Returns: OK, INVALID (also if the request is dynamic and filter is NULL, or the other way round), NO_MEMORY, COMPILE_FAILED
+ * (message: the compiler's), UNSUPPORTED, LOCKED (waited compile_timeout_ms for another's compile), IO.
  */
 AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
+                                                              const aoticache_guard_filter *filter,
                                                               aoticache_compile_fn compile_hook, void *user,
                                                               aoticache_artifact **ret_artifact,
                                                               aoticache_error *ret_error);
-
-/*
- * The same for a dynamic entry (aoticache_cache_lookup_dynamic()). The product that the hook delivers must have a
- * guard, which need not accept the caller's tensors: *ret_artifact is what was compiled all the same.
- */
-AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(
-    aoticache_cache *cache, const aoticache_request *request, aoticache_guard_fn accept, void *accept_user,
-    aoticache_compile_fn compile_hook, void *user, aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 /*
  * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no

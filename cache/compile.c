@@ -144,7 +144,7 @@ static void remember_failure(struct job *job, const char *message)
 static void forget_failure(struct job *job)
 {
     aoticache_index *index = aoticache_cache_index(job->cache);
-    if (!job->artifact->is_stored && index != NULL && !job->cache->directory->read_only)
+    if (!job->artifact->info.is_stored && index != NULL && !job->cache->directory->read_only)
         aoticache_index_forget_failures(index, &job->target.key, INT64_MAX, NULL);
 }
 
@@ -183,11 +183,11 @@ static aoticache_status run_hook(struct job *job, aoticache_artifact **ret_artif
     if (status == AOTICACHE_OK) {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles, 1);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles_fallback, job->is_fallback);
-        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->compile_ns);
-        aoticache_cache_note_latency(job->cache, AOTICACHE_LATENCY_compile, job->artifact->compile_ns);
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->info.compile_ns);
+        aoticache_cache_note_latency(job->cache, AOTICACHE_LATENCY_compile, job->artifact->info.compile_ns);
         job->group.compiles = 1;
-        job->group.compile_ns = (int64_t)job->artifact->compile_ns;
-        job->artifact->source = AOTICACHE_SOURCE_COMPILED;
+        job->group.compile_ns = (int64_t)job->artifact->info.compile_ns;
+        job->artifact->info.source = AOTICACHE_SOURCE_COMPILED;
         forget_failure(job);
         attribute_counts(job, job->artifact);
         *ret_artifact = steal_ptr(&job->artifact);
@@ -252,7 +252,7 @@ static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact *
     if (aoticache_remote_miss_fetch(job->cache, &job->target, &from))
         status = find_or_miss(job, ret_artifact, ret_report, ret_error);
     if (status == AOTICACHE_OK)
-        aoticache_remote_miss_spread(job->cache, &job->target.key, &(*ret_artifact)->digest, from);
+        aoticache_remote_miss_spread(job->cache, &job->target.key, &(*ret_artifact)->info.digest, from);
     aoticache_lease_release(&lease);
     return status;
 }
@@ -263,7 +263,7 @@ static aoticache_status fetch_for_call(struct job *job, aoticache_artifact **ret
     aoticache_find_report report;
     aoticache_status status = fetch_from_remotes(job, ret_artifact, &report, NULL);
     if (status == AOTICACHE_OK) {
-        (*ret_artifact)->source = AOTICACHE_SOURCE_FETCHED;
+        (*ret_artifact)->info.source = AOTICACHE_SOURCE_FETCHED;
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_hits_remote, 1);
         aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
     }
@@ -304,7 +304,7 @@ static void count_answer_of_others(struct job *job, const aoticache_artifact *ar
                                    const aoticache_find_report *report)
 {
     const uint64_t saved_ns =
-        aoticache_cache_spare(job->cache, aoticache_artifact_digest(artifact), report->compile_ns);
+        aoticache_cache_spare(job->cache, &aoticache_artifact_get_info(artifact)->digest, report->compile_ns);
     aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
     aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
     aoticache_cache_note_tally(job->cache,
@@ -322,13 +322,13 @@ static aoticache_status with_remote_lease(struct job *job, aoticache_artifact **
         return run_hook(job, ret_artifact, ret_error);
     if (aoticache_remote_lease_take(job->cache, &job->target, &lease) &&
         (status = find_or_miss(job, ret_artifact, &report, ret_error)) == AOTICACHE_OK) {
-        (*ret_artifact)->source = AOTICACHE_SOURCE_WAITED;
+        (*ret_artifact)->info.source = AOTICACHE_SOURCE_WAITED;
         count_answer_of_others(job, *ret_artifact, &report);
         return status;
     }
     status = run_hook(job, ret_artifact, ret_error);
-    if (status == AOTICACHE_OK && (*ret_artifact)->is_stored)
-        aoticache_remote_miss_publish(job->cache, &job->target.key, &(*ret_artifact)->digest, lease);
+    if (status == AOTICACHE_OK && (*ret_artifact)->info.is_stored)
+        aoticache_remote_miss_publish(job->cache, &job->target.key, &(*ret_artifact)->info.digest, lease);
     else
         aoticache_remote_lease_release(lease);
     return status;
@@ -341,7 +341,7 @@ static aoticache_status look_again(struct job *job, bool has_waited, aoticache_a
     aoticache_find_report report;
     aoticache_status status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK) {
-        (*ret_artifact)->source = has_waited ? AOTICACHE_SOURCE_WAITED : AOTICACHE_SOURCE_INDEX;
+        (*ret_artifact)->info.source = has_waited ? AOTICACHE_SOURCE_WAITED : AOTICACHE_SOURCE_INDEX;
         count_answer_of_others(job, *ret_artifact, &report); /* no hit: this request has counted as a miss */
         return status;
     }
@@ -380,7 +380,7 @@ static aoticache_status with_lease(struct job *job, aoticache_artifact **ret_art
     return status;
 }
 
-static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+static aoticache_status find_or_compile(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_find_report report;
@@ -388,13 +388,13 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
     aoticache_status status = aoticache_request_key(job->request, &job->target.key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (aoticache_request_is_dynamic(job->request) != (job->target.accept != NULL))
+    const bool is_dynamic = aoticache_request_is_dynamic(job->request);
+    if (is_dynamic != (job->target.filter != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: the request is %s (environment " AOTICACHE_SHAPES_NAME "): call "
-                                   "aoticache_cache_get_or_compile%s()",
-                                   aoticache_request_op(job->request),
-                                   job->target.accept != NULL ? "for exact shapes" : "dynamic",
-                                   job->target.accept != NULL ? "" : "_dynamic");
+                                   "%s: aoticache_cache_get_or_compile: the request is %s (environment " AOTICACHE_SHAPES_NAME
+                                   "), so filter must %sbe NULL",
+                                   aoticache_request_op(job->request), is_dynamic ? "dynamic" : "for exact shapes",
+                                   is_dynamic ? "not " : "");
     status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
@@ -416,6 +416,7 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
 }
 
 aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
+                                                const aoticache_guard_filter *filter,
                                                 aoticache_compile_fn compile_hook, void *user,
                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
@@ -423,28 +424,12 @@ aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const ao
         return AOTICACHE_REFUSE_NULL(ret_error, cache, request, compile_hook, ret_artifact);
     struct job job = {.cache = cache,
                       .request = request,
+                      .target = {.filter = filter},
                       .compile = compile_hook,
                       .user = user,
                       .scratch = AOTICACHE_SCRATCH_INIT,
                       .error = {.message = ""}};
-    return get_or_compile(&job, ret_artifact, ret_error);
-}
-
-aoticache_status aoticache_cache_get_or_compile_dynamic(aoticache_cache *cache, const aoticache_request *request,
-                                                        aoticache_guard_fn accept, void *accept_user,
-                                                        aoticache_compile_fn compile_hook, void *user,
-                                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
-{
-    if (cache == NULL || request == NULL || accept == NULL || compile_hook == NULL || ret_artifact == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, accept, compile_hook, ret_artifact);
-    struct job job = {.cache = cache,
-                      .request = request,
-                      .target = {.accept = accept, .accept_user = accept_user},
-                      .compile = compile_hook,
-                      .user = user,
-                      .scratch = AOTICACHE_SCRATCH_INIT,
-                      .error = {.message = ""}};
-    return get_or_compile(&job, ret_artifact, ret_error);
+    return find_or_compile(&job, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,

@@ -93,8 +93,7 @@ typedef struct aoticache_lookup_target {
     aoticache_key key; /* used where entry_id is 0 */
     int64_t entry_id;  /* else only this entry, and only while it is that of `artifact` */
     const aoticache_digest *artifact;
-    aoticache_guard_fn accept; /* NULL: exact entries; else dynamic ones whose guard it accepts */
-    void *accept_user;
+    const aoticache_guard_filter *filter; /* NULL: exact entries; otherwise dynamic ones whose guard it accepts */
 } aoticache_lookup_target;
 
 typedef struct aoticache_find_report {
@@ -107,7 +106,7 @@ typedef struct aoticache_find_report {
     bool has_failed;        /* a compile failed a short time ago */
 } aoticache_find_report;
 
-/* A lookup that counts nothing. Without accept the key must be that of a request for exact shapes, whose entries have no
+/* A lookup that counts nothing. Without a filter the key must be that of a request for exact shapes, whose entries have no
  * guards. Returns as aoticache_cache_lookup(). */
 aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lookup_target *target,
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,

@@ -120,12 +120,12 @@ static aoticache_status check_guard(aoticache_index *index, const aoticache_look
                                     char **ret_guard, aoticache_error *ret_error)
 {
     *ret_guard = NULL;
-    if (target->accept == NULL && target->entry_id == 0)
+    if (target->filter == NULL && target->entry_id == 0)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_read_guard(index, entry_id, ret_guard, ret_error);
-    if (status != AOTICACHE_OK || target->accept == NULL)
+    if (status != AOTICACHE_OK || target->filter == NULL)
         return status;
-    bool accepted = (*ret_guard)[0] != '\0' && target->accept(target->accept_user, *ret_guard);
+    bool accepted = (*ret_guard)[0] != '\0' && target->filter->accept(target->filter->user, *ret_guard);
     return accepted ? AOTICACHE_OK : AOTICACHE_UNSUPPORTED;
 }
 
@@ -274,7 +274,7 @@ void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_artifact 
                                const aoticache_find_report *report, uint64_t begun_ns)
 {
     const uint64_t now = aoticache_monotonic_ns();
-    const uint64_t saved_ns = aoticache_cache_spare(cache, aoticache_artifact_digest(artifact), report->compile_ns);
+    const uint64_t saved_ns = aoticache_cache_spare(cache, &aoticache_artifact_get_info(artifact)->digest, report->compile_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
     if (report->is_dynamic)
         aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_dynamic, 1);
@@ -326,39 +326,23 @@ static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_r
     return aoticache_cache_index_result(status, ret_error);
 }
 
-/* accept: NULL where an exact entry is wanted. */
-static aoticache_status lookup_request(aoticache_cache *cache, const aoticache_request *request,
-                                       aoticache_guard_fn accept, void *user, aoticache_artifact **ret_artifact,
-                                       aoticache_error *ret_error)
+aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
+                                        const aoticache_guard_filter *filter, aoticache_artifact **ret_artifact,
+                                        aoticache_error *ret_error)
 {
+    if (cache == NULL || request == NULL || ret_artifact == NULL)
+        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, ret_artifact);
     static const aoticache_find_report nothing;
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_lookup_target target = {.accept = accept, .accept_user = user};
+    aoticache_lookup_target target = {.filter = filter};
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_request_key(request, &target.key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     /* A dynamic request has no exact entry, and a request for exact shapes no dynamic one. */
-    if (aoticache_request_is_dynamic(request) != (accept != NULL))
+    if (aoticache_request_is_dynamic(request) != (filter != NULL))
         return count_lookup_miss(cache, request, &nothing);
     return find_and_count(cache, request, &target, begun, ret_artifact, ret_error);
-}
-
-aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
-                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
-{
-    if (cache == NULL || request == NULL || ret_artifact == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, ret_artifact);
-    return lookup_request(cache, request, NULL, NULL, ret_artifact, ret_error);
-}
-
-aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const aoticache_request *request,
-                                                aoticache_guard_fn accept, void *user,
-                                                aoticache_artifact **ret_artifact, aoticache_error *ret_error)
-{
-    if (cache == NULL || request == NULL || accept == NULL || ret_artifact == NULL)
-        return AOTICACHE_REFUSE_NULL(ret_error, cache, request, accept, ret_artifact);
-    return lookup_request(cache, request, accept, user, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id, const aoticache_digest *artifact,

@@ -36,15 +36,15 @@ static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hoo
     uint64_t start_ns = aoticache_monotonic_ns();
     aoticache_artifact_choose_copies(cache, false);
     if (hook != NULL)
-        status = aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, ret_artifact, ret_error);
+        status = aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, ret_artifact, ret_error);
     else
-        status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
+        status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report->lookup_ns = aoticache_monotonic_ns() - start_ns;
-    report->source = aoticache_artifact_source(*ret_artifact);
-    report->stored = aoticache_artifact_is_stored(*ret_artifact);
-    report->compile_ns = aoticache_artifact_compile_ns(*ret_artifact);
+    report->source = aoticache_artifact_get_info(*ret_artifact)->source;
+    report->stored = aoticache_artifact_get_info(*ret_artifact)->is_stored;
+    report->compile_ns = aoticache_artifact_get_info(*ret_artifact)->compile_ns;
     return AOTICACHE_OK;
 }
 
@@ -60,7 +60,7 @@ aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, c
     aoticache_load_options load = AOTICACHE_LOAD_OPTIONS_INIT;
     load.private_copy = private_copy;
     load.proxy_executor = proxy_executor;
-    load.digest = aoticache_artifact_library_digest(artifact);
+    load.digest = &aoticache_artifact_get_info(artifact)->library;
     load.copy = aoticache_artifact_take_copy(artifact);
     return aoticache_library_load_fd_with(aoticache_artifact_library_fd(artifact), name, &load, ret_library, ret_error);
 }
@@ -71,14 +71,14 @@ static aoticache_status create_runner(aoticache_artifact *artifact, aoticache_de
     char name[AOTICACHE_DIGEST_HEX_BYTES];
     char device_text[AOTICACHE_DEVICE_TEXT_BYTES];
     aoticache_library *library;
-    aoticache_digest_to_hex(aoticache_artifact_library_digest(artifact), name);
+    aoticache_digest_to_hex(&aoticache_artifact_get_info(artifact)->library, name);
     aoticache_status status = aoticache_artifact_load_library(artifact, name, private_copy, NULL, &library, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_device_format(device, device_text);
     aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
     options.device = device_text;
-    options.directory = aoticache_artifact_directory(artifact);
+    options.directory = aoticache_artifact_get_info(artifact)->directory;
     status = aoticache_runner_create(library, &options, ret_runner, ret_error);
     aoticache_library_unref(library);
     return status;

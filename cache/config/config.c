@@ -36,7 +36,7 @@ static bool find_user_path(const char *name, char ret_path[PATH_MAX])
 static aoticache_status find_key_directory(aoticache_config *config)
 {
     char path[PATH_MAX] = "";
-    const char *chosen = aoticache_config_value(config, AOTICACHE_CONFIG_keys);
+    const char *chosen = aoticache_config_get(config, AOTICACHE_CONFIG_keys).text;
     if (getauxval(AT_SECURE) == 0 && chosen[0] == '\0' && !find_user_path("aoticache", path))
         path[0] = '\0';
     config->key_directory = strdup(chosen[0] != '\0' ? chosen : path);
@@ -75,10 +75,10 @@ static aoticache_status read_environment(aoticache_config *config)
     for (size_t i = 0; status == AOTICACHE_OK && i < AOTICACHE_CONFIG_COUNT; i++) {
         char origin[64];
         const aoticache_config_name name = (aoticache_config_name)i;
-        const char *text = secure_getenv(aoticache_config_variable(name));
+        const char *text = secure_getenv(aoticache_config_get(NULL, name).variable);
         if (text == NULL || text[0] == '\0')
             continue;
-        snprintf(origin, sizeof origin, "$%s", aoticache_config_variable(name));
+        snprintf(origin, sizeof origin, "$%s", aoticache_config_get(NULL, name).variable);
         status = aoticache_config_take(config, name, text, origin, false);
     }
     return status;
@@ -145,8 +145,8 @@ void aoticache_config_free(aoticache_config *config)
     if (config == NULL)
         return;
     for (size_t i = 0; i < AOTICACHE_CONFIG_COUNT; i++) {
-        free(config->settings[i].text);
-        free(config->settings[i].origin);
+        free(config->values[i].text);
+        free(config->values[i].origin);
     }
     for (size_t i = 0; i < config->file_count; i++) {
         free(config->files[i].path);
@@ -177,55 +177,55 @@ bool aoticache_config_file(const aoticache_config *config, size_t position, cons
 
 static uint32_t milliseconds(const aoticache_config *config, aoticache_config_name name)
 {
-    return (uint32_t)(aoticache_config_number(config, name) * 1000);
+    return (uint32_t)(aoticache_config_get(config, name).number * 1000);
 }
 
 static void apply_limits(const aoticache_config *config, aoticache_cache_options *options)
 {
     /* 0 in a file means no limit; in the options it would mean to ask the configuration again. */
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_max_size)) {
-        uint64_t bytes = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
+        uint64_t bytes = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
         options->max_bytes = bytes != 0 ? bytes : UINT64_MAX;
     }
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_max_entries)) {
-        uint64_t entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+        uint64_t entries = aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number;
         options->max_entries = entries != 0 ? entries : UINT64_MAX;
     }
 }
 
 static void apply_trust(const aoticache_config *config, aoticache_cache_options *options)
 {
-    options->trusted_keys = aoticache_config_value(config, AOTICACHE_CONFIG_trusted_keys);
-    options->revoked_keys = aoticache_config_value(config, AOTICACHE_CONFIG_revoked_keys);
-    options->sign_with = aoticache_config_value(config, AOTICACHE_CONFIG_sign_with);
+    options->trusted_keys = aoticache_config_get(config, AOTICACHE_CONFIG_trusted_keys).text;
+    options->revoked_keys = aoticache_config_get(config, AOTICACHE_CONFIG_revoked_keys).text;
+    options->sign_with = aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text;
     options->key_directory = aoticache_config_key_directory(config);
     if (aoticache_config_always_requires_signatures(config))
         options->signatures = AOTICACHE_SIGNATURES_ALWAYS;
     else
-        options->signatures = aoticache_config_number(config, AOTICACHE_CONFIG_require_signatures) != 0
+        options->signatures = aoticache_config_get(config, AOTICACHE_CONFIG_require_signatures).number != 0
                                   ? AOTICACHE_SIGNATURES_REQUIRED
                                   : AOTICACHE_SIGNATURES_NOT_REQUIRED;
 }
 
 static void apply_settings(const aoticache_config *config, aoticache_cache_options *options)
 {
-    const char *directory = aoticache_config_value(config, AOTICACHE_CONFIG_directory);
+    const char *directory = aoticache_config_get(config, AOTICACHE_CONFIG_directory).text;
     if (directory[0] != '\0')
         options->directory = directory;
     apply_limits(config, options);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_allow_shared) && getauxval(AT_SECURE) == 0)
-        options->allow_shared = aoticache_config_number(config, AOTICACHE_CONFIG_allow_shared) != 0;
+        options->allow_shared = aoticache_config_get(config, AOTICACHE_CONFIG_allow_shared).number != 0;
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_lock_timeout))
         options->lock_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_lock_timeout);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_compile_timeout))
         options->compile_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_compile_timeout);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_failure_ttl))
-        options->failure_ttl_seconds = (uint32_t)aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl);
+        options->failure_ttl_seconds = (uint32_t)aoticache_config_get(config, AOTICACHE_CONFIG_failure_ttl).number;
     apply_trust(config, options);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_remote))
-        options->remote = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
+        options->remote = aoticache_config_get(config, AOTICACHE_CONFIG_remote).text;
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_remember_digests))
-        options->hash_always = aoticache_config_number(config, AOTICACHE_CONFIG_remember_digests) == 0;
+        options->hash_always = aoticache_config_get(config, AOTICACHE_CONFIG_remember_digests).number == 0;
     options->is_configured = true;
 }
 
@@ -285,7 +285,7 @@ static void fill_in_defaults(aoticache_cache_options *options)
     const aoticache_cache_options defaults = {
         .lock_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_lock_timeout),
         .compile_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_compile_timeout),
-        .failure_ttl_seconds = (uint32_t)aoticache_config_number(NULL, AOTICACHE_CONFIG_failure_ttl)};
+        .failure_ttl_seconds = (uint32_t)aoticache_config_get(NULL, AOTICACHE_CONFIG_failure_ttl).number};
     fill_open_options(options, &defaults);
 }
 
@@ -310,7 +310,7 @@ bool aoticache_config_find_directory(char *ret_path, size_t size)
     aoticache_config *config = NULL;
     if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         return false;
-    const char *directory = aoticache_config_value(config, AOTICACHE_CONFIG_directory);
+    const char *directory = aoticache_config_get(config, AOTICACHE_CONFIG_directory).text;
     size_t length = strlen(directory);
     bool is_found = length > 0 && length < size;
     if (is_found)

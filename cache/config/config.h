@@ -88,27 +88,28 @@ AOTICACHE_API size_t aoticache_config_problem_count(const aoticache_config *conf
 AOTICACHE_API bool aoticache_config_file(const aoticache_config *config, size_t position, const char **ret_path,
                                          const char **ret_state);
 
-/* The value as text, and where it came from: "/etc/aoticache.conf:3", "$AOTICACHE_DIR", "default". Borrowed. */
-AOTICACHE_API const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name);
-AOTICACHE_API const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name);
-/* "max_size", "AOTICACHE_MAX_SIZE", what it is. Static. */
-AOTICACHE_API const char *aoticache_config_name_text(aoticache_config_name name);
-AOTICACHE_API const char *aoticache_config_variable(aoticache_config_name name);
-AOTICACHE_API const char *aoticache_config_describe(aoticache_config_name name);
+/* One setting. Strings are borrowed from the config, or static. */
+typedef struct aoticache_config_setting {
+    const char *name;        /* in files: "max_size" */
+    const char *variable;    /* in the environment: "AOTICACHE_MAX_SIZE" */
+    const char *description; /* what it is, in one line */
+    const char *text;        /* its value */
+    const char *origin;      /* where the value came from: "/etc/aoticache.conf:3", "$AOTICACHE_MAX_SIZE", "default" */
+    /*
+     * The value as a number: bytes (max_size, and min_free unless it is a share), entries, seconds (max_age, failure_ttl,
+     * compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures, remember_digests), an
+     * aoticache_collect_policy (policy). 0 for all others.
+     */
+    uint64_t number;
+    double share;            /* min_free, if it is a share of the file system: 0.05 for 5%; otherwise 0 */
+    const char *const *list; /* keep: its patterns; NULL-terminated, never NULL */
+} aoticache_config_setting;
+
+/* Returns a setting; with the defaults if config is NULL. A name that does not exist has only NULLs. */
+AOTICACHE_API aoticache_config_setting aoticache_config_get(const aoticache_config *config, aoticache_config_name name);
 /* The name that has this text: OK or NOT_FOUND. ret_nearest: then the one it may stand for, or NULL; may be NULL. */
 AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
                                                            const char **ret_nearest);
-
-/*
- * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries,
- * seconds (max_age, failure_ttl, compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures,
- * remember_digests; policy, as aoticache_collect_policy). 0 for the rest.
- */
-AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
-/* min_free where it is a share of the file system: 0.05 for 5%; else 0. */
-AOTICACHE_API double aoticache_config_min_free_share(const aoticache_config *config);
-/* The patterns of keep, NULL-terminated, never NULL. Borrowed. */
-AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *config);
 
 /* The user's folder of keys (cache/trust/trust.h): `keys`, else the folder of the user's configuration, whether or not that
  * is read. "" where there is no home, or the program runs with another's rights. Borrowed. */

@@ -11,15 +11,15 @@
 
 #define AOTICACHE_CONFIG_MAX_FILES 2
 
-typedef struct aoticache_config_setting {
+typedef struct aoticache_config_value {
     char *text; /* NULL: the default */
     char *origin;
     uint64_t number;
     double share;
-} aoticache_config_setting;
+} aoticache_config_value;
 
 struct aoticache_config {
-    aoticache_config_setting settings[AOTICACHE_CONFIG_COUNT];
+    aoticache_config_value values[AOTICACHE_CONFIG_COUNT];
     char **keep; /* NULL-terminated; the texts are in keep_text */
     char *keep_text;
     char *key_directory;

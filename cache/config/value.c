@@ -33,21 +33,6 @@ static bool is_name(aoticache_config_name name)
     return (unsigned)name < AOTICACHE_CONFIG_COUNT;
 }
 
-const char *aoticache_config_name_text(aoticache_config_name name)
-{
-    return is_name(name) ? names[name].name : NULL;
-}
-
-const char *aoticache_config_variable(aoticache_config_name name)
-{
-    return is_name(name) ? names[name].variable : NULL;
-}
-
-const char *aoticache_config_describe(aoticache_config_name name)
-{
-    return is_name(name) ? names[name].text : NULL;
-}
-
 /* What has to be changed in at most a third of the letters. */
 static const char *nearest_name(const char *text)
 {
@@ -204,42 +189,32 @@ static const struct {
 
 bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name)
 {
-    return config != NULL && is_name(name) && config->settings[name].text != NULL;
+    return config != NULL && is_name(name) && config->values[name].text != NULL;
 }
 
-const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name)
+aoticache_config_setting aoticache_config_get(const aoticache_config *config, aoticache_config_name name)
 {
-    if (!is_name(name))
-        return NULL;
-    return aoticache_config_is_set(config, name) ? config->settings[name].text : names[name].value;
-}
-
-const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name)
-{
-    if (!is_name(name))
-        return NULL;
-    return aoticache_config_is_set(config, name) ? config->settings[name].origin : "default";
-}
-
-uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name)
-{
+    static const char *const empty[] = {NULL};
+    aoticache_config_setting setting = {.list = empty};
     struct parsed value = {.number = 0};
     if (!is_name(name))
-        return 0;
-    if (aoticache_config_is_set(config, name))
-        return config->settings[name].number;
-    return values[name].parse(aoticache_config_value(config, name), &value) ? value.number : 0;
-}
-
-double aoticache_config_min_free_share(const aoticache_config *config)
-{
-    return config != NULL ? config->settings[AOTICACHE_CONFIG_min_free].share : 0;
-}
-
-const char *const *aoticache_config_keep(const aoticache_config *config)
-{
-    static const char *const none[] = {NULL};
-    return config != NULL && config->keep != NULL ? (const char *const *)config->keep : none;
+        return setting;
+    setting.name = names[name].name;
+    setting.variable = names[name].variable;
+    setting.description = names[name].text;
+    if (aoticache_config_is_set(config, name)) {
+        setting.text = config->values[name].text;
+        setting.origin = config->values[name].origin;
+        setting.number = config->values[name].number;
+        setting.share = config->values[name].share;
+    } else {
+        setting.text = names[name].value;
+        setting.origin = "default";
+        setting.number = values[name].parse(setting.text, &value) ? value.number : 0;
+    }
+    if (name == AOTICACHE_CONFIG_keep && config != NULL && config->keep != NULL)
+        setting.list = (const char *const *)config->keep;
+    return setting;
 }
 
 /* ---- taking a value ---- */
@@ -262,7 +237,7 @@ static void replace_text(char **text, char *by)
     *text = by;
 }
 
-static aoticache_status set_value(aoticache_config_setting *setting, const char *text, const char *origin,
+static aoticache_status set_value(aoticache_config_value *setting, const char *text, const char *origin,
                                   const struct parsed *value)
 {
     cleanup_free char *text_copy = strdup(text);
@@ -280,7 +255,7 @@ static aoticache_status set_value(aoticache_config_setting *setting, const char 
 static aoticache_status set_directory(aoticache_config *config, aoticache_config_name name, const char *text,
                                       const char *origin)
 {
-    const char *shown = aoticache_config_name_text(name);
+    const char *shown = aoticache_config_get(NULL, name).name;
     static const struct parsed none = {.number = 0};
     cleanup_free char *path = NULL;
     const char *home = secure_getenv("HOME");
@@ -299,7 +274,7 @@ static aoticache_status set_directory(aoticache_config *config, aoticache_config
         aoticache_config_warn(config, "%s: %s: '%.200s' is neither absolute nor begins with ~/", origin, shown, text);
         return AOTICACHE_OK;
     }
-    return set_value(&config->settings[name], text, origin, &none);
+    return set_value(&config->values[name], text, origin, &none);
 }
 
 /* ---- whose signatures are believed ---- */
@@ -321,7 +296,7 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
                                   const char *origin)
 {
     static const struct parsed none = {.number = 0};
-    aoticache_config_setting *setting = &config->settings[name];
+    aoticache_config_value *setting = &config->values[name];
     size_t length = setting->text != NULL ? strlen(setting->text) : 0;
     cleanup_free char *words = strdup(text);
     cleanup_free char *all = malloc(length + strlen(text) + 2);
@@ -339,7 +314,7 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
             length += strlen(word);
         }
         if (!is_word)
-            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_name_text(name), word,
+            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_get(NULL, name).name, word,
                                   name == AOTICACHE_CONFIG_revoked_keys
                                       ? "cannot be read, and until it is fixed nothing from elsewhere is accepted"
                                       : "is not used",
@@ -358,8 +333,8 @@ static bool is_taken_back(const aoticache_config *config, aoticache_config_name 
 bool aoticache_config_always_requires_signatures(const aoticache_config *config)
 {
     const aoticache_config_name name = AOTICACHE_CONFIG_require_signatures;
-    const char *origin = aoticache_config_origin(config, name);
-    return aoticache_config_number(config, name) != 0 &&
+    const char *origin = aoticache_config_get(config, name).origin;
+    return aoticache_config_get(config, name).number != 0 &&
            strncmp(origin, AOTICACHE_CONFIG_SYSTEM_FILE ":", strlen(AOTICACHE_CONFIG_SYSTEM_FILE) + 1) == 0;
 }
 
@@ -373,7 +348,7 @@ static bool is_of_same_file(const char *origin, const char *other)
 static aoticache_status take_remote(aoticache_config *config, const char *text, const char *origin, bool is_file)
 {
     static const struct parsed none = {.number = 0};
-    const aoticache_config_setting *before = &config->settings[AOTICACHE_CONFIG_remote];
+    const aoticache_config_value *before = &config->values[AOTICACHE_CONFIG_remote];
     cleanup_free char *joined = NULL;
     aoticache_error error = {.message = ""};
     if (is_file && before->text != NULL && is_of_same_file(before->origin, origin)) {
@@ -388,7 +363,7 @@ static aoticache_status take_remote(aoticache_config *config, const char *text, 
         return AOTICACHE_OK;
     }
     return status == AOTICACHE_OK
-               ? set_value(&config->settings[AOTICACHE_CONFIG_remote], joined != NULL ? joined : text, origin, &none)
+               ? set_value(&config->values[AOTICACHE_CONFIG_remote], joined != NULL ? joined : text, origin, &none)
                : status;
 }
 
@@ -404,7 +379,7 @@ static bool exceeds_machine(aoticache_config *config, const char *text, const ch
         return false;
     aoticache_cpu_features_format(&wanted, lacking, sizeof lacking);
     aoticache_config_warn(config, "%s: cpu: '%.100s' is more than this machine has, which lacks %s; it stays at %s",
-                          origin, text, lacking, aoticache_config_value(config, AOTICACHE_CONFIG_cpu));
+                          origin, text, lacking, aoticache_config_get(config, AOTICACHE_CONFIG_cpu).text);
     return true;
 }
 
@@ -420,33 +395,33 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
     if (name == AOTICACHE_CONFIG_remote)
         return take_remote(config, text, origin, is_file);
     if (values[name].unit != NULL && aoticache_unit_is_missing(text, values[name].unit, advice)) {
-        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin, aoticache_config_name_text(name),
-                              text, advice, aoticache_config_value(config, name));
+        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin, aoticache_config_get(NULL, name).name,
+                              text, advice, aoticache_config_get(config, name).text);
         return AOTICACHE_OK;
     }
     if (!values[name].parse(text, &value)) {
         aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
-                              aoticache_config_name_text(name), text, values[name].form,
-                              aoticache_config_value(config, name));
+                              aoticache_config_get(NULL, name).name, text, values[name].form,
+                              aoticache_config_get(config, name).text);
         return AOTICACHE_OK;
     }
     if (name == AOTICACHE_CONFIG_cpu && exceeds_machine(config, text, origin))
         return AOTICACHE_OK;
     if (is_taken_back(config, name, &value)) {
         aoticache_config_warn(config, "%s: %s stays at true: " AOTICACHE_CONFIG_SYSTEM_FILE " requires it", origin,
-                              aoticache_config_name_text(name));
+                              aoticache_config_get(NULL, name).name);
         return AOTICACHE_OK;
     }
     /* Said once more, it stays the machine's. */
     if (name == AOTICACHE_CONFIG_require_signatures && aoticache_config_always_requires_signatures(config))
         return AOTICACHE_OK;
-    return set_value(&config->settings[name], text, origin, &value);
+    return set_value(&config->values[name], text, origin, &value);
 }
 
 aoticache_status aoticache_config_split_keep(aoticache_config *config)
 {
     static const char spaces[] = " \t";
-    const char *text = aoticache_config_value(config, AOTICACHE_CONFIG_keep);
+    const char *text = aoticache_config_get(config, AOTICACHE_CONFIG_keep).text;
     config->keep_text = strdup(text);
     config->keep = calloc(strlen(text) / 2 + 2, sizeof *config->keep);
     if (config->keep_text == NULL || config->keep == NULL)

@@ -297,11 +297,11 @@ aoticache_status aoticache_remote_fetch(aoticache_intake *intake, aoticache_remo
 
 /*
  * Brings those entries of a key that this CPU meets and that are not served here yet: the most demanding first, for each
- * guard one. accept: NULL: exact entries and all guards; else one whose guard it accepts.
+ * guard one. filter: NULL: exact entries and all guards; otherwise one whose guard it accepts.
  * Returns: OK, NOT_FOUND (no record); CORRUPT, UNSUPPORTED (a record that cannot be used); and as aoticache_remote_fetch().
  */
 aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote,
-                                            const aoticache_key *key, aoticache_guard_fn accept, void *accept_user,
+                                            const aoticache_key *key, const aoticache_guard_filter *filter,
                                             size_t *ret_brought, aoticache_error *ret_error);
 
 /* What entries are sent with. */

@@ -61,7 +61,7 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
         intake.place = remote->config.url;
         intake.told = remote->told;
         aoticache_remote_begin_fetch(remote);
-        status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->accept, target->accept_user,
+        status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->filter,
                                             &brought, &detail);
         aoticache_remote_end_fetch();
     }

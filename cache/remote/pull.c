@@ -27,7 +27,7 @@ static bool is_served(const aoticache_record *record, size_t before, const bool 
 }
 
 aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote,
-                                            const aoticache_key *key, aoticache_guard_fn accept, void *accept_user,
+                                            const aoticache_key *key, const aoticache_guard_filter *filter,
                                             size_t *ret_brought, aoticache_error *ret_error)
 {
     aoticache_record record;
@@ -43,14 +43,14 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
         bool is_wanted = false;
         if (!aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements) ||
             is_served(&record, i, is_here) ||
-            (accept != NULL && (entry->guard == NULL || !accept(accept_user, entry->guard))))
+            (filter != NULL && (entry->guard == NULL || !filter->accept(filter->user, entry->guard))))
             continue;
         status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
         if (status != AOTICACHE_OK || !is_wanted)
             continue;
         status = aoticache_remote_fetch(intake, remote, key, entry, &is_here[i], ret_error);
         *ret_brought += status == AOTICACHE_OK && is_here[i] ? 1 : 0;
-        if (accept != NULL && is_here[i])
+        if (filter != NULL && is_here[i])
             break; /* what was asked for is there */
     }
     aoticache_record_clear(&record);
@@ -142,7 +142,7 @@ static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, co
 {
     size_t brought = 0;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_remote_fetch_key(&pull->intake, remote, key, NULL, NULL, &brought, &detail);
+    aoticache_status status = aoticache_remote_fetch_key(&pull->intake, remote, key, NULL, &brought, &detail);
     if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED) {
         if (status == AOTICACHE_NOT_FOUND)
             pull->report.entries_gone++;

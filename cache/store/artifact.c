@@ -41,10 +41,11 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
     atomic_init(&artifact->library_fd, library_fd);
     atomic_init(&artifact->copy, -1);
     artifact->mark_fd = -1;
-    artifact->is_stored = is_stored;
-    artifact->digest = *digest;
-    artifact->library = *library;
-    artifact->compile_ns = compile_ns;
+    artifact->info.guard = "";
+    artifact->info.is_stored = is_stored;
+    artifact->info.digest = *digest;
+    artifact->info.library = *library;
+    artifact->info.compile_ns = compile_ns;
     artifact->scratch = (aoticache_scratch)AOTICACHE_SCRATCH_INIT;
     *ret_artifact = artifact;
     return AOTICACHE_OK;
@@ -176,7 +177,7 @@ void aoticache_artifact_close_files(aoticache_artifact *artifact)
     int fd = artifact != NULL ? atomic_exchange(&artifact->library_fd, -1) : -1;
     if (fd < 0)
         return;
-    if (artifact->is_stored && artifact->content == NULL) {
+    if (artifact->info.is_stored && artifact->content == NULL) {
         artifact->mark = map_mark(fd);
         if (artifact->mark == NULL) {
             artifact->mark_fd = fd;
@@ -186,44 +187,15 @@ void aoticache_artifact_close_files(aoticache_artifact *artifact)
     close(fd);
 }
 
-const char *aoticache_artifact_directory(const aoticache_artifact *artifact)
+const aoticache_artifact_info *aoticache_artifact_get_info(const aoticache_artifact *artifact)
 {
-    return artifact != NULL ? artifact->directory : NULL;
-}
-
-aoticache_source aoticache_artifact_source(const aoticache_artifact *artifact)
-{
-    return artifact->source;
-}
-
-bool aoticache_artifact_is_stored(const aoticache_artifact *artifact)
-{
-    return artifact->is_stored;
-}
-
-const aoticache_digest *aoticache_artifact_digest(const aoticache_artifact *artifact)
-{
-    return &artifact->digest;
-}
-
-const aoticache_digest *aoticache_artifact_library_digest(const aoticache_artifact *artifact)
-{
-    return &artifact->library;
-}
-
-uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *artifact)
-{
-    return artifact->compile_ns;
+    static const aoticache_artifact_info none = {.guard = ""};
+    return artifact != NULL ? &artifact->info : &none;
 }
 
 int64_t aoticache_artifact_entry(const aoticache_artifact *artifact)
 {
     return artifact != NULL ? artifact->entry_id : 0;
-}
-
-const char *aoticache_artifact_guard(const aoticache_artifact *artifact)
-{
-    return artifact != NULL && artifact->guard != NULL ? artifact->guard : "";
 }
 
 aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
@@ -234,6 +206,7 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     free(artifact->guard);
     artifact->guard = copy;
+    artifact->info.guard = copy != NULL ? copy : "";
     return AOTICACHE_OK;
 }
 

@@ -19,14 +19,10 @@ struct aoticache_artifact {
     void *mark;             /* the mark on the library once its descriptor is closed */
     void **side_marks;      /* mappings of the side files */
     size_t side_mark_count, side_mark_capacity;
-    aoticache_source source;
-    bool is_stored;
-    aoticache_digest digest;
-    aoticache_digest library;
-    uint64_t compile_ns;
+    aoticache_artifact_info info;
     int64_t entry_id;          /* 0: not found by an entry, or not stored */
-    char *guard;               /* of a dynamic entry; NULL for an exact one */
-    char *directory;           /* of the side files, or NULL */
+    char *guard;               /* what info.guard points to, or NULL */
+    char *directory;           /* what info.directory points to, or NULL */
     aoticache_scratch scratch; /* that folder, where it is removed with the artifact; usually none */
     char *text;                /* the object of a manifest that has the content, else NULL */
     const char *content;       /* in text */

@@ -140,7 +140,7 @@ static aoticache_status provide_side_files(aoticache_artifact *artifact, const a
         if (status != AOTICACHE_OK)
             return status;
     }
-    artifact->directory = strdup(artifact->scratch.path);
+    artifact->info.directory = artifact->directory = strdup(artifact->scratch.path);
     return artifact->directory != NULL ? AOTICACHE_OK
                                        : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
 }

@@ -114,6 +114,7 @@ static aoticache_status set_directory(aoticache_artifact *artifact, const char *
     if (artifact->directory == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     snprintf(artifact->directory, size, "%s%s%s", parent, name[0] != '\0' ? "/" : "", name);
+    artifact->info.directory = artifact->directory;
     return AOTICACHE_OK;
 }
 
@@ -123,7 +124,7 @@ aoticache_status aoticache_artifact_provide_folder(aoticache_directory *director
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     char folder[FOLDER_PATH_BYTES];
-    aoticache_digest_to_hex(&artifact->digest, hex);
+    aoticache_digest_to_hex(&artifact->info.digest, hex);
     snprintf(folder, sizeof folder, AOTICACHE_ARTIFACTS "/%s", hex);
     aoticache_status made = AOTICACHE_OK;
     for (int i = 0; i < MAX_TRIES && (made == AOTICACHE_OK || made == AOTICACHE_NOT_FOUND); i++) {

@@ -109,7 +109,7 @@ static aoticache_status make_example(const aoticache_request *exact, aoticache_r
 
 static void count_compile(aoticache_holder *holder, const aoticache_artifact *artifact)
 {
-    if (aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED)
+    if (aoticache_artifact_get_info(artifact)->source == AOTICACHE_SOURCE_COMPILED)
         atomic_fetch_add_explicit(&holder->compiles, 1, memory_order_relaxed);
 }
 
@@ -127,19 +127,20 @@ static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_mi
     if (status == AOTICACHE_OK) {
         compile.example = example;
         compile.views = views;
-        status = aoticache_cache_get_or_compile_dynamic(holder->context->cache, miss->dynamic, guard_accepts_call,
-                                                        &compile, compile_dynamic, &compile, &artifact, ret_error);
+        const aoticache_guard_filter filter = {guard_accepts_call, &compile};
+        status = aoticache_cache_get_or_compile(holder->context->cache, miss->dynamic, &filter, compile_dynamic, &compile,
+                                                &artifact, ret_error);
     }
     aoticache_request_free(example);
     if (status != AOTICACHE_OK)
         return status;
     count_compile(holder, artifact);
-    if (guard_accepts_call(&compile, aoticache_artifact_guard(artifact))) {
+    if (guard_accepts_call(&compile, aoticache_artifact_get_info(artifact)->guard)) {
         *ret_artifact = artifact;
         return AOTICACHE_OK;
     }
     status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: its shapes cannot be dynamic: %.200s",
-                                 holder->op, aoticache_artifact_guard(artifact));
+                                 holder->op, aoticache_artifact_get_info(artifact)->guard);
     aoticache_artifact_unref(artifact);
     return status;
 }
@@ -169,8 +170,7 @@ static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_m
         }
     }
     const aoticache_context *context = holder->context;
-    aoticache_status status = aoticache_cache_get_or_compile(context->cache, miss->exact, aoticache_hook_compile,
-                                                             context->hook, ret_artifact, ret_error);
+    aoticache_status status = aoticache_cache_get_or_compile(context->cache, miss->exact, NULL, aoticache_hook_compile, context->hook, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
         count_compile(holder, *ret_artifact);
     return status;
@@ -182,13 +182,13 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
     aoticache_artifact *artifact = NULL;
     aoticache_error error;
     aoticache_status status = get_artifact(holder, miss, &artifact, &error);
-    if (status == AOTICACHE_OK && aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED)
-        miss->compile_ns = aoticache_artifact_compile_ns(artifact);
+    if (status == AOTICACHE_OK && aoticache_artifact_get_info(artifact)->source == AOTICACHE_SOURCE_COMPILED)
+        miss->compile_ns = aoticache_artifact_get_info(artifact)->compile_ns;
     if (status == AOTICACHE_COMPILE_FAILED)
         atomic_fetch_add_explicit(&holder->compile_failures, 1, memory_order_relaxed);
     if (status == AOTICACHE_OK) {
         status = aoticache_holder_adopt(holder, miss, artifact, ret_known, &error);
-        if (status == AOTICACHE_LOAD_FAILED && aoticache_artifact_guard(artifact)[0] != '\0')
+        if (status == AOTICACHE_LOAD_FAILED && aoticache_artifact_get_info(artifact)->guard[0] != '\0')
             set_not_dynamic(holder, miss->dynamic_state); /* the next try is exact */
     }
     aoticache_artifact_unref(artifact);

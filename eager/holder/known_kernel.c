@@ -426,8 +426,8 @@ static aoticache_status add_artifact(aoticache_holder *holder, const aoticache_m
                                      aoticache_artifact *artifact, aoticache_known_kernel **ret_known,
                                      aoticache_error *ret_error)
 {
-    const char *guard = aoticache_artifact_guard(artifact);
-    const aoticache_digest *digest = aoticache_artifact_digest(artifact);
+    const char *guard = aoticache_artifact_get_info(artifact)->guard;
+    const aoticache_digest *digest = &aoticache_artifact_get_info(artifact)->digest;
     int64_t entry_id = aoticache_artifact_entry(artifact);
     bool is_dynamic = guard[0] != '\0' && miss->dynamic_state != NULL;
     aoticache_check *check = NULL;

@@ -303,7 +303,7 @@ static void lookup_in_cache(slow_call *call)
     aoticache_artifact *artifact = NULL;
     aoticache_known_kernel *known = NULL;
     aoticache_holder *holder = call->holder;
-    call->status = aoticache_cache_lookup(holder->context->cache, call->miss.exact, &artifact, &call->error);
+    call->status = aoticache_cache_lookup(holder->context->cache, call->miss.exact, NULL, &artifact, &call->error);
     call->is_counted = call->status == AOTICACHE_OK;
     if (call->status == AOTICACHE_NOT_FOUND)
         aoticache_error_set(&call->error, call->status, "not in the cache, and nothing is to be compiled");

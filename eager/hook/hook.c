@@ -81,7 +81,7 @@ static aoticache_status choose_cpu(const aoticache_hook_options *options, char *
     *ret_features = NULL;
     if (chosen == NULL) { /* what is wrong in the files is said when a cache is opened */
         status = aoticache_config_read((aoticache_logger){.log = NULL}, &config, ret_error);
-        chosen = aoticache_config_value(config, AOTICACHE_CONFIG_cpu);
+        chosen = aoticache_config_get(config, AOTICACHE_CONFIG_cpu).text;
     }
     if (status == AOTICACHE_OK && strcmp(chosen, AOTICACHE_CPU_NATIVE) != 0) {
         status = aoticache_cpu_features_parse(chosen, &features, ret_error);

@@ -54,7 +54,7 @@ static aoticache_status open_artifact(aoticache_artifact *artifact, const char *
     aoticache_model_weights *weights = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status =
-        aoticache_model_weights_create(aoticache_artifact_directory(artifact), name, options, &weights, ret_error);
+        aoticache_model_weights_create(aoticache_artifact_get_info(artifact)->directory, name, options, &weights, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report->weights_ns = aoticache_monotonic_ns() - begun;
@@ -154,7 +154,7 @@ aoticache_status aoticache_model_list_tensors(aoticache_cache *cache, const char
     if (status == AOTICACHE_OK)
         status = open_entry(cache, name_or_key, &found, &artifact, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_model_tensors_read(aoticache_artifact_directory(artifact), &tensors, ret_error);
+        status = aoticache_model_tensors_read(aoticache_artifact_get_info(artifact)->directory, &tensors, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < tensors.count && callback(user, &tensors.places[i].tensor); i++)
         ;
     aoticache_model_tensors_free(&tensors);

@@ -296,7 +296,7 @@ static aoticache_status needs_executor(const aoticache_artifact *artifact, bool 
 aoticache_status aoticache_package_executor_open(const aoticache_artifact *artifact, const char *name,
                                                  aoticache_executor **ret_executor, aoticache_error *ret_error)
 {
-    const char *directory = aoticache_artifact_directory(artifact);
+    const char *directory = aoticache_artifact_get_info(artifact)->directory;
     cleanup_fd int fd = -1;
     cleanup_free char *text = NULL;
     size_t size = 0;

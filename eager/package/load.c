@@ -37,7 +37,7 @@ aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticac
     aoticache_status status = aoticache_package_report_begin(request, report, ret_error);
     aoticache_artifact_choose_copies(cache, false);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
+        status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_package_report_artifact(*ret_artifact, report);
     return status;
@@ -168,7 +168,7 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
         return status;
     runner_options.device = options->device != NULL ? options->device : device;
     runner_options.num_models = options->num_models;
-    runner_options.directory = aoticache_artifact_directory(artifact);
+    runner_options.directory = aoticache_artifact_get_info(artifact)->directory;
     runner_options.proxy_executor = options->proxy_executor;
     status = aoticache_runner_create(library, &runner_options, ret_runner, ret_error);
     aoticache_library_unref(library);
@@ -240,8 +240,8 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
 static char *read_inputs(aoticache_cache *cache, const aoticache_artifact *artifact)
 {
     cleanup_free char *text = NULL;
-    if (!aoticache_artifact_is_stored(artifact) ||
-        aoticache_cache_read_metadata(cache, aoticache_artifact_digest(artifact), &text, NULL) != AOTICACHE_OK)
+    if (!aoticache_artifact_get_info(artifact)->is_stored ||
+        aoticache_cache_read_metadata(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL) != AOTICACHE_OK)
         return NULL;
     json_error_t problem;
     json_t *object = aoticache_json_parse(text, strlen(text), 0, &problem);

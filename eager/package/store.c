@@ -112,9 +112,9 @@ static uint64_t folder_bytes(const char *path)
 void aoticache_package_report_artifact(const aoticache_artifact *artifact, aoticache_package_report *report)
 {
     struct stat found;
-    const char *directory = aoticache_artifact_directory(artifact);
-    report->stored = aoticache_artifact_is_stored(artifact);
-    report->added = aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED;
+    const char *directory = aoticache_artifact_get_info(artifact)->directory;
+    report->stored = aoticache_artifact_get_info(artifact)->is_stored;
+    report->added = aoticache_artifact_get_info(artifact)->source == AOTICACHE_SOURCE_COMPILED;
     if (directory != NULL)
         report->bytes = folder_bytes(directory);
     else if (fstat(aoticache_artifact_library_fd(artifact), &found) == 0)
@@ -129,7 +129,7 @@ aoticache_status aoticache_package_obtain(aoticache_cache *cache, aoticache_pack
     struct unpacking unpacking = {.source = source, .model = model, .requirements = requirements};
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, unpack_model, &unpacking, ret_artifact, ret_error);
+        aoticache_cache_get_or_compile(cache, request, NULL, unpack_model, &unpacking, ret_artifact, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_package_report_artifact(*ret_artifact, report);

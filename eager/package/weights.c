@@ -33,7 +33,7 @@ static bool ends_with(const char *name, const char *suffix)
 /* Opens the weights among the side files; *ret_fd stays -1 if there are none. */
 static aoticache_status open_weights(const aoticache_artifact *artifact, int *ret_fd, aoticache_error *ret_error)
 {
-    const char *directory = aoticache_artifact_directory(artifact);
+    const char *directory = aoticache_artifact_get_info(artifact)->directory;
     if (directory == NULL)
         return AOTICACHE_OK;
     cleanup_dir DIR *folder = opendir(directory);

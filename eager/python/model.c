@@ -91,7 +91,7 @@ static aoticache_status open_stored_model(opening *open, aoticache_error *ret_er
     if (status == AOTICACHE_OK)
         status = aoticache_model_open_artifact(open->cache, artifact, open->what, &options, &open->runner, &report,
                                                ret_error);
-    const char *folder = status == AOTICACHE_OK ? aoticache_artifact_directory(artifact) : NULL;
+    const char *folder = status == AOTICACHE_OK ? aoticache_artifact_get_info(artifact)->directory : NULL;
     open->folder = folder != NULL ? strdup(folder) : NULL;
     open->is_described = true;
     aoticache_artifact_unref(artifact);

@@ -162,8 +162,8 @@ static aoticache_status find_or_compile(aoticache_cache *cache, const aoticache_
                                         aoticache_error *ret_error)
 {
     if (compile->command != NULL)
-        return aoticache_cache_get_or_compile(cache, request, compile_bridge, compile, ret_artifact, ret_error);
-    aoticache_status status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
+        return aoticache_cache_get_or_compile(cache, request, NULL, compile_bridge, compile, ret_artifact, ret_error);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         aoticache_error_set(ret_error, status, "the cache has no bridge for this PyTorch, and none is to be compiled");
     return status;

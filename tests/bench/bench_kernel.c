@@ -284,7 +284,7 @@ static int close_ours(const char *directory)
     set_environment(request);
     aoticache_cache *cache = open_cache(directory);
     aoticache_artifact *artifact;
-    if (aoticache_cache_lookup(cache, request, &artifact, &error) != AOTICACHE_OK)
+    if (aoticache_cache_lookup(cache, request, NULL, &artifact, &error) != AOTICACHE_OK)
         fail("lookup", &error);
     aoticache_artifact_unref(artifact);
     uint64_t begin = aoticache_monotonic_ns();
@@ -391,7 +391,7 @@ static bool prepare(const char *directory, const char *file)
     aoticache_request *request = make_request();
     aoticache_artifact *artifact;
     if (aoticache_hook_set_environment(hook, request, &error) != AOTICACHE_OK ||
-        aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, &artifact, &error) != AOTICACHE_OK)
+        aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, &error) != AOTICACHE_OK)
         fail("compile", &error);
     setenv("BENCH_FRAMEWORK", aoticache_request_get_environment(request, "framework"), 1);
     setenv("BENCH_FRAMEWORK_VERSION", aoticache_request_get_environment(request, "framework_version"), 1);

@@ -243,8 +243,8 @@ static void put(aoticache_cache *cache, size_t number)
     if (aoticache_cache_put(cache, request, &product, &artifact, &error) != AOTICACHE_OK ||
         aoticache_request_key(request, &kernels[number].key, &error) != AOTICACHE_OK)
         fail("put", error.message);
-    aoticache_digest_to_hex(aoticache_artifact_digest(artifact), kernels[number].manifest);
-    aoticache_digest_to_hex(aoticache_artifact_library_digest(artifact), kernels[number].library);
+    aoticache_digest_to_hex(&aoticache_artifact_get_info(artifact)->digest, kernels[number].manifest);
+    aoticache_digest_to_hex(&aoticache_artifact_get_info(artifact)->library, kernels[number].library);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
 }
@@ -367,8 +367,8 @@ static double get_one(aoticache_cache *cache, size_t number)
     aoticache_error error = {.message = ""};
     aoticache_request *request = request_of(number);
     const uint64_t begun = aoticache_monotonic_ns();
-    if (aoticache_cache_get_or_compile(cache, request, must_not_compile, NULL, &artifact, &error) != AOTICACHE_OK ||
-        aoticache_artifact_source(artifact) != AOTICACHE_SOURCE_FETCHED)
+    if (aoticache_cache_get_or_compile(cache, request, NULL, must_not_compile, NULL, &artifact, &error) != AOTICACHE_OK ||
+        aoticache_artifact_get_info(artifact)->source != AOTICACHE_SOURCE_FETCHED)
         fail("get", error.message);
     const double seconds = since(begun);
     aoticache_artifact_unref(artifact);

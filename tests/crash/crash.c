@@ -70,7 +70,7 @@ static bool finds(aoticache_cache *cache, int number)
     char expected[64], actual[64] = "";
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(number);
-    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, NULL);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, NULL);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)
         return false;
@@ -79,7 +79,7 @@ static bool finds(aoticache_cache *cache, int number)
     bool is_right = got == (ssize_t)strlen(expected) && memcmp(actual, expected, (size_t)got) == 0;
     if (is_right && number % 2 == 0) {
         char path[1200];
-        snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_directory(artifact));
+        snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_get_info(artifact)->directory);
         is_right = access(path, R_OK) == 0;
     }
     aoticache_artifact_unref(artifact);
@@ -153,8 +153,8 @@ static aoticache_status compile_new(aoticache_cache *cache, bool is_in_manifest,
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(NEW_KEY + 1);
     aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
-    if (status == AOTICACHE_OK && !aoticache_artifact_is_stored(artifact))
+        aoticache_cache_get_or_compile(cache, request, NULL, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
+    if (status == AOTICACHE_OK && !aoticache_artifact_get_info(artifact)->is_stored)
         status = aoticache_error_set(ret_error, AOTICACHE_IO, "the artifact was not stored");
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
@@ -212,9 +212,9 @@ static void damage_record(void)
     aoticache_cache *cache = open_in(directory);
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(3);
-    if (aoticache_cache_lookup(cache, request, &artifact, NULL) != AOTICACHE_OK)
+    if (aoticache_cache_lookup(cache, request, NULL, &artifact, NULL) != AOTICACHE_OK)
         fail("damage", "there is no entry 3");
-    const aoticache_digest digest = *aoticache_artifact_digest(artifact);
+    const aoticache_digest digest = *&aoticache_artifact_get_info(artifact)->digest;
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     aoticache_cache_close(cache);

@@ -109,9 +109,9 @@ static aoticache_status hold(const char *lock, aoticache_error *error)
         aoticache_key key;
         if (aoticache_request_key(request, &key, error) == AOTICACHE_OK)
             aoticache_cache_remove(cache, &key, NULL);
-        status = aoticache_cache_get_or_compile(cache, request, compile, cache, &artifact, error);
+        status = aoticache_cache_get_or_compile(cache, request, NULL, compile, cache, &artifact, error);
     } else if (strcmp(lock, "object") == 0) {
-        status = aoticache_cache_lookup(cache, request, &artifact, error);
+        status = aoticache_cache_lookup(cache, request, NULL, &artifact, error);
         raise(SIGSTOP);
     } else if (strcmp(lock, "collect") == 0) {
         collecting.max_entries = 1;
@@ -156,8 +156,8 @@ static void ask_for(aoticache_cache *cache, const char *operation, int number, b
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(number);
     tell(operation,
-         compiles ? aoticache_cache_get_or_compile(cache, request, compile, NULL, &artifact, &error)
-                  : aoticache_cache_lookup(cache, request, &artifact, &error),
+         compiles ? aoticache_cache_get_or_compile(cache, request, NULL, compile, NULL, &artifact, &error)
+                  : aoticache_cache_lookup(cache, request, NULL, &artifact, &error),
          &error);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);

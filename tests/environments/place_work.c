@@ -305,8 +305,8 @@ static void look_up(aoticache_cache *cache, int number, bool compiles, aoticache
     const bool is_there = number >= FIRST_KEPT && state->is_kept[number - FIRST_KEPT];
     aoticache_request *request = request_of(number);
     const aoticache_status status =
-        compiles ? aoticache_cache_get_or_compile(cache, request, compile, &number, &artifact, error)
-                 : aoticache_cache_lookup(cache, request, &artifact, error);
+        compiles ? aoticache_cache_get_or_compile(cache, request, NULL, compile, &number, &artifact, error)
+                 : aoticache_cache_lookup(cache, request, NULL, &artifact, error);
     aoticache_request_free(request);
     expect(compiles ? ACTION_compile : ACTION_look_up, status, error);
     if (status == AOTICACHE_NOT_FOUND && is_there)
@@ -537,7 +537,7 @@ static long check_stored(aoticache_cache *cache, bool may_be_part)
         if (!state->is_kept[kept])
             continue;
         aoticache_request *request = request_of(FIRST_KEPT + kept);
-        const aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, &error);
+        const aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
         aoticache_request_free(request);
         if (status == AOTICACHE_OK)
             check_bytes(FIRST_KEPT + kept, artifact);

@@ -101,9 +101,9 @@ static void damage_record(void)
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(3);
     char hex[AOTICACHE_DIGEST_HEX_BYTES], path[800];
-    if (aoticache_cache_lookup(cache, request, &artifact, NULL) != AOTICACHE_OK)
+    if (aoticache_cache_lookup(cache, request, NULL, &artifact, NULL) != AOTICACHE_OK)
         fail("damage", "there is no entry 3");
-    aoticache_digest_to_hex(aoticache_artifact_digest(artifact), hex);
+    aoticache_digest_to_hex(&aoticache_artifact_get_info(artifact)->digest, hex);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     aoticache_cache_close(cache);

@@ -84,9 +84,9 @@ static aoticache_digest manifest_of(aoticache_cache *cache, int number)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(number);
-    if (aoticache_cache_lookup(cache, request, &artifact, NULL) != AOTICACHE_OK)
+    if (aoticache_cache_lookup(cache, request, NULL, &artifact, NULL) != AOTICACHE_OK)
         fail("lookup", "an entry is missing from the start");
-    const aoticache_digest digest = *aoticache_artifact_digest(artifact);
+    const aoticache_digest digest = *&aoticache_artifact_get_info(artifact)->digest;
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return digest;
@@ -305,7 +305,7 @@ static bool look_up(aoticache_cache *cache, int number)
     aoticache_artifact *artifact = NULL;
     aoticache_error error = {.message = ""};
     aoticache_request *request = make_request(number);
-    const aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, &error);
+    const aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND && error.message[0] == '\0')
         wrong("a lookup fails without a message", aoticache_status_name(status));
@@ -316,7 +316,7 @@ static bool look_up(aoticache_cache *cache, int number)
         strcmp(actual, expected) != 0)
         wrong("other bytes are served", actual);
     if (number == 2) {
-        snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_directory(artifact));
+        snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_get_info(artifact)->directory);
         const struct bytes side = read_all(path);
         if (side.size != strlen("side file") || memcmp(side.data, "side file", side.size) != 0)
             wrong("another side file is served", path);

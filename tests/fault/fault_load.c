@@ -139,7 +139,7 @@ static aoticache_status compile_with(aoticache_cache *cache, aoticache_hook *hoo
     injection_resume();
     aoticache_status status = aoticache_hook_set_environment(hook, request, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, &artifact, ret_error);
+        status = aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, ret_error);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;

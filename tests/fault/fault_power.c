@@ -146,10 +146,10 @@ static bool is_signed(aoticache_cache *cache, int number)
     char *text = NULL;
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = trial_request(number);
-    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, NULL);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, NULL);
     aoticache_request_free(request);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_read_signatures(cache, aoticache_artifact_digest(artifact), &text, NULL);
+        status = aoticache_cache_read_signatures(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL);
     aoticache_artifact_unref(artifact);
     const bool is_bare = status == AOTICACHE_OK && strncmp(text, "ann:", 4) != 0;
     free(text);

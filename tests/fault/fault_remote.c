@@ -388,22 +388,22 @@ static void try_get(aoticache_cache *cache, int key)
     aoticache_request *request = request_of(key);
     const uint64_t before = refusals(cache);
     const aoticache_status status =
-        key == 3 ? aoticache_cache_get_or_compile_dynamic(cache, request, accept_guard, NULL, compile, &hook, &artifact,
+        key == 3 ? aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){accept_guard, NULL}, compile, &hook, &artifact,
                                                           &error)
-                 : aoticache_cache_get_or_compile(cache, request, compile, &hook, &artifact, &error);
+                 : aoticache_cache_get_or_compile(cache, request, NULL, compile, &hook, &artifact, &error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK) {
         wrong("no kernel comes out", error.message);
         return;
     }
-    const aoticache_source source = aoticache_artifact_source(artifact);
+    const aoticache_source source = aoticache_artifact_get_info(artifact)->source;
     const bool is_compiled = source == AOTICACHE_SOURCE_COMPILED;
     if (hook.calls != (is_compiled ? 1 : 0) || (!is_compiled && source != AOTICACHE_SOURCE_FETCHED))
         wrong("it is not told where a kernel came from", mutant_description());
     if (!is_right(key, aoticache_artifact_library_fd(artifact)))
         wrong("other bytes come out", mutant_description());
     if (is_compiled)
-        compiled = *aoticache_artifact_digest(artifact);
+        compiled = *&aoticache_artifact_get_info(artifact)->digest;
     aoticache_artifact_unref(artifact);
     const bool is_reasoned = has_reason(refusals(cache) > before, AOTICACHE_OK, &error);
     const struct seen seen = check_store(cache);

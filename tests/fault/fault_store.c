@@ -89,7 +89,7 @@ static aoticache_status lookup(aoticache_cache *cache, int number, aoticache_err
 {
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = trial_request(number);
-    const aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, ret_error);
+    const aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, ret_error);
     char expected[64], actual[64] = "";
     injection_pause();
     library_text(number, expected);
@@ -169,7 +169,7 @@ static aoticache_status compile_new(aoticache_cache *cache, bool is_in_manifest,
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = trial_request(TRIAL_NEW_KEY);
     const aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
+        aoticache_cache_get_or_compile(cache, request, NULL, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;
@@ -198,7 +198,7 @@ static aoticache_status do_fail_to_compile(aoticache_cache *cache, aoticache_err
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = trial_request(TRIAL_NEW_KEY);
     aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, cannot_compile, NULL, &artifact, ret_error);
+        aoticache_cache_get_or_compile(cache, request, NULL, cannot_compile, NULL, &artifact, ret_error);
     aoticache_request_free(request);
     if (status != AOTICACHE_COMPILE_FAILED)
         return status;

@@ -111,8 +111,8 @@ static void look_up(aoticache_cache *cache, int number, bool compiles, aoticache
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(number);
     const aoticache_status status =
-        compiles ? aoticache_cache_get_or_compile(cache, request, compile, &number, &artifact, error)
-                 : aoticache_cache_lookup(cache, request, &artifact, error);
+        compiles ? aoticache_cache_get_or_compile(cache, request, NULL, compile, &number, &artifact, error)
+                 : aoticache_cache_lookup(cache, request, NULL, &artifact, error);
     expect(compiles ? ACTION_compile : ACTION_look_up, status, error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)

@@ -159,7 +159,7 @@ static void put_version(aoticache_cache *cache, struct version *version)
     if (aoticache_cache_put(cache, request, &product, &artifact, &error) != AOTICACHE_OK ||
         aoticache_request_key(request, &keys[version->key], &error) != AOTICACHE_OK)
         fail("put", error.message);
-    version->artifact = *aoticache_artifact_digest(artifact);
+    version->artifact = *&aoticache_artifact_get_info(artifact)->digest;
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
 }

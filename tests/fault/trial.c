@@ -101,7 +101,7 @@ bool trial_finds(aoticache_cache *cache, int number)
     char expected[64], actual[64] = "";
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(number);
-    const aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, NULL);
+    const aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, NULL);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)
         return false;

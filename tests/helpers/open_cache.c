@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     if (aoticache_cache_open(argc > 2 ? &options : NULL, &cache, &error) != AOTICACHE_OK ||
         aoticache_request_create(argv[1], AOTICACHE_DEVICE_CPU, &request, &error) != AOTICACHE_OK)
         fail(error.message);
-    const bool is_there = aoticache_cache_lookup(cache, request, &artifact, &error) == AOTICACHE_OK;
+    const bool is_there = aoticache_cache_lookup(cache, request, NULL, &artifact, &error) == AOTICACHE_OK;
     if (!is_there && store(cache, request, &error) != AOTICACHE_OK)
         fail(error.message);
     printf("%s %s\n", is_there ? "found" : "stored", aoticache_cache_directory(cache));

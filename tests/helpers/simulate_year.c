@@ -173,7 +173,7 @@ static void run_cache(simulation *sim)
         aoticache_request *request = request_of(sim->trace[i]);
         aoticache_artifact *artifact = NULL;
         aoticache_error error;
-        aoticache_status status = aoticache_cache_lookup(sim->cache, request, &artifact, &error);
+        aoticache_status status = aoticache_cache_lookup(sim->cache, request, NULL, &artifact, &error);
         if (status == AOTICACHE_OK)
             sim->hits++;
         else if (status == AOTICACHE_NOT_FOUND)

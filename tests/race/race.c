@@ -123,16 +123,16 @@ static void do_get(aoticache_cache *cache, int key)
     aoticache_error error = {.message = ""};
     bool had_to = must_be_found(key);
     aoticache_request *request = make_request(key);
-    if (aoticache_cache_get_or_compile(cache, request, compile, &key, &artifact, &error) != AOTICACHE_OK)
+    if (aoticache_cache_get_or_compile(cache, request, NULL, compile, &key, &artifact, &error) != AOTICACHE_OK)
         fail("get_or_compile", error.message);
     aoticache_request_free(request);
     check_bytes(key, artifact);
-    if (!aoticache_artifact_is_stored(artifact))
+    if (!aoticache_artifact_get_info(artifact)->is_stored)
         fail("get_or_compile", "not stored");
-    if (had_to && aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED &&
+    if (had_to && aoticache_artifact_get_info(artifact)->source == AOTICACHE_SOURCE_COMPILED &&
         !atomic_load(&shared->is_evicting))
         fail("lost", "an entry that nobody removed was compiled again");
-    if (aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_WAITED)
+    if (aoticache_artifact_get_info(artifact)->source == AOTICACHE_SOURCE_WAITED)
         atomic_fetch_add(&shared->waits, 1);
     atomic_store(&shared->has_stored[key], true);
     aoticache_artifact_unref(artifact);
@@ -145,7 +145,7 @@ static void do_lookup(aoticache_cache *cache, int key)
     char detail[64];
     bool had_to = must_be_found(key);
     aoticache_request *request = make_request(key);
-    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, &error);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
     aoticache_request_free(request);
     snprintf(detail, sizeof detail, "key %d", key);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)

@@ -77,7 +77,7 @@ static bool look_up(aoticache_cache *cache, unsigned number, aoticache_artifact 
     aoticache_error error = {.message = ""};
     aoticache_request *request = make_request((int)number);
     uint64_t begun = aoticache_monotonic_ns();
-    aoticache_status status = aoticache_cache_lookup(cache, request, ret_artifact, &error);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, &error);
     note(LOOKUP, begun);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)

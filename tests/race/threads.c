@@ -86,7 +86,7 @@ static void ask(int number)
     aoticache_error error;
     aoticache_artifact *artifact;
     aoticache_request *request = make_request(number);
-    if (aoticache_cache_get_or_compile(cache, request, fake_compile, NULL, &artifact, &error) != AOTICACHE_OK) {
+    if (aoticache_cache_get_or_compile(cache, request, NULL, fake_compile, NULL, &artifact, &error) != AOTICACHE_OK) {
         complain("get or compile", &error);
     } else {
         check_bytes(artifact, number);

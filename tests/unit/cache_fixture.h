@@ -131,7 +131,7 @@ static aoticache_status fixture_lookup(aoticache_cache *cache, int64_t number, a
 {
     aoticache_request *request = fixture_request(number);
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cache_lookup(cache, request, ret_artifact, &error);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, &error);
     aoticache_request_free(request);
     return status;
 }

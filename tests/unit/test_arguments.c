@@ -118,9 +118,9 @@ Test(arguments, functions_of_cache_name_theirs)
     aoticache_request *request;
     EXPECT("ret_cache", aoticache_cache_open, NULL, NULL);
     EXPECT("product", aoticache_cache_put, NULL, NULL, NULL, NULL);
-    EXPECT("request", aoticache_cache_lookup, SOME(aoticache_cache *), NULL, SOME(aoticache_artifact **));
+    EXPECT("request", aoticache_cache_lookup, SOME(aoticache_cache *), NULL, NULL, SOME(aoticache_artifact **));
     EXPECT("compile_hook", aoticache_cache_get_or_compile, SOME(aoticache_cache *), SOME(aoticache_request *), NULL,
-           NULL, SOME(aoticache_artifact **));
+           NULL, NULL, SOME(aoticache_artifact **));
     EXPECT("op", aoticache_request_create, NULL, AOTICACHE_DEVICE_CPU, &request);
     EXPECT("text", aoticache_request_parse_text, NULL, &request);
     EXPECT("cache", aoticache_cache_list_groups, NULL, 0, NULL, NULL, NULL);

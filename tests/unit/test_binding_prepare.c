@@ -56,10 +56,10 @@ Test(binding_prepare, compiled_once_and_found_again)
     cr_expect_not_null(strstr(error.message, "no bridge"), "%s", error.message);
     cr_assert_eq(prepare("-good", environment), AOTICACHE_OK, "%s", error.message);
     cr_expect_str_eq(read_text(path), "the source");
-    cr_expect_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_COMPILED);
+    cr_expect_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_COMPILED);
     aoticache_artifact_unref(artifact);
     cr_assert_eq(prepare("-good", environment), AOTICACHE_OK, "%s", error.message);
-    cr_expect_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_INDEX);
+    cr_expect_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_INDEX);
     aoticache_artifact_unref(artifact);
     cr_assert_eq(prepare(NULL, environment), AOTICACHE_OK, "%s", error.message);
     cr_expect_str_eq(read_text(path), "the source");

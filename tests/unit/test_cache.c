@@ -69,7 +69,7 @@ static aoticache_status get(aoticache_cache *cache, int64_t number, struct hook 
 {
     aoticache_request *request = fixture_request(number);
     aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, hook_compile, hook, ret_artifact, ret_error);
+        aoticache_cache_get_or_compile(cache, request, NULL, hook_compile, hook, ret_artifact, ret_error);
     aoticache_request_free(request);
     return status;
 }
@@ -88,14 +88,14 @@ Test(cache, miss_compiles_and_hit_does_not)
     aoticache_artifact *artifact = NULL;
     aoticache_error error = {.message = ""};
     cr_assert_eq(get(cache, 1, &hook, &artifact, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_COMPILED);
-    cr_assert(aoticache_artifact_is_stored(artifact));
-    cr_assert_gt(aoticache_artifact_compile_ns(artifact), 0);
+    cr_assert_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_COMPILED);
+    cr_assert(aoticache_artifact_get_info(artifact)->is_stored);
+    cr_assert_gt(aoticache_artifact_get_info(artifact)->compile_ns, 0);
     cr_assert(fixture_fd_has(aoticache_artifact_library_fd(artifact), "compiled"));
     cr_assert_neq(access(hook.directory, F_OK), 0, "%s is still there", hook.directory);
     aoticache_artifact_unref(artifact);
     cr_assert_eq(get(cache, 1, &hook, &artifact, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_INDEX);
+    cr_assert_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_INDEX);
     cr_assert(fixture_fd_has(aoticache_artifact_library_fd(artifact), "compiled"));
     aoticache_artifact_unref(artifact);
     cr_assert_eq(hook.calls, 1);
@@ -186,7 +186,7 @@ static void *get_in_thread(void *user)
     thread->status = get(thread->cache, 1, thread->hook, &artifact, NULL);
     if (thread->status != AOTICACHE_OK)
         return NULL;
-    thread->source = aoticache_artifact_source(artifact);
+    thread->source = aoticache_artifact_get_info(artifact)->source;
     thread->is_right = fixture_fd_has(aoticache_artifact_library_fd(artifact), "once");
     aoticache_artifact_unref(artifact);
     return NULL;
@@ -404,10 +404,10 @@ Test(cache, read_only_cache_gives_the_hooks_own_files)
     aoticache_artifact *artifact = NULL;
     aoticache_error error = {.message = ""};
     cr_assert_eq(get(cache, 1, &hook, &artifact, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_not(aoticache_artifact_is_stored(artifact));
+    cr_assert_not(aoticache_artifact_get_info(artifact)->is_stored);
     cr_assert(fixture_fd_has(aoticache_artifact_library_fd(artifact), "unstored"));
     char path[5000];
-    snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_directory(artifact));
+    snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_get_info(artifact)->directory);
     cr_assert_eq(access(path, R_OK), 0);
     aoticache_artifact_unref(artifact);
     cr_assert_neq(access(path, F_OK), 0);
@@ -435,7 +435,7 @@ Test(cache, full_disk_still_gives_a_kernel_and_says_so_once)
         aoticache_artifact *artifact = NULL;
         aoticache_error error = {.message = ""};
         cr_assert_eq(get(cache, i, &hook, &artifact, &error), AOTICACHE_OK, "%s", error.message);
-        cr_assert_not(aoticache_artifact_is_stored(artifact));
+        cr_assert_not(aoticache_artifact_get_info(artifact)->is_stored);
         cr_assert(fixture_fd_has(aoticache_artifact_library_fd(artifact), "unstored"));
         aoticache_artifact_unref(artifact);
     }
@@ -575,11 +575,11 @@ Test(cache, list_filters_by_operator_and_prefix)
     char *text = NULL;
     aoticache_artifact *artifact = NULL;
     cr_assert_eq(fixture_lookup(cache, 2, &artifact), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &text, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL), AOTICACHE_OK);
     cr_assert_eq(text[0], '{');
     free(text);
     aoticache_artifact *again = NULL;
-    cr_assert_eq(aoticache_cache_open_artifact(cache, aoticache_artifact_digest(artifact), &again, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_open_artifact(cache, &aoticache_artifact_get_info(artifact)->digest, &again, NULL), AOTICACHE_OK);
     cr_assert(fixture_fd_has(aoticache_artifact_library_fd(again), "library two"));
     aoticache_artifact_unref(again);
     aoticache_artifact_unref(artifact);
@@ -616,7 +616,7 @@ Test(cache, bad_arguments_are_refused)
     options = fixture_options();
     options.directory = "";
     cr_assert_eq(aoticache_cache_open(&options, &cache, &error), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_cache_lookup(NULL, NULL, NULL, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_lookup(NULL, NULL, NULL, NULL, &error), AOTICACHE_INVALID);
     aoticache_cache_close(NULL);
     aoticache_artifact_unref(NULL);
 }

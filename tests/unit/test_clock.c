@@ -77,7 +77,7 @@ static void compile(aoticache_cache *cache)
 {
     aoticache_request *request = fixture_request(1);
     aoticache_artifact *artifact = NULL;
-    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, fail, NULL, &artifact, NULL), AOTICACHE_COMPILE_FAILED);
+    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, NULL, fail, NULL, &artifact, NULL), AOTICACHE_COMPILE_FAILED);
     aoticache_request_free(request);
 }
 

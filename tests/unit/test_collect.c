@@ -476,7 +476,7 @@ Test(collect, compile_at_work_keeps_its_lease_and_folder)
     aoticache_request *request = fixture_request(1);
     aoticache_artifact *artifact = NULL;
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, compile_and_collect, NULL, &artifact, &error),
+    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, NULL, compile_and_collect, NULL, &artifact, &error),
                  AOTICACHE_OK, "%s", error.message);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);

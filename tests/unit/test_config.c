@@ -29,7 +29,7 @@ static void setup(void)
 {
     fixture_setup();
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++)
-        unsetenv(aoticache_config_variable(name));
+        unsetenv(aoticache_config_get(NULL, name).variable);
     setenv(AOTICACHE_CONFIG_FILE_VARIABLE, "", 1);
     setenv("HOME", fixture_root, 1);
     unsetenv("XDG_CACHE_HOME");
@@ -165,12 +165,12 @@ Test(config, nothing_is_set_without_files_and_environment)
     aoticache_config *config = read_config();
     cr_assert_eq(line_count, 0);
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
-        cr_assert_str_eq(aoticache_config_origin(config, name), "default");
+        cr_assert_str_eq(aoticache_config_get(config, name).origin, "default");
         cr_assert_not(aoticache_config_is_set(config, name));
-        cr_assert_not_null(aoticache_config_describe(name));
+        cr_assert_not_null(aoticache_config_get(NULL, name).description);
     }
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl), 600);
-    cr_assert_null(aoticache_config_keep(config)[0]);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_failure_ttl).number, 600);
+    cr_assert_null(aoticache_config_get(config, AOTICACHE_CONFIG_keep).list[0]);
     const char *path, *state;
     cr_assert_not(aoticache_config_file(config, 0, &path, &state));
     aoticache_config_free(config);
@@ -189,20 +189,20 @@ Test(config, lines_are_read_with_comments_and_spaces)
                                          "lock_timeout = 1min\n"
                                          "max_age = 30d");
     cr_assert_eq(line_count, 0, "%s", lines);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), UINT64_C(10) << 30);
-    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_max_size), "10G");
-    cr_assert_not_null(strstr(aoticache_config_origin(config, AOTICACHE_CONFIG_max_size), "aoticache.conf:3"));
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 1000);
-    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_directory), "/srv/a#b");
-    cr_assert_str_eq(aoticache_config_keep(config)[0], "aten::*");
-    cr_assert_str_eq(aoticache_config_keep(config)[1], "my::op");
-    cr_assert_null(aoticache_config_keep(config)[2]);
-    cr_assert_eq(aoticache_config_min_free_share(config), 0.05);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_min_free), 0);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_policy), AOTICACHE_COLLECT_COST);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_allow_shared), 1);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_lock_timeout), 60);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_age), 2592000);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number, UINT64_C(10) << 30);
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).text, "10G");
+    cr_assert_not_null(strstr(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).origin, "aoticache.conf:3"));
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number, 1000);
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_directory).text, "/srv/a#b");
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_keep).list[0], "aten::*");
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_keep).list[1], "my::op");
+    cr_assert_null(aoticache_config_get(config, AOTICACHE_CONFIG_keep).list[2]);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share, 0.05);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number, 0);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_policy).number, AOTICACHE_COLLECT_COST);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_allow_shared).number, 1);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_lock_timeout).number, 60);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_age).number, 2592000);
     aoticache_config_free(config);
 }
 
@@ -224,9 +224,9 @@ Test(config, wrong_lines_are_named_and_the_rest_counts)
     cr_assert_not_null(strstr(lines, "aoticache.conf:5: there is no setting 'frobnicate'; 'aoticache config'"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:6: control character"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:8: min_free: '100%' is not a size"));
-    cr_assert_eq(aoticache_config_min_free_share(config), 0);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 6);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 0);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share, 0);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number, 6);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number, 0);
     aoticache_config_free(config);
 }
 
@@ -243,8 +243,8 @@ Test(config, a_limit_without_a_unit_is_refused)
                               "stays at 0"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:2: max_age: '20' has no unit (did you mean 20d?); it stays at 0"));
     cr_assert_not_null(strstr(lines, "aoticache.conf:3: min_free: '5' has no unit (did you mean 5% or 5G?"));
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 0);
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl), 20);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number, 0);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_failure_ttl).number, 20);
     aoticache_config_free(config);
     config = read_text("max_size = 0\nmax_age = 0\nmin_free = 0\n");
     cr_assert_eq(line_count, 0, "%s", lines); /* 0 is no limit, and needs no unit */
@@ -256,7 +256,7 @@ Test(config, home_is_put_for_a_tilde)
     char expected[4300];
     snprintf(expected, sizeof expected, "%s/kernels", fixture_root);
     aoticache_config *config = read_text("directory = ~/kernels\n");
-    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_directory), expected);
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_directory).text, expected);
     aoticache_config_free(config);
     unsetenv("HOME");
     config = read_text("directory = ~/kernels\n");
@@ -270,9 +270,9 @@ Test(config, environment_wins_over_the_file)
     setenv("AOTICACHE_MAX_ENTRIES", "", 1);
     setenv("AOTICACHE_POLICY", "random", 1);
     aoticache_config *config = read_text("max_size = 10G\nmax_entries = 7\n");
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 5 << 20);
-    cr_assert_str_eq(aoticache_config_origin(config, AOTICACHE_CONFIG_max_size), "$AOTICACHE_MAX_SIZE");
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 7);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number, 5 << 20);
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_size).origin, "$AOTICACHE_MAX_SIZE");
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number, 7);
     cr_assert_eq(line_count, 1);
     cr_assert_not_null(strstr(lines, "$AOTICACHE_POLICY: policy: 'random' is not lru or cost; it stays at lru"));
     aoticache_config_free(config);
@@ -347,7 +347,7 @@ Test(config, file_of_the_user_is_found_where_xdg_says)
     unsetenv(AOTICACHE_CONFIG_FILE_VARIABLE);
     aoticache_config *config = read_config();
     const char *system_file, *user_file, *state;
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 3);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number, 3);
     cr_assert(aoticache_config_file(config, 0, &system_file, &state));
     cr_assert_str_eq(system_file, AOTICACHE_CONFIG_SYSTEM_FILE);
     cr_assert(aoticache_config_file(config, 1, &user_file, &state));
@@ -357,7 +357,7 @@ Test(config, file_of_the_user_is_found_where_xdg_says)
     setenv("XDG_CONFIG_HOME", path, 1);
     unsetenv("HOME");
     config = read_config();
-    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 3);
+    cr_assert_eq(aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number, 3);
     aoticache_config_free(config);
 }
 
@@ -419,7 +419,7 @@ static void expect_cpu(const char *value, const char *reason)
     snprintf(line, sizeof line, "cpu = %s\n", value);
     aoticache_config *config = read_text(line);
     cr_assert_eq(line_count, reason != NULL ? 1 : 0, "%s: %s", value, lines);
-    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_cpu), reason != NULL ? "native" : value);
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_cpu).text, reason != NULL ? "native" : value);
     if (reason != NULL)
         cr_assert_not_null(strstr(lines, reason), "%s: %s", value, lines);
     aoticache_config_free(config);
@@ -538,11 +538,11 @@ Test(config, directory_of_a_file_comes_after_the_variable_and_before_the_default
 
 Test(config, no_configuration_is_the_default_one)
 {
-    cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_max_size), 0);
-    cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_lock_timeout), 10);
-    cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_COUNT), 0);
-    cr_assert_null(aoticache_config_value(NULL, AOTICACHE_CONFIG_COUNT));
-    cr_assert_str_eq(aoticache_config_value(NULL, AOTICACHE_CONFIG_policy), "lru");
-    cr_assert_null(aoticache_config_keep(NULL)[0]);
+    cr_assert_eq(aoticache_config_get(NULL, AOTICACHE_CONFIG_max_size).number, 0);
+    cr_assert_eq(aoticache_config_get(NULL, AOTICACHE_CONFIG_lock_timeout).number, 10);
+    cr_assert_eq(aoticache_config_get(NULL, AOTICACHE_CONFIG_COUNT).number, 0);
+    cr_assert_null(aoticache_config_get(NULL, AOTICACHE_CONFIG_COUNT).text);
+    cr_assert_str_eq(aoticache_config_get(NULL, AOTICACHE_CONFIG_policy).text, "lru");
+    cr_assert_null(aoticache_config_get(NULL, AOTICACHE_CONFIG_keep).list[0]);
     aoticache_config_free(NULL);
 }

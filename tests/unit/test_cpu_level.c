@@ -58,9 +58,9 @@ static aoticache_cpu_features compile_in(aoticache_cache *cache, const char *sai
     options.cpu_features = said;
     cr_assert_eq(aoticache_hook_create_c(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, &artifact, &error),
+    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, &error),
                  AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_COMPILED);
+    cr_assert_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_COMPILED);
     aoticache_artifact_unref(artifact);
     aoticache_hook_free(hook);
     aoticache_cpu_features required = aoticache_cpu_features_lacking(&level, &level);
@@ -72,7 +72,7 @@ static aoticache_cpu_features compile_in(aoticache_cache *cache, const char *sai
 static aoticache_status look_up(aoticache_cache *cache, const aoticache_request *request)
 {
     aoticache_artifact *artifact = NULL;
-    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, NULL);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, NULL);
     aoticache_artifact_unref(artifact);
     return status;
 }

@@ -59,7 +59,7 @@ static aoticache_status lookup(aoticache_cache *cache, const char *wanted, aotic
 {
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
-    aoticache_status status = aoticache_cache_lookup_dynamic(cache, request, choose, &chooser, ret_artifact, NULL);
+    aoticache_status status = aoticache_cache_lookup(cache, request, &(aoticache_guard_filter){choose, &chooser}, ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
@@ -70,7 +70,7 @@ static bool finds(aoticache_cache *cache, const char *wanted, const char *text)
     if (lookup(cache, wanted, &artifact) != AOTICACHE_OK)
         return false;
     bool is_right = fixture_fd_has(aoticache_artifact_library_fd(artifact), text) &&
-                    (wanted == NULL || strcmp(aoticache_artifact_guard(artifact), wanted) == 0) &&
+                    (wanted == NULL || strcmp(aoticache_artifact_get_info(artifact)->guard, wanted) == 0) &&
                     aoticache_artifact_entry(artifact) > 0;
     aoticache_artifact_unref(artifact);
     return is_right;
@@ -125,11 +125,11 @@ Test(dynamic_entries, plain_lookup_never_sees_one)
     aoticache_artifact *artifact = NULL;
     struct chooser chooser = {.wanted = NULL};
     put(cache, "s0 > 1", "dynamic");
-    cr_expect_eq(aoticache_cache_lookup(cache, dynamic, &artifact, NULL), AOTICACHE_NOT_FOUND);
-    cr_expect_eq(aoticache_cache_lookup(cache, exact, &artifact, NULL), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(aoticache_cache_lookup(cache, dynamic, NULL, &artifact, NULL), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(aoticache_cache_lookup(cache, exact, NULL, &artifact, NULL), AOTICACHE_NOT_FOUND);
     fixture_put(cache, 0, "exact");
     cr_expect(fixture_finds(cache, 0, "exact"));
-    cr_expect_eq(aoticache_cache_lookup_dynamic(cache, exact, choose, &chooser, &artifact, NULL), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(aoticache_cache_lookup(cache, exact, &(aoticache_guard_filter){choose, &chooser}, &artifact, NULL), AOTICACHE_NOT_FOUND);
     cr_expect_eq(chooser.asked, 0);
     aoticache_request_free(dynamic);
     aoticache_request_free(exact);
@@ -265,7 +265,7 @@ static aoticache_status get(aoticache_cache *cache, const char *wanted, struct h
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
     aoticache_status status =
-        aoticache_cache_get_or_compile_dynamic(cache, request, choose, &chooser, compile, hook, ret_artifact, NULL);
+        aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){choose, &chooser}, compile, hook, ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
@@ -276,12 +276,12 @@ Test(dynamic_entries, get_or_compile_hands_out_what_was_compiled_whatever_its_gu
     aoticache_artifact *artifact = NULL;
     struct hook hook = {.guard = "s0 < 10", .text = "small"};
     cr_assert_eq(get(cache, "s0 >= 10", &hook, &artifact), AOTICACHE_OK);
-    cr_expect_str_eq(aoticache_artifact_guard(artifact), "s0 < 10");
-    cr_expect_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_COMPILED);
+    cr_expect_str_eq(aoticache_artifact_get_info(artifact)->guard, "s0 < 10");
+    cr_expect_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_COMPILED);
     cr_expect_gt(aoticache_artifact_entry(artifact), 0);
     aoticache_artifact_unref(artifact);
     cr_assert_eq(get(cache, "s0 < 10", &hook, &artifact), AOTICACHE_OK);
-    cr_expect_eq(aoticache_artifact_source(artifact), AOTICACHE_SOURCE_INDEX);
+    cr_expect_eq(aoticache_artifact_get_info(artifact)->source, AOTICACHE_SOURCE_INDEX);
     aoticache_artifact_unref(artifact);
     cr_expect_eq(hook.calls, 1);
     hook = (struct hook){.guard = NULL, .text = "none"};
@@ -296,9 +296,9 @@ Test(dynamic_entries, get_or_compile_wants_the_request_that_fits)
     aoticache_request *dynamic = dynamic_request(), *exact = fixture_request(0);
     struct hook hook = {.guard = "g", .text = "x"};
     struct chooser chooser = {.wanted = NULL};
-    cr_expect_eq(aoticache_cache_get_or_compile(cache, dynamic, compile, &hook, &artifact, NULL), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_cache_get_or_compile(cache, dynamic, NULL, compile, &hook, &artifact, NULL), AOTICACHE_INVALID);
     cr_expect_eq(
-        aoticache_cache_get_or_compile_dynamic(cache, exact, choose, &chooser, compile, &hook, &artifact, NULL),
+        aoticache_cache_get_or_compile(cache, exact, &(aoticache_guard_filter){choose, &chooser}, compile, &hook, &artifact, NULL),
         AOTICACHE_INVALID);
     cr_expect_eq(hook.calls, 0);
     aoticache_request_free(dynamic);
@@ -315,7 +315,7 @@ Test(dynamic_entries, artifact_that_cannot_be_stored_has_its_guard)
     aoticache_artifact *artifact = NULL;
     struct hook hook = {.guard = "s0 < 10", .text = "small"};
     cr_assert_eq(get(cache, NULL, &hook, &artifact), AOTICACHE_OK);
-    cr_expect_str_eq(aoticache_artifact_guard(artifact), "s0 < 10");
+    cr_expect_str_eq(aoticache_artifact_get_info(artifact)->guard, "s0 < 10");
     cr_expect_eq(aoticache_artifact_entry(artifact), 0);
     aoticache_artifact_unref(artifact);
     aoticache_cache_close(cache);
@@ -619,7 +619,7 @@ Test(dynamic_entries, request_that_others_answer_after_it_missed_counts_once)
     for (int i = 0; i < 2; i++) {
         int asked = 0;
         aoticache_artifact *artifact = NULL;
-        cr_assert_eq(aoticache_cache_get_or_compile_dynamic(cache, request, accept_later, &asked, compile_nothing, NULL,
+        cr_assert_eq(aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){accept_later, &asked}, compile_nothing, NULL,
                                                             &artifact, NULL),
                      AOTICACHE_OK);
         aoticache_artifact_unref(artifact);
@@ -647,7 +647,7 @@ static char *kept_output(const char *output)
     cr_assert_eq(status, text != NULL ? AOTICACHE_OK : AOTICACHE_NOT_FOUND);
     aoticache_artifact *artifact = NULL;
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
-    cr_expect_null(aoticache_artifact_directory(artifact), "it is no side file");
+    cr_expect_null(aoticache_artifact_get_info(artifact)->directory, "it is no side file");
     aoticache_artifact_unref(artifact);
     cr_expect_eq(fixture_verify(cache, false).unreferenced, 0);
     aoticache_cache_close(cache);

@@ -93,7 +93,7 @@ static aoticache_artifact *look_up(void)
     aoticache_artifact *artifact = NULL;
     aoticache_error error = {.message = ""};
     cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_cache_lookup(cache, request, &artifact, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_lookup(cache, request, NULL, &artifact, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request_free(request);
     return artifact;
 }
@@ -117,7 +117,7 @@ Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
     aoticache_runner *runner = NULL;
     aoticache_runner_unref(get(hook, NULL));
     aoticache_artifact *artifact = look_up();
-    damage_object(aoticache_artifact_library_digest(artifact));
+    damage_object(&aoticache_artifact_get_info(artifact)->library);
     cr_assert_eq(aoticache_artifact_load_runner(cache, artifact, cpu, false, &runner, NULL, &error), AOTICACHE_OK, "%s",
                  error.message);
     check_abs(runner);
@@ -143,7 +143,7 @@ Test(eager, object_that_changes_and_was_not_copied_is_refused)
     aoticache_artifact_unref(artifact);
     artifact = look_up();
     close(aoticache_artifact_take_copy(artifact));
-    damage_object(aoticache_artifact_library_digest(artifact));
+    damage_object(&aoticache_artifact_get_info(artifact)->library);
     aoticache_status status = aoticache_artifact_load_runner(cache, artifact, cpu, false, &runner, NULL, &error);
     cr_assert(status == AOTICACHE_CORRUPT || status == AOTICACHE_INVALID, "%s", error.message);
     aoticache_artifact_unref(artifact);

@@ -205,7 +205,7 @@ static aoticache_status look_up(const aoticache_request *request, bool *ret_is_r
 {
     aoticache_artifact *artifact = NULL;
     const uint64_t before = bytes_read();
-    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, &error);
+    aoticache_status status = aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
     *ret_is_read = bytes_read() - before >= LARGE;
     aoticache_artifact_unref(artifact);
     return status;
@@ -403,9 +403,9 @@ static void digests_of(const aoticache_request *request, aoticache_digest *ret_m
 {
     aoticache_artifact *artifact = NULL;
     reopen(false);
-    cr_assert_eq(aoticache_cache_lookup(cache, request, &artifact, &error), AOTICACHE_OK, "%s", error.message);
-    *ret_manifest = *aoticache_artifact_digest(artifact);
-    *ret_library = *aoticache_artifact_library_digest(artifact);
+    cr_assert_eq(aoticache_cache_lookup(cache, request, NULL, &artifact, &error), AOTICACHE_OK, "%s", error.message);
+    *ret_manifest = *&aoticache_artifact_get_info(artifact)->digest;
+    *ret_library = *&aoticache_artifact_get_info(artifact)->library;
     aoticache_artifact_unref(artifact);
     reopen(false);
 }

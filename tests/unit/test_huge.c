@@ -66,7 +66,7 @@ Test(huge, manifest_is_missed_at_once)
     aoticache_cache *cache = fixture_open();
     char path[4400];
     aoticache_artifact *artifact = put_two_files(cache);
-    fixture_object_path(aoticache_artifact_digest(artifact), path, sizeof path);
+    fixture_object_path(&aoticache_artifact_get_info(artifact)->digest, path, sizeof path);
     aoticache_artifact_unref(artifact);
     assert_missed_and_set_aside(cache, path);
     aoticache_cache_close(cache);

@@ -53,7 +53,7 @@ static const char *object_of(aoticache_cache *cache, int64_t number)
 {
     static char path[4400];
     aoticache_artifact *artifact = must_look_up(cache, number);
-    fixture_object_path(aoticache_artifact_digest(artifact), path, sizeof path);
+    fixture_object_path(&aoticache_artifact_get_info(artifact)->digest, path, sizeof path);
     aoticache_artifact_unref(artifact);
     return path;
 }
@@ -128,7 +128,7 @@ Test(in_manifest, any_bytes_come_back)
     cr_assert_arr_eq(content, odd, sizeof odd);
     aoticache_digest digest;
     cr_assert_eq(aoticache_digest_of(odd, sizeof odd, &digest), AOTICACHE_OK);
-    cr_assert(aoticache_digest_equal(&digest, aoticache_artifact_library_digest(artifact)));
+    cr_assert(aoticache_digest_equal(&digest, &aoticache_artifact_get_info(artifact)->library));
     cr_assert_eq(aoticache_artifact_take_copy(artifact), -1);
     aoticache_artifact_unref(artifact);
     assert_sound(cache, 1);
@@ -168,9 +168,9 @@ Test(in_manifest, put_and_compile_give_the_content)
     cr_assert_arr_eq(aoticache_artifact_content(artifact, &size), "new", 3);
     cr_assert_eq(size, 3);
     cr_assert(fixture_fd_has(aoticache_artifact_library_fd(artifact), "new"));
-    cr_assert(aoticache_artifact_is_stored(artifact));
+    cr_assert(aoticache_artifact_get_info(artifact)->is_stored);
     aoticache_artifact *again = NULL;
-    cr_assert_eq(aoticache_cache_open_artifact(cache, aoticache_artifact_digest(artifact), &again, &error),
+    cr_assert_eq(aoticache_cache_open_artifact(cache, &aoticache_artifact_get_info(artifact)->digest, &again, &error),
                  AOTICACHE_OK, "%s", error.message);
     cr_assert_arr_eq(aoticache_artifact_content(again, &size), "new", 3);
     aoticache_artifact_unref(again);
@@ -228,7 +228,7 @@ Test(in_manifest, text_of_the_manifest_is_without_the_content)
     put_record(cache, 1, "content one");
     aoticache_artifact *artifact = must_look_up(cache, 1);
     char *text = NULL;
-    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &text, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL), AOTICACHE_OK);
     cr_assert_not_null(strstr(text, "\"format\":2"));
     cr_assert_not_null(strstr(text, "\"inline\":true"));
     cr_assert_null(strstr(text, "content one"));
@@ -469,7 +469,7 @@ Test(in_manifest, signatures_are_of_the_one_object)
     aoticache_secret_key *key = NULL;
     put_record(cache, 1, "content one");
     aoticache_artifact *artifact = must_look_up(cache, 1);
-    const aoticache_digest digest = *aoticache_artifact_digest(artifact);
+    const aoticache_digest digest = *&aoticache_artifact_get_info(artifact)->digest;
     aoticache_artifact_unref(artifact);
     aoticache_status status = aoticache_secret_key_generate("ann", &key, &error);
     if (status == AOTICACHE_UNSUPPORTED)

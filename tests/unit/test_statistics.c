@@ -85,7 +85,7 @@ static aoticache_status get(aoticache_cache *cache, int64_t number, const char *
     char *path = text != NULL ? (char *)(uintptr_t)fixture_write("made.so", text) : NULL;
     aoticache_request_set_environment(request, "framework", "testcc", NULL);
     aoticache_request_set_environment(request, "framework_version", "1", NULL);
-    aoticache_status status = aoticache_cache_get_or_compile(cache, request, deliver_library, path, &artifact, NULL);
+    aoticache_status status = aoticache_cache_get_or_compile(cache, request, NULL, deliver_library, path, &artifact, NULL);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;

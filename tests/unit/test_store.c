@@ -257,7 +257,7 @@ static long long size_of_copy(aoticache_cache *cache, int64_t number, size_t siz
     cr_assert_eq(aoticache_artifact_take_copy(artifact), -1, "it is taken once");
     if (copy >= 0) {
         cr_assert_eq(aoticache_digest_of_fd(copy, &digest, &bytes, NULL), AOTICACHE_OK);
-        cr_assert(aoticache_digest_equal(&digest, aoticache_artifact_library_digest(artifact)));
+        cr_assert(aoticache_digest_equal(&digest, &aoticache_artifact_get_info(artifact)->library));
         close(copy);
     }
     aoticache_artifact_unref(artifact);
@@ -327,7 +327,7 @@ Test(store, side_files_lie_beside_the_library_under_their_names)
     aoticache_artifact_unref(put_two_files(cache, 1));
     aoticache_artifact *artifact = NULL;
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
-    const char *folder = aoticache_artifact_directory(artifact);
+    const char *folder = aoticache_artifact_get_info(artifact)->directory;
     cr_assert_not_null(folder);
     char path[5000];
     snprintf(path, sizeof path, "%s/weights.bin", folder);
@@ -349,11 +349,11 @@ Test(store, lost_folder_of_side_files_is_made_again)
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = put_two_files(cache, 1);
     char command[5000];
-    snprintf(command, sizeof command, "%s/weights.bin", aoticache_artifact_directory(artifact));
+    snprintf(command, sizeof command, "%s/weights.bin", aoticache_artifact_get_info(artifact)->directory);
     cr_assert_eq(unlink(command), 0);
     aoticache_artifact_unref(artifact);
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
-    snprintf(command, sizeof command, "%s/weights.bin", aoticache_artifact_directory(artifact));
+    snprintf(command, sizeof command, "%s/weights.bin", aoticache_artifact_get_info(artifact)->directory);
     cr_assert_eq(access(command, R_OK), 0);
     aoticache_artifact_unref(artifact);
     cr_assert_eq(fixture_names("tmp"), 0);
@@ -365,7 +365,7 @@ Test(store, read_only_cache_serves_side_files_from_a_temporary_folder)
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = put_two_files(cache, 1);
     char path[5000];
-    snprintf(path, sizeof path, "%s/weights.bin", aoticache_artifact_directory(artifact));
+    snprintf(path, sizeof path, "%s/weights.bin", aoticache_artifact_get_info(artifact)->directory);
     cr_assert_eq(unlink(path), 0);
     aoticache_artifact_unref(artifact);
     aoticache_cache_close(cache);
@@ -373,7 +373,7 @@ Test(store, read_only_cache_serves_side_files_from_a_temporary_folder)
     options.read_only = true;
     cache = fixture_open_with(&options);
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
-    snprintf(path, sizeof path, "%s/weights.bin", aoticache_artifact_directory(artifact));
+    snprintf(path, sizeof path, "%s/weights.bin", aoticache_artifact_get_info(artifact)->directory);
     int fd = open(path, O_RDONLY);
     cr_assert(fixture_fd_has(fd, "weights two"));
     close(fd);
@@ -392,7 +392,7 @@ Test(store, damaged_side_file_is_missed)
     aoticache_artifact_unref(put_two_files(cache, 1));
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
     char path[5000];
-    snprintf(path, sizeof path, "%s/weights.bin", aoticache_artifact_directory(artifact));
+    snprintf(path, sizeof path, "%s/weights.bin", aoticache_artifact_get_info(artifact)->directory);
     int fd = open(path, O_RDONLY);
     cr_assert(fixture_fd_has(fd, "weights two"));
     close(fd);

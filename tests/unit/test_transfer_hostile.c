@@ -130,7 +130,7 @@ static void append_artifact(int64_t number, const char *library)
     options.directory = path;
     aoticache_cache *cache = fixture_open_with(&options);
     cr_assert_eq(fixture_try_put(cache, number, library, &artifact, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &manifest, NULL),
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &manifest, NULL),
                  AOTICACHE_OK);
     append_object(library, strlen(library));
     append_object(manifest, strlen(manifest));
@@ -255,7 +255,7 @@ Test(transfer_hostile, manifest_without_its_objects_is_refused)
     aoticache_artifact *artifact = NULL;
     aoticache_cache *cache = open_source();
     cr_assert_eq(fixture_try_put(cache, 7, "never sent", &artifact, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &manifest, NULL),
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &manifest, NULL),
                  AOTICACHE_OK);
     begin();
     append_object(manifest, strlen(manifest));
@@ -273,7 +273,7 @@ Test(transfer_hostile, manifest_whose_key_is_not_that_of_its_request_is_refused)
     aoticache_artifact *artifact = NULL;
     aoticache_cache *cache = open_source();
     cr_assert_eq(fixture_try_put(cache, 7, "library", &artifact, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &manifest, NULL),
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &manifest, NULL),
                  AOTICACHE_OK);
     key = strstr(manifest, "\"key\":\"");
     cr_assert_not_null(key);
@@ -367,7 +367,7 @@ static char *manifest_with_side_file(const char *library, const char *side)
     product.file_count = 2;
     aoticache_cache *cache = fixture_open_with(&options);
     cr_assert_eq(aoticache_cache_put(cache, request, &product, &artifact, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &text, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL), AOTICACHE_OK);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     aoticache_cache_close(cache);

@@ -505,8 +505,8 @@ static void expect_name_comes_back(const char *name)
     cr_assert_eq(
         aoticache_config_read_file(write_file("config", line, 0600), (aoticache_logger){.log = NULL}, &config, &error),
         AOTICACHE_OK, "%s", error.message);
-    cr_expect_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_trusted_keys), text);
-    cr_expect_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_revoked_keys), name);
+    cr_expect_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_trusted_keys).text, text);
+    cr_expect_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_revoked_keys).text, name);
     aoticache_config_free(config);
     cr_assert_eq(unlink(path_of("keys/" AOTICACHE_REVOKED_KEYS_FILE)), 0);
     cr_assert_eq(unlink(path_of("keys/" AOTICACHE_TRUSTED_KEYS_FILE)), 0);

@@ -56,7 +56,7 @@ static aoticache_digest artifact_of(aoticache_cache *cache, int64_t number)
 {
     aoticache_artifact *artifact = NULL;
     cr_assert_eq(fixture_lookup(cache, number, &artifact), AOTICACHE_OK);
-    aoticache_digest digest = *aoticache_artifact_digest(artifact);
+    aoticache_digest digest = *&aoticache_artifact_get_info(artifact)->digest;
     aoticache_artifact_unref(artifact);
     return digest;
 }
@@ -811,12 +811,12 @@ Test(trust_transfer, what_the_machine_requires_nobody_takes_back)
     config->logger.log = fixture_log;
     fixture_warnings = 0;
     cr_assert_eq(aoticache_config_take(config, name, "no", "/home/ann/config:1", true), AOTICACHE_OK);
-    cr_assert_eq(aoticache_config_number(config, name), 0);
+    cr_assert_eq(aoticache_config_get(config, name).number, 0);
     cr_assert_eq(aoticache_config_take(config, name, "yes", AOTICACHE_CONFIG_SYSTEM_FILE ":3", true), AOTICACHE_OK);
     cr_assert_eq(aoticache_config_take(config, name, "yes", "/home/ann/config:1", true), AOTICACHE_OK);
     cr_assert_eq(fixture_warnings, 0);
     cr_assert_eq(aoticache_config_take(config, name, "no", "$AOTICACHE_REQUIRE_SIGNATURES", false), AOTICACHE_OK);
-    cr_assert_eq(aoticache_config_number(config, name), 1);
+    cr_assert_eq(aoticache_config_get(config, name).number, 1);
     cr_assert_not_null(strstr(fixture_last_warning, "requires it"), "%s", fixture_last_warning);
     aoticache_config_apply(config, &options);
     cr_assert_eq(options.signatures, AOTICACHE_SIGNATURES_ALWAYS);
@@ -837,7 +837,7 @@ Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
     fixture_warnings = 0;
     cr_assert_eq(aoticache_config_read_file(path, logger, &config, NULL), AOTICACHE_OK);
     snprintf(text, sizeof text, "%s %s", ann_text, bob_text);
-    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_trusted_keys), text);
+    cr_assert_str_eq(aoticache_config_get(config, AOTICACHE_CONFIG_trusted_keys).text, text);
     cr_assert_eq(fixture_warnings, 1);
     cr_assert_not_null(strstr(fixture_last_warning, "'nonsense' is not used"), "%s", fixture_last_warning);
     cr_assert_null(strstr(fixture_last_warning, ann_text));

@@ -379,7 +379,7 @@ static void put_with_side_file(char ret_folder[4400])
     product.file_count = 2;
     product.producer = "test";
     cr_assert_eq(aoticache_cache_put(cache, request, &product, &artifact, NULL), AOTICACHE_OK);
-    snprintf(ret_folder, 4400, "%s", aoticache_artifact_directory(artifact));
+    snprintf(ret_folder, 4400, "%s", aoticache_artifact_get_info(artifact)->directory);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
 }

@@ -155,9 +155,9 @@ static aoticache_status compare(int number, const aoticache_artifact *artifact)
         snprintf(error.message, sizeof error.message, "WRONG BYTES in the library");
         return AOTICACHE_CORRUPT;
     }
-    if (number % 2 != 0 || !aoticache_artifact_is_stored(artifact))
+    if (number % 2 != 0 || !aoticache_artifact_get_info(artifact)->is_stored)
         return AOTICACHE_OK;
-    const char *beside = aoticache_artifact_directory(artifact);
+    const char *beside = aoticache_artifact_get_info(artifact)->directory;
     snprintf(path, sizeof path, "%s/w.bin", beside != NULL ? beside : "/nowhere");
     FILE *file = fopen(path, "r");
     text_of(number, "side file", text);
@@ -193,12 +193,12 @@ static aoticache_status find(int number, int compiles, int made, const char **re
     static const char *const how[] = {"index", "compiled", "waited", "fetched"};
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = request_of(number);
-    aoticache_status status = compiles ? aoticache_cache_get_or_compile(cache, request, hook, &made, &artifact, &error)
-                                       : aoticache_cache_lookup(cache, request, &artifact, &error);
+    aoticache_status status = compiles ? aoticache_cache_get_or_compile(cache, request, NULL, hook, &made, &artifact, &error)
+                                       : aoticache_cache_lookup(cache, request, NULL, &artifact, &error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)
         return status;
-    *ret_how = aoticache_artifact_is_stored(artifact) ? how[aoticache_artifact_source(artifact)] : "unstored";
+    *ret_how = aoticache_artifact_get_info(artifact)->is_stored ? how[aoticache_artifact_get_info(artifact)->source] : "unstored";
     status = compare(number, artifact);
     aoticache_artifact_unref(artifact);
     return status;

@@ -60,8 +60,8 @@ const char *aoticache_cli_directory_origin(const aoticache_cli *cli)
     const aoticache_config *read = aoticache_cli_config(cli);
     if (cli->directory != NULL)
         return "--cache-dir";
-    return aoticache_config_value(read, AOTICACHE_CONFIG_directory)[0] != '\0'
-               ? aoticache_config_origin(read, AOTICACHE_CONFIG_directory)
+    return aoticache_config_get(read, AOTICACHE_CONFIG_directory).text[0] != '\0'
+               ? aoticache_config_get(read, AOTICACHE_CONFIG_directory).origin
                : NULL;
 }
 

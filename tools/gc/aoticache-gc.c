@@ -184,24 +184,24 @@ static const aoticache_cli_program gc_program = {
 static void apply_configuration(aoticache_gc *gc, const aoticache_config *config)
 {
     aoticache_collect_options *options = &gc->options;
-    const uint64_t max_bytes = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
-    const uint64_t max_age = aoticache_config_number(config, AOTICACHE_CONFIG_max_age);
+    const uint64_t max_bytes = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
+    const uint64_t max_age = aoticache_config_get(config, AOTICACHE_CONFIG_max_age).number;
     if (options->max_bytes == UINT64_MAX && max_bytes > 0)
         options->max_bytes = max_bytes;
     if (options->max_entries == 0)
-        options->max_entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+        options->max_entries = aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number;
     if (options->max_age_seconds == UINT64_MAX && max_age > 0)
         options->max_age_seconds = max_age;
     if (!gc->has_min_free) {
-        options->min_free_bytes = aoticache_config_number(config, AOTICACHE_CONFIG_min_free);
-        options->min_free_share = aoticache_config_min_free_share(config);
+        options->min_free_bytes = aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number;
+        options->min_free_share = aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share;
     }
     options->max_bytes = options->max_bytes != 0 ? options->max_bytes : UINT64_MAX;
     options->max_entries = options->max_entries != UINT64_MAX ? options->max_entries : 0;
     options->max_age_seconds = options->max_age_seconds != 0 ? options->max_age_seconds : UINT64_MAX;
     if (!gc->has_policy)
-        options->policy = (aoticache_collect_policy)aoticache_config_number(config, AOTICACHE_CONFIG_policy);
-    for (const char *const *pattern = aoticache_config_keep(config); *pattern != NULL; pattern++)
+        options->policy = (aoticache_collect_policy)aoticache_config_get(config, AOTICACHE_CONFIG_policy).number;
+    for (const char *const *pattern = aoticache_config_get(config, AOTICACHE_CONFIG_keep).list; *pattern != NULL; pattern++)
         aoticache_cli_list_add(&gc->keep, *pattern);
     gc->has_limit = options->max_bytes != UINT64_MAX || options->max_entries > 0 ||
                     options->max_age_seconds != UINT64_MAX || options->min_free_bytes > 0 ||

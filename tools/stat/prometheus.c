@@ -90,11 +90,11 @@ static void expose_contents(const metrics *of)
 static void expose_limits(const metrics *of)
 {
     const aoticache_config *config = aoticache_cli_config(of->view->cli);
-    const uint64_t bytes = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
-    const uint64_t entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
-    const uint64_t age = aoticache_config_number(config, AOTICACHE_CONFIG_max_age);
-    const double share = aoticache_config_min_free_share(config) * (double)of->view->disk.filesystem_bytes;
-    const double least = (double)aoticache_config_number(config, AOTICACHE_CONFIG_min_free);
+    const uint64_t bytes = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
+    const uint64_t entries = aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number;
+    const uint64_t age = aoticache_config_get(config, AOTICACHE_CONFIG_max_age).number;
+    const double share = aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share * (double)of->view->disk.filesystem_bytes;
+    const double least = (double)aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number;
     if (bytes > 0)
         aoticache_cli_exposition_single(of->to, "limit_bytes", "gauge", "Bytes that the cache keeps itself below.",
                                         (double)bytes);

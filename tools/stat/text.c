@@ -101,8 +101,8 @@ static void print_room(const stat_view *view)
 {
     const aoticache_statistics *statistics = &view->statistics;
     const aoticache_config *config = aoticache_cli_config(view->cli);
-    const uint64_t max_size = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
-    const uint64_t max_entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+    const uint64_t max_size = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
+    const uint64_t max_entries = aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number;
     char number[AOTICACHE_CLI_UNIT_BYTES], limit[AOTICACHE_CLI_UNIT_BYTES];
     char text[REMARK_BYTES], remark[REMARK_BYTES] = "";
     aoticache_cli_format_bytes(statistics->bytes, number);

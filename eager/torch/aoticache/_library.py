@@ -76,6 +76,27 @@ class Digest(Structure):
     _fields_ = [("bytes", c_uint8 * 32)]
 
 
+class ConfigSetting(Structure):
+    _fields_ = [
+        *((name, c_char_p) for name in ("name", "variable", "description", "text", "origin")),
+        ("number", c_uint64),
+        ("share", c_double),
+        ("list", POINTER(c_char_p)),
+    ]
+
+
+class ArtifactInfo(Structure):
+    _fields_ = [
+        ("digest", Digest),
+        ("library", Digest),
+        ("directory", c_char_p),
+        ("guard", c_char_p),
+        ("source", c_int),
+        ("is_stored", c_bool),
+        ("compile_ns", c_uint64),
+    ]
+
+
 class CacheOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -377,6 +398,12 @@ class Product(Structure):
 
 
 GUARD = CFUNCTYPE(c_bool, c_void_p, c_char_p)
+
+
+class GuardFilter(Structure):
+    _fields_ = [("accept", GUARD), ("user", c_void_p)]
+
+
 DELIVER = CFUNCTYPE(c_int, c_void_p, POINTER(Product))
 COMPILE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, DELIVER, c_void_p, c_void_p)
 
@@ -384,7 +411,7 @@ COMPILE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, DELIVER, c_void_p, c_vo
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
     "aoticache_config_name_parse": (c_int, [c_char_p, c_void_p, c_void_p]),
-    "aoticache_config_value": (c_char_p, [c_void_p, c_int]),
+    "aoticache_config_get": (ConfigSetting, [c_void_p, c_int]),
     "aoticache_config_free": (None, [c_void_p]),
     "aoticache_cache_at_exit": (None, [c_void_p]),
     "aoticache_cache_close": (None, [c_void_p]),
@@ -393,13 +420,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_artifact_unref": (None, [c_void_p]),
     "aoticache_artifact_library_fd": (c_int, [c_void_p]),
     "aoticache_artifact_content": (c_void_p, [c_void_p, POINTER(c_size_t)]),
-    "aoticache_artifact_directory": (c_char_p, [c_void_p]),
-    "aoticache_artifact_digest": (POINTER(Digest), [c_void_p]),
-    "aoticache_artifact_library_digest": (POINTER(Digest), [c_void_p]),
-    "aoticache_artifact_compile_ns": (c_uint64, [c_void_p]),
-    "aoticache_artifact_source": (c_int, [c_void_p]),
-    "aoticache_artifact_guard": (c_char_p, [c_void_p]),
-    "aoticache_artifact_is_stored": (c_bool, [c_void_p]),
+    "aoticache_artifact_get_info": (POINTER(ArtifactInfo), [c_void_p]),
     "aoticache_artifact_close_files": (None, [c_void_p]),
     "aoticache_request_free": (None, [c_void_p]),
     "aoticache_request_argument_count": (c_size_t, [c_void_p]),
@@ -463,6 +484,11 @@ class Library:
         """Calls a function with a prototype of its own."""
         return getattr(self.c, name)(*arguments)
 
+    def artifact_info(self, artifact: Any) -> ArtifactInfo:
+        """Returns what is known of an artifact, valid as long as the artifact."""
+        info: ArtifactInfo = self.c.aoticache_artifact_get_info(artifact).contents
+        return info
+
     @property
     def version(self) -> str:
         text: bytes = self.c.aoticache_version()
@@ -489,8 +515,8 @@ def configured(library: Library, setting: str) -> str:
     try:
         if library.get("aoticache_config_name_parse", encode(setting), ctypes.byref(name), None) != 0:
             raise AoticacheError(f"{library.path} knows no setting {setting!r}", "UNSUPPORTED")
-        text: bytes = library.get("aoticache_config_value", config, name)
-        return os.fsdecode(text)
+        found: ConfigSetting = library.get("aoticache_config_get", config, name)
+        return os.fsdecode(found.text)
     finally:
         library.get("aoticache_config_free", config)
 

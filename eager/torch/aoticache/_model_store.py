@@ -249,15 +249,15 @@ class Artifact:
 
     @property
     def folder(self) -> str:
-        return os.fsdecode(self._library.get("aoticache_artifact_directory", self.pointer) or b"")
+        return os.fsdecode(self._library.artifact_info(self.pointer).directory or b"")
 
     @property
     def compile_seconds(self) -> float:
-        return int(self._library.get("aoticache_artifact_compile_ns", self.pointer)) / 1e9
+        return int(self._library.artifact_info(self.pointer).compile_ns) / 1e9
 
     @property
     def is_stored(self) -> bool:
-        return bool(self._library.get("aoticache_artifact_is_stored", self.pointer))
+        return bool(self._library.artifact_info(self.pointer).is_stored)
 
     def contents(self) -> Contents:
         return Contents.read(self.folder)
@@ -273,7 +273,7 @@ class Artifact:
     def manifest(self) -> dict[str, Any]:
         """Raises AoticacheError; an artifact that is not stored has none."""
         text = c_char_p()
-        digest = self._library.get("aoticache_artifact_digest", self.pointer)
+        digest = byref(self._library.artifact_info(self.pointer).digest)
         self._library.call("aoticache_cache_read_manifest", self._cache.handle, digest, byref(text))
         try:
             return dict(json.loads(text.value or b"{}"))

@@ -188,6 +188,7 @@ class Backend:
             "aoticache_cache_get_or_compile",
             self.session.cache.handle,
             request,
+            None,
             self.library.c.aoticache_hook_compile,
             hook,
             byref(artifact),
@@ -210,7 +211,7 @@ class Backend:
         """The path of the library; the artifact stays, so that no collector removes what PyTorch has loaded."""
         descriptor = self.library.get("aoticache_artifact_library_fd", artifact)
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        folder = self.library.get("aoticache_artifact_directory", artifact)
+        folder = self.library.artifact_info(artifact).directory
         if folder:
             path = next(
                 (entry.path for entry in os.scandir(os.fsdecode(folder)) if os.path.samefile(entry.path, path)), path

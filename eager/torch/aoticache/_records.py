@@ -109,13 +109,10 @@ class Records:
         artifact = c_void_p()
         with self._request(question) as request:
             try:
+                wanted = None
                 if question.is_guarded:
-                    function = _library.GUARD(_guard_function(accept))
-                    self.library.call(
-                        "aoticache_cache_lookup_dynamic", self.cache.handle, request, function, None, byref(artifact)
-                    )
-                else:
-                    self.library.call("aoticache_cache_lookup", self.cache.handle, request, byref(artifact))
+                    wanted = byref(_library.GuardFilter(_library.GUARD(_guard_function(accept))))
+                self.library.call("aoticache_cache_lookup", self.cache.handle, request, wanted, byref(artifact))
             except AoticacheError as error:
                 if error.status == "NOT_FOUND":
                     return None
@@ -163,6 +160,7 @@ class Records:
                     "aoticache_cache_get_or_compile",
                     self.cache.handle,
                     request,
+                    None,
                     maker.function,
                     None,
                     byref(artifact),
@@ -227,10 +225,8 @@ class Records:
         """Reads and releases an artifact."""
         try:
             content = self._content(artifact, question)
-            guard = self.library.get("aoticache_artifact_guard", artifact) or b""
-            compile_ns = int(self.library.get("aoticache_artifact_compile_ns", artifact))
-            manifest = bytes(self.library.get("aoticache_artifact_digest", artifact).contents.bytes)
-            return Found(content, guard.decode(), compile_ns, manifest.hex())
+            info = self.library.artifact_info(artifact)
+            return Found(content, info.guard.decode(), info.compile_ns, bytes(info.digest.bytes).hex())
         finally:
             self.library.get("aoticache_artifact_unref", artifact)
 
@@ -241,7 +237,7 @@ class Records:
         if held:  # in the manifest: hashed in this memory
             return ctypes.string_at(held, size.value)
         content = _read_all(int(self.library.get("aoticache_artifact_library_fd", artifact)))
-        named = bytes(self.library.get("aoticache_artifact_library_digest", artifact).contents.bytes)
+        named = bytes(self.library.artifact_info(artifact).library.bytes)
         if hashlib.sha256(content).digest() != named:
             raise Damaged(f"object {named.hex()}: its bytes changed while they were read ({question.kind})", "CORRUPT")
         return content

@@ -121,7 +121,7 @@ static int copy(const char *directory, const char *name, const char *folder)
     char path[PATH_MAX];
     aoticache_cache *cache = open_cache(directory);
     if (aoticache_model_lookup(cache, name, NULL, &artifact, NULL, &error) != AOTICACHE_OK ||
-        aoticache_model_tensors_read(aoticache_artifact_directory(artifact), &list, &error) != AOTICACHE_OK)
+        aoticache_model_tensors_read(aoticache_artifact_get_info(artifact)->directory, &list, &error) != AOTICACHE_OK)
         fail("model", &error);
     copy_file(aoticache_artifact_library_fd(artifact), folder, "model.so");
     const char *last = "";
@@ -129,7 +129,7 @@ static int copy(const char *directory, const char *name, const char *folder)
         const char *file = i < list.count ? list.places[i].file : AOTICACHE_WEIGHTS_LIST;
         if (file == NULL || strcmp(file, last) == 0)
             continue;
-        snprintf(path, sizeof path, "%s/%s", aoticache_artifact_directory(artifact), file);
+        snprintf(path, sizeof path, "%s/%s", aoticache_artifact_get_info(artifact)->directory, file);
         cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
         copy_file(fd, folder, file);
         last = file;

@@ -15,11 +15,11 @@ struct row {
 
 static struct row find_row(const aoticache_cli *cli, const aoticache_config *config, aoticache_config_name name)
 {
-    struct row row = {.origin = aoticache_config_origin(config, name)};
+    struct row row = {.origin = aoticache_config_get(config, name).origin};
     if (name == AOTICACHE_CONFIG_directory)
         aoticache_cli_directory(cli, row.value);
     else
-        snprintf(row.value, sizeof row.value, "%s", aoticache_config_value(config, name));
+        snprintf(row.value, sizeof row.value, "%s", aoticache_config_get(config, name).text);
     if (name == AOTICACHE_CONFIG_directory && cli->directory != NULL)
         row.origin = "--cache-dir";
     if (name == AOTICACHE_CONFIG_allow_shared && cli->allow_shared) {
@@ -32,11 +32,11 @@ static struct row find_row(const aoticache_cli *cli, const aoticache_config *con
 static json_t *row_to_json(aoticache_config_name name, const struct row *row)
 {
     json_t *object = aoticache_cli_json_object();
-    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(aoticache_config_name_text(name)));
+    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(aoticache_config_get(NULL, name).name));
     aoticache_cli_json_set(object, "value", aoticache_cli_json_text(row->value));
     aoticache_cli_json_set(object, "origin", aoticache_cli_json_text(row->origin));
-    aoticache_cli_json_set(object, "variable", aoticache_cli_json_text(aoticache_config_variable(name)));
-    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(aoticache_config_describe(name)));
+    aoticache_cli_json_set(object, "variable", aoticache_cli_json_text(aoticache_config_get(NULL, name).variable));
+    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(aoticache_config_get(NULL, name).description));
     return object;
 }
 
@@ -76,8 +76,8 @@ static void print_table(const aoticache_cli *cli, const aoticache_config *config
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
         struct row row = find_row(cli, config, name);
-        const char *cells[] = {aoticache_config_name_text(name), row.value[0] != '\0' ? row.value : "-", row.origin,
-                               aoticache_config_describe(name)};
+        const char *cells[] = {aoticache_config_get(NULL, name).name, row.value[0] != '\0' ? row.value : "-", row.origin,
+                               aoticache_config_get(NULL, name).description};
         bool is_default = strcmp(row.origin, "default") == 0;
         aoticache_cli_table_add(table, is_default ? AOTICACHE_CLI_DIM : AOTICACHE_CLI_PLAIN, cells);
     }

@@ -60,8 +60,8 @@ aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
 static void check_size(aoticache_doctor *doctor, const aoticache_config *config, uint64_t bytes, uint64_t free_bytes)
 {
     char have[AOTICACHE_CLI_UNIT_BYTES], room[AOTICACHE_CLI_UNIT_BYTES];
-    uint64_t limit = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
-    const char *text = aoticache_config_value(config, AOTICACHE_CONFIG_max_size);
+    uint64_t limit = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
+    const char *text = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).text;
     aoticache_cli_format_bytes(bytes, have);
     aoticache_cli_format_bytes(free_bytes, room);
     if (limit == 0)
@@ -82,11 +82,11 @@ static void check_free(aoticache_doctor *doctor, const aoticache_config *config,
 {
     char room[AOTICACHE_CLI_UNIT_BYTES];
     double all = (double)information->f_blocks * (double)information->f_frsize;
-    double wanted = (double)aoticache_config_number(config, AOTICACHE_CONFIG_min_free) +
-                    aoticache_config_min_free_share(config) * all;
+    double wanted = (double)aoticache_config_get(config, AOTICACHE_CONFIG_min_free).number +
+                    aoticache_config_get(config, AOTICACHE_CONFIG_min_free).share * all;
     if (wanted > (double)free_bytes)
         aoticache_doctor_report(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
-                                "%s is to be free, %s are", aoticache_config_value(config, AOTICACHE_CONFIG_min_free),
+                                "%s is to be free, %s are", aoticache_config_get(config, AOTICACHE_CONFIG_min_free).text,
                                 aoticache_cli_format_bytes(free_bytes, room));
 }
 
@@ -94,7 +94,7 @@ void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_con
                                    const aoticache_statistics *statistics)
 {
     struct statvfs information;
-    uint64_t max_entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+    uint64_t max_entries = aoticache_config_get(config, AOTICACHE_CONFIG_max_entries).number;
     if (statvfs(path, &information) == 0) {
         uint64_t free_bytes = (uint64_t)information.f_bavail * (uint64_t)information.f_frsize;
         check_size(doctor, config, statistics->bytes, free_bytes);

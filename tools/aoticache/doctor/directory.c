@@ -357,7 +357,7 @@ static void check_directory_of(aoticache_doctor *doctor, const aoticache_config 
     else if (errno == ENOENT)
         check_absent(doctor, path,
                      doctor->cli->directory != NULL ? "--cache-dir"
-                     : options.directory != NULL    ? aoticache_config_origin(config, AOTICACHE_CONFIG_directory)
+                     : options.directory != NULL    ? aoticache_config_get(config, AOTICACHE_CONFIG_directory).origin
                                                     : NULL);
     else
         aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use",

@@ -47,7 +47,7 @@ static bool count_key(void *user, const aoticache_public_key *key, aoticache_tru
 
 static void check_rule(aoticache_doctor *doctor, const aoticache_config *config)
 {
-    if (aoticache_config_number(config, AOTICACHE_CONFIG_require_signatures) == 0)
+    if (aoticache_config_get(config, AOTICACHE_CONFIG_require_signatures).number == 0)
         aoticache_doctor_report(doctor, WARN, "signatures",
                                 "set require_signatures = true, and trust the keys you need",
                                 "not required: whoever makes an archive that you import can run code as you");

@@ -148,7 +148,7 @@ static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
 static bool has_key(const aoticache_config *config)
 {
     const char *directory = aoticache_config_key_directory(config);
-    const char *others = aoticache_config_value(config, AOTICACHE_CONFIG_sign_with);
+    const char *others = aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text;
     cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
     return (others != NULL && others[0] != '\0') || (directory[0] != '\0' && access(path, F_OK) == 0);
 }
@@ -161,7 +161,7 @@ void aoticache_doctor_check_remotes(aoticache_doctor *doctor)
     size_t count = 0;
     if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
-    const char *text = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
+    const char *text = aoticache_config_get(config, AOTICACHE_CONFIG_remote).text;
     struct remotes remotes = {.doctor = doctor, .has_key = has_key(config)};
     if (text[0] != '\0') {
         /* What is wrong with the cache or with keys, other findings say. */

@@ -144,7 +144,7 @@ int aoticache_signers_prepare(const aoticache_cli *cli)
 {
     const aoticache_config *config = aoticache_cli_config(cli);
     const char *directory = aoticache_config_key_directory(config);
-    if (aoticache_config_value(config, AOTICACHE_CONFIG_sign_with)[0] != '\0')
+    if (aoticache_config_get(config, AOTICACHE_CONFIG_sign_with).text[0] != '\0')
         return AOTICACHE_CLI_EXIT_OK;
     if (directory[0] == '\0')
         return aoticache_cli_error(cli, "there is no folder for a key to sign with: set HOME, or AOTICACHE_KEYS");

@@ -135,7 +135,7 @@ static json_t *inspect_entry(const aoticache_inspection *inspection, aoticache_c
         aoticache_inspected library = {.fd = copy >= 0 ? copy : aoticache_artifact_library_fd(artifact),
                                        .name = name,
                                        .device = entry->device,
-                                       .directory = aoticache_artifact_directory(artifact)};
+                                       .directory = aoticache_artifact_get_info(artifact)->directory};
         report = aoticache_inspect_library(inspection, &library, ret_ok);
     } else {
         report = aoticache_cli_json_object();

@@ -67,7 +67,7 @@ static int print_of_file(const aoticache_key_command *command, const char *path,
 /* Of the key that signs: the first of sign_with, else the user's own. */
 static int public(const aoticache_key_command *command, const char *const *words, size_t count)
 {
-    const char *configured = aoticache_config_value(aoticache_cli_config(command->cli), AOTICACHE_CONFIG_sign_with);
+    const char *configured = aoticache_config_get(aoticache_cli_config(command->cli), AOTICACHE_CONFIG_sign_with).text;
     if (count > 1)
         return aoticache_cli_usage_error(command->cli, "public takes one file");
     if (count == 1)

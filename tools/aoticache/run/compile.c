@@ -30,9 +30,8 @@ static int get_artifact(const aoticache_cli *cli, struct compile *compile)
     aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
     uint64_t start = aoticache_monotonic_ns();
     aoticache_status status =
-        compile->hook != NULL ? aoticache_cache_get_or_compile(compile->cache, compile->request, aoticache_hook_compile,
-                                                               compile->hook, &compile->artifact, &error)
-                              : aoticache_cache_lookup(compile->cache, compile->request, &compile->artifact, &error);
+        compile->hook != NULL ? aoticache_cache_get_or_compile(compile->cache, compile->request, NULL, aoticache_hook_compile, compile->hook, &compile->artifact, &error)
+                              : aoticache_cache_lookup(compile->cache, compile->request, NULL, &compile->artifact, &error);
     compile->lookup_ns = aoticache_monotonic_ns() - start;
     aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {
@@ -46,7 +45,7 @@ static int get_artifact(const aoticache_cli *cli, struct compile *compile)
 static const aoticache_entry *find_entry(const struct compile *compile, const aoticache_entry_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (aoticache_digest_equal(&list->entries[i].artifact, aoticache_artifact_digest(compile->artifact)))
+        if (aoticache_digest_equal(&list->entries[i].artifact, &aoticache_artifact_get_info(compile->artifact)->digest))
             return &list->entries[i];
     return NULL;
 }
@@ -54,16 +53,16 @@ static const aoticache_entry *find_entry(const struct compile *compile, const ao
 static void print_json(const struct compile *compile, const aoticache_key *key, const aoticache_entry *entry)
 {
     cleanup_free char *description = aoticache_kernel_describe(compile->request);
-    aoticache_source source = aoticache_artifact_source(compile->artifact);
+    aoticache_source source = aoticache_artifact_get_info(compile->artifact)->source;
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "op", aoticache_cli_json_text(compile->kernel.op));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(description));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(key));
     aoticache_cli_json_set(object, "source", aoticache_cli_json_text(aoticache_source_word(source)));
-    aoticache_cli_json_set(object, "stored", json_boolean(aoticache_artifact_is_stored(compile->artifact)));
+    aoticache_cli_json_set(object, "stored", json_boolean(aoticache_artifact_get_info(compile->artifact)->is_stored));
     aoticache_cli_json_set(object, "lookup_ns", aoticache_cli_json_count(compile->lookup_ns));
     aoticache_cli_json_set(object, "compile_ns",
-                           aoticache_cli_json_count(aoticache_artifact_compile_ns(compile->artifact)));
+                           aoticache_cli_json_count(aoticache_artifact_get_info(compile->artifact)->compile_ns));
     aoticache_cli_json_set(object, "entry", entry != NULL ? aoticache_entry_to_json(entry) : json_null());
     aoticache_cli_json_print(object);
 }
@@ -72,8 +71,8 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
                        const aoticache_entry *entry)
 {
     cleanup_free char *description = aoticache_kernel_describe(compile->request);
-    cleanup_free char *source = aoticache_source_text(aoticache_artifact_source(compile->artifact),
-                                                      aoticache_artifact_is_stored(compile->artifact),
+    cleanup_free char *source = aoticache_source_text(aoticache_artifact_get_info(compile->artifact)->source,
+                                                      aoticache_artifact_get_info(compile->artifact)->is_stored,
                                                       entry != NULL           ? entry->producer
                                                       : compile->hook != NULL ? aoticache_hook_producer(compile->hook)
                                                                               : NULL);
@@ -87,8 +86,8 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
     aoticache_cli_print_field(cli, "key", "%s", hex);
     aoticache_cli_print_field(cli, "source", "%s", source);
     aoticache_cli_print_field(cli, "compile", "%s",
-                              aoticache_cli_format_duration(aoticache_artifact_compile_ns(compile->artifact), text));
-    aoticache_digest_to_hex(aoticache_artifact_library_digest(compile->artifact), hex);
+                              aoticache_cli_format_duration(aoticache_artifact_get_info(compile->artifact)->compile_ns, text));
+    aoticache_digest_to_hex(&aoticache_artifact_get_info(compile->artifact)->library, hex);
     aoticache_cli_print_field(cli, "library", "%s", hex);
     if (entry == NULL)
         return;
@@ -109,7 +108,7 @@ static int print_result(const aoticache_cli *cli, const struct compile *compile)
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&key, hex);
     aoticache_entry_list list = {0};
-    if (aoticache_artifact_is_stored(compile->artifact))
+    if (aoticache_artifact_get_info(compile->artifact)->is_stored)
         aoticache_entries_read(compile->cache, NULL, hex, &list, NULL);
     const aoticache_entry *entry = find_entry(compile, &list);
     if (cli->json)

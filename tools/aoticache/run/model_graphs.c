@@ -36,7 +36,7 @@ static int open_graph(const aoticache_cli *cli, aoticache_cache *cache, const ch
     aoticache_status status = aoticache_model_lookup(cache, word, NULL, &graph->artifact, &graph->report, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, &error);
-    if (asprintf(&path, "%s/graph.txt", aoticache_artifact_directory(graph->artifact)) < 0) {
+    if (asprintf(&path, "%s/graph.txt", aoticache_artifact_get_info(graph->artifact)->directory) < 0) {
         path = NULL;
         aoticache_cli_out_of_memory();
     }

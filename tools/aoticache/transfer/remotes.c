@@ -94,7 +94,7 @@ static bool parse(remote_command *command, aoticache_cli *cli, const char *progr
 static bool has_remote(const remote_command *command)
 {
     const aoticache_config *config = aoticache_cli_config(command->transfer.cli);
-    return command->remote != NULL || aoticache_config_value(config, AOTICACHE_CONFIG_remote)[0] != '\0';
+    return command->remote != NULL || aoticache_config_get(config, AOTICACHE_CONFIG_remote).text[0] != '\0';
 }
 
 static int push(remote_command *command)

@@ -50,7 +50,7 @@ static void lookup_item(const aoticache_warm_work *what, aoticache_warm_item *it
     aoticache_artifact *artifact = NULL;
     aoticache_status status = prepare(what, item, &error);
     if (status == AOTICACHE_OK)
-        status = what->cache != NULL ? aoticache_cache_lookup(what->cache, item->request, &artifact, &error)
+        status = what->cache != NULL ? aoticache_cache_lookup(what->cache, item->request, NULL, &artifact, &error)
                                      : AOTICACHE_NOT_FOUND;
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         item->result = status == AOTICACHE_OK ? AOTICACHE_WARM_THERE : AOTICACHE_WARM_MISSING;
@@ -65,18 +65,17 @@ static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item 
     aoticache_artifact *artifact = NULL;
     aoticache_status status = prepare(what, item, &error);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_get_or_compile(what->cache, item->request, aoticache_hook_compile, what->hook,
-                                                &artifact, &error);
+        status = aoticache_cache_get_or_compile(what->cache, item->request, NULL, aoticache_hook_compile, what->hook, &artifact, &error);
     if (status != AOTICACHE_OK) {
         fail(item, status, &error);
         return;
     }
-    aoticache_source source = aoticache_artifact_source(artifact);
+    aoticache_source source = aoticache_artifact_get_info(artifact)->source;
     item->result = source == AOTICACHE_SOURCE_INDEX || source == AOTICACHE_SOURCE_FETCHED ? AOTICACHE_WARM_THERE
                    : source == AOTICACHE_SOURCE_COMPILED                                  ? AOTICACHE_WARM_COMPILED
                                                                                           : AOTICACHE_WARM_WAITED;
-    item->compile_ns = source == AOTICACHE_SOURCE_COMPILED ? aoticache_artifact_compile_ns(artifact) : 0;
-    if (!aoticache_artifact_is_stored(artifact)) {
+    item->compile_ns = source == AOTICACHE_SOURCE_COMPILED ? aoticache_artifact_get_info(artifact)->compile_ns : 0;
+    if (!aoticache_artifact_get_info(artifact)->is_stored) {
         aoticache_error_set(&error, AOTICACHE_IO, "it was compiled, but could not be stored");
         fail(item, AOTICACHE_IO, &error);
     }

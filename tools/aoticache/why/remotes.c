@@ -62,7 +62,7 @@ void aoticache_remote_findings_read(const aoticache_cli *cli, const aoticache_ke
     *ret_findings = (aoticache_remote_findings){.count = 0};
     if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
-    const char *remotes = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
+    const char *remotes = aoticache_config_get(config, AOTICACHE_CONFIG_remote).text;
     if (remotes != NULL && remotes[0] != '\0' &&
         aoticache_remotes_query(remotes, key, add, ret_findings, &error) != AOTICACHE_OK)
         aoticache_cli_note(cli, "%s", error.message);
