@@ -135,10 +135,6 @@ typedef struct aoticache_logger {
     void *user;
 } aoticache_logger;
 
-/* Formats and hands on one line; does nothing where `logger` or its function is NULL. Preserves errno. */
-AOTICACHE_API void aoticache_log(const aoticache_logger *logger, aoticache_log_level level, const char *format, ...)
-    AOTICACHE_PRINTF(3, 4);
-
 /* ---- digests ---- */
 
 #define AOTICACHE_DIGEST_BYTES 32
@@ -155,9 +151,6 @@ AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char 
 /* Exactly 64 hexadecimal digits, either case. Returns OK or INVALID. */
 AOTICACHE_API aoticache_status aoticache_digest_from_hex(const char *hex, aoticache_digest *ret_digest);
 
-/* Digest of `size` bytes. Returns OK, NO_MEMORY, or UNSUPPORTED where libcrypto offers no SHA-256. */
-AOTICACHE_API aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_digest *ret_digest);
-
 /*
  * Digest of a whole open file, from its beginning, with pread: the file position is neither used nor moved.
  * ret_size: the number of bytes hashed; may be NULL.
@@ -165,14 +158,6 @@ AOTICACHE_API aoticache_status aoticache_digest_of(const void *bytes, size_t siz
  */
 AOTICACHE_API aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
                                                       aoticache_error *ret_error);
-
-/* ---- clocks ---- */
-
-/* Nanoseconds of CLOCK_MONOTONIC: for durations. */
-AOTICACHE_API uint64_t aoticache_monotonic_ns(void);
-
-/* Nanoseconds since 1970 of CLOCK_REALTIME: for what is stored. */
-AOTICACHE_API int64_t aoticache_wall_ns(void);
 
 /* ---- dtypes, devices, layouts, memory formats: PyTorch's numbers (c10/core/ScalarType.h, c10/core/DeviceType.h,
  * c10/core/Layout.h, c10/core/MemoryFormat.h) and PyTorch's names ("float32", "cuda", "strided", "channels_last") ---- */

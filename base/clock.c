@@ -1,5 +1,5 @@
 /*
- * base/clock: the two clocks, and the start of the machine.
+ * base/clock: which boot of the machine this is.
  */
 #include "base/clock.h"
 
@@ -10,22 +10,6 @@
 
 #include "base/base.h"
 #include "base/cleanup.h"
-
-uint64_t aoticache_monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-int64_t aoticache_wall_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
-}
-
-/* ---- the start of the machine ---- */
 
 static int64_t boot_number;
 static pthread_once_t boot_once = PTHREAD_ONCE_INIT;

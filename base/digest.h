@@ -15,6 +15,9 @@ typedef struct aoticache_checksum {
     uint64_t low, high;
 } aoticache_checksum;
 
+/* The digest of `size` bytes. Returns OK, NO_MEMORY, or UNSUPPORTED if libcrypto offers no SHA-256. */
+aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_digest *ret_digest);
+
 aoticache_checksum aoticache_checksum_of(const void *bytes, size_t size);
 bool aoticache_checksum_equal(const aoticache_checksum *a, const aoticache_checksum *b);
 

@@ -2,6 +2,7 @@
  * base/error: status names and texts, the error detail, log lines, the version, the freeing of texts.
  */
 #include "base/base.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdarg.h>

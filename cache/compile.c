@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "cache/eager_face.h"
 #include "cache/store/lock.h"
 #include "cache/remote/internal.h"
@@ -390,11 +392,11 @@ static aoticache_status find_or_compile(struct job *job, aoticache_artifact **re
         return status;
     const bool is_dynamic = aoticache_request_is_dynamic(job->request);
     if (is_dynamic != (job->target.filter != NULL))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: aoticache_cache_get_or_compile: the request is %s (environment " AOTICACHE_SHAPES_NAME
-                                   "), so filter must %sbe NULL",
-                                   aoticache_request_op(job->request), is_dynamic ? "dynamic" : "for exact shapes",
-                                   is_dynamic ? "not " : "");
+        return aoticache_error_set(
+            ret_error, AOTICACHE_INVALID,
+            "%s: aoticache_cache_get_or_compile: the request is %s (environment " AOTICACHE_SHAPES_NAME
+            "), so filter must %sbe NULL",
+            aoticache_request_op(job->request), is_dynamic ? "dynamic" : "for exact shapes", is_dynamic ? "not " : "");
     status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
@@ -416,9 +418,9 @@ static aoticache_status find_or_compile(struct job *job, aoticache_artifact **re
 }
 
 aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
-                                                const aoticache_guard_filter *filter,
-                                                aoticache_compile_fn compile_hook, void *user,
-                                                aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+                                                const aoticache_guard_filter *filter, aoticache_compile_fn compile_hook,
+                                                void *user, aoticache_artifact **ret_artifact,
+                                                aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || compile_hook == NULL || ret_artifact == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache, request, compile_hook, ret_artifact);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"

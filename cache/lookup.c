@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "cache/eager_face.h"
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
@@ -274,7 +276,8 @@ void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_artifact 
                                const aoticache_find_report *report, uint64_t begun_ns)
 {
     const uint64_t now = aoticache_monotonic_ns();
-    const uint64_t saved_ns = aoticache_cache_spare(cache, &aoticache_artifact_get_info(artifact)->digest, report->compile_ns);
+    const uint64_t saved_ns =
+        aoticache_cache_spare(cache, &aoticache_artifact_get_info(artifact)->digest, report->compile_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
     if (report->is_dynamic)
         aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_dynamic, 1);

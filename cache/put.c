@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/digest.h"
 #include "cache/eager_face.h"
 #include "cache/internal.h"
 #include "cache/store/internal.h"

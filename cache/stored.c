@@ -11,6 +11,8 @@
 #include "base/arguments.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/digest.h"
+#include "base/log.h"
 #include "cache/eager_face.h"
 #include "cache/internal.h"
 

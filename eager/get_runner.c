@@ -2,6 +2,7 @@
  * eager/get_runner: from a request to a runner that is ready. The one place where what a lookup found is loaded: holders
  * and packages load by the functions here (internal.h).
  */
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
@@ -36,7 +37,8 @@ static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hoo
     uint64_t start_ns = aoticache_monotonic_ns();
     aoticache_artifact_choose_copies(cache, false);
     if (hook != NULL)
-        status = aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, ret_artifact, ret_error);
+        status =
+            aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, ret_artifact, ret_error);
     else
         status = aoticache_cache_lookup(cache, request, NULL, ret_artifact, ret_error);
     if (status != AOTICACHE_OK)
@@ -62,7 +64,7 @@ aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, c
     load.proxy_executor = proxy_executor;
     load.digest = &aoticache_artifact_get_info(artifact)->library;
     load.copy = aoticache_artifact_take_copy(artifact);
-    return aoticache_library_load_fd_with(aoticache_artifact_library_fd(artifact), name, &load, ret_library, ret_error);
+    return aoticache_library_load_fd(aoticache_artifact_library_fd(artifact), name, &load, ret_library, ret_error);
 }
 
 static aoticache_status create_runner(aoticache_artifact *artifact, aoticache_device device, bool private_copy,

@@ -25,7 +25,7 @@ aoticache_status aoticache_artifact_load_runner(aoticache_cache *cache, aoticach
 /*
  * Loads the artifact's library from the bytes that were hashed when it was looked up, or hashes those that it loads.
  * name: for messages. private_copy, proxy_executor: as aoticache_load_options has them.
- * Returns: as aoticache_library_load_fd_with().
+ * Returns: as aoticache_library_load_fd().
  */
 aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, const char *name, bool private_copy,
                                                  AOTIProxyExecutorHandle proxy_executor,

@@ -537,12 +537,6 @@ static aoticache_status load_checked(loading *load, aoticache_library **ret_libr
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
-                                           aoticache_error *ret_error)
-{
-    return aoticache_library_load_fd_with(fd, name, NULL, ret_library, ret_error);
-}
-
 static aoticache_status load_library(loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
 {
     if (load->name == NULL || ret_library == NULL)
@@ -562,8 +556,8 @@ static aoticache_status load_library(loading *load, aoticache_library **ret_libr
     return name_the_library(status, load->name, ret_error);
 }
 
-aoticache_status aoticache_library_load_fd_with(int fd, const char *name, const aoticache_load_options *options,
-                                                aoticache_library **ret_library, aoticache_error *ret_error)
+aoticache_status aoticache_library_load_fd(int fd, const char *name, const aoticache_load_options *options,
+                                           aoticache_library **ret_library, aoticache_error *ret_error)
 {
     aoticache_load_options chosen;
     aoticache_status status =

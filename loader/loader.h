@@ -96,28 +96,6 @@ AOTICACHE_API aoticache_status aoticache_library_describe(int fd, aoticache_libr
                                                           aoticache_error *ret_error);
 AOTICACHE_API void aoticache_library_description_free(aoticache_library_description *description);
 
-/*
- * Loads a kernel library.
- *
- * fd:   open for reading, already verified; borrowed for the call.
- * name: for messages: a digest or a path.
- *
- * A library may open its own file to map weights (it imports dladdr). It then keeps a descriptor of the file as long as
- * it lives. It finds the file itself, whose pages all processes share, even if it was loaded from a copy. There are two
- * exceptions: static constructors find the copy, which has only the segments; and if this process may not open the file
- * again, the weights are part of the copy.
- *
- * If the same file is loaded twice without a copy, the dynamic linker has one library, with one set of global
- * variables; loaded from copies, it has two. Libraries do not see each other's symbols, except for unique symbols
- * (aoticache_load_options.private_copy).
- *
- * Returns: OK; UNSUPPORTED (for another machine; needs functions that the shim, or this process's PyTorch, lacks; lacks
- * functions that no host can do without: all missing functions are named); LOAD_FAILED (the dynamic linker's message);
- * CORRUPT (the file's bytes are not those of options.digest); INVALID; IO; NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
-                                                         aoticache_error *ret_error);
-
 typedef struct aoticache_load_options {
     size_t size;
     /*
@@ -160,11 +138,29 @@ static inline aoticache_load_options aoticache_load_options_init()
 #define AOTICACHE_LOAD_OPTIONS_INIT {.size = sizeof(aoticache_load_options), .copy = -1}
 #endif
 
-/* As aoticache_library_load_fd(); options may be NULL. */
-AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char *name,
-                                                              const aoticache_load_options *options,
-                                                              aoticache_library **ret_library,
-                                                              aoticache_error *ret_error);
+/*
+ * Loads a kernel library.
+ *
+ * fd:   open for reading, already verified; borrowed for the call.
+ * name: for messages: a digest or a path.
+ * options: NULL: the defaults.
+ *
+ * A library may open its own file to map weights (it imports dladdr). It then keeps a descriptor of the file as long as
+ * it lives. It finds the file itself, whose pages all processes share, even if it was loaded from a copy. There are two
+ * exceptions: static constructors find the copy, which has only the segments; and if this process may not open the file
+ * again, the weights are part of the copy.
+ *
+ * If the same file is loaded twice without a copy, the dynamic linker has one library, with one set of global
+ * variables; loaded from copies, it has two. Libraries do not see each other's symbols, except for unique symbols
+ * (aoticache_load_options.private_copy).
+ *
+ * Returns: OK; UNSUPPORTED (for another machine; needs functions that the shim, or this process's PyTorch, lacks; lacks
+ * functions that no host can do without: all missing functions are named); LOAD_FAILED (the dynamic linker's message);
+ * CORRUPT (the file's bytes are not those of options.digest); INVALID; IO; NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name,
+                                                         const aoticache_load_options *options,
+                                                         aoticache_library **ret_library, aoticache_error *ret_error);
 /* Unloads the library with the last reference. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);

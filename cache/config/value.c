@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/text/name_distance.h"
 #include "base/text/units.h"
 #include "cache/config/internal.h"
@@ -314,7 +315,8 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
             length += strlen(word);
         }
         if (!is_word)
-            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_get(NULL, name).name, word,
+            aoticache_config_warn(config, "%s: %s: '%.200s' %s: %s", origin, aoticache_config_get(NULL, name).name,
+                                  word,
                                   name == AOTICACHE_CONFIG_revoked_keys
                                       ? "cannot be read, and until it is fixed nothing from elsewhere is accepted"
                                       : "is not used",
@@ -395,8 +397,9 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
     if (name == AOTICACHE_CONFIG_remote)
         return take_remote(config, text, origin, is_file);
     if (values[name].unit != NULL && aoticache_unit_is_missing(text, values[name].unit, advice)) {
-        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin, aoticache_config_get(NULL, name).name,
-                              text, advice, aoticache_config_get(config, name).text);
+        aoticache_config_warn(config, "%s: %s: '%.200s' %s; it stays at %s", origin,
+                              aoticache_config_get(NULL, name).name, text, advice,
+                              aoticache_config_get(config, name).text);
         return AOTICACHE_OK;
     }
     if (!values[name].parse(text, &value)) {

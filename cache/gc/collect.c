@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/options.h"
 
 #define JUDGEMENTS_NS (INT64_C(30) * 24 * 3600 * 1000000000)

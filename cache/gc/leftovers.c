@@ -15,9 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
+#include "base/log.h"
 #include "base/syscalls.h"
 #include "cache/gc/internal.h"
 

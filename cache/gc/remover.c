@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/array.h"
 #include "base/threads.h"
 #include "cache/gc/internal.h"

@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/listing.h"
+#include "base/log.h"
 #include "base/text/json.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"

@@ -5,6 +5,7 @@
  * An ActionResult is a message in the encoding of Protocol Buffers, which https://github.com/bazelbuild/remote-apis defines.
  * Our texts are its field 5, the output of a command. A server may add fields, which are skipped.
  */
+#include "base/digest.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

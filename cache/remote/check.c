@@ -4,7 +4,9 @@
  * What a program does is tried as the program does it, in the folders where kernels lie, because servers differ by folder and
  * by kind of request: an object, a record with a condition, a list, a lease. All of it belongs to a key that nobody has.
  */
+#include "base/clock.h"
 #include "base/arguments.h"
+#include "base/digest.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

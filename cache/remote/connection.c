@@ -18,7 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/digest.h"
+#include "base/log.h"
 #include "base/process/home.h"
 #include "base/process/fork_guard.h"
 

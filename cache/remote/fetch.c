@@ -11,7 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/digest.h"
 #include "base/syscalls.h"
 
 aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const aoticache_key *key,

@@ -8,6 +8,8 @@
  * A backoff ends when a request succeeds: a read (which also ends that of the whole remote), a record (the last step of a write), a
  * lease. Each beginning and each end of a backoff is one line in the log.
  */
+#include "base/clock.h"
+#include "base/log.h"
 #include "cache/remote/internal.h"
 
 #define FIRST_BACKOFF_NS UINT64_C(1000000000)

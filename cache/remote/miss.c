@@ -22,6 +22,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
+#include "base/log.h"
 #include "base/threads.h"
 
 #define LEASE_MS 30000
@@ -61,8 +63,7 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
         intake.place = remote->config.url;
         intake.told = remote->told;
         aoticache_remote_begin_fetch(remote);
-        status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->filter,
-                                            &brought, &detail);
+        status = aoticache_remote_fetch_key(&intake, remote, &target->key, target->filter, &brought, &detail);
         aoticache_remote_end_fetch();
     }
     if (status == AOTICACHE_OK)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cache/trust/internal.h"
 
 #define PROBE_HEAD "aoticache probe 1\n"

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/text/stream.h"
 
 #define LISTS 256

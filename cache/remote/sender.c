@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/threads.h"
 
 #define QUEUE 64

@@ -4,6 +4,7 @@
  * The intake decides for whatever is foreign (cache/transfer/commit.c). Here it is decided before the files of an entry are
  * fetched, by its manifest, and with the key that was asked for.
  */
+#include "base/log.h"
 #include "cache/remote/internal.h"
 
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include "cache/request/internal.h"
 
 #include "base/cleanup.h"
+#include "base/digest.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cache/internal.h"
 
 /* Names of operators, devices and environments that await their flush. What comes when there are more counts as "(other)". */

@@ -7,7 +7,9 @@
  */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
+#include "base/log.h"
 #include "cache/eager_face.h"
 #include "cache/internal.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "cache/internal.h"
 #include "base/array.h"

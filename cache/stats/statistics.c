@@ -7,24 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "cache/internal.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)
-
-uint64_t aoticache_counters_hits_index(const aoticache_counters *counters)
-{
-    uint64_t others = counters->hits_loaded + counters->hits_remote;
-    return counters->hits > others ? counters->hits - others : 0;
-}
-
-uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters)
-{
-    uint64_t explained =
-        counters->misses_requirement + counters->misses_guard + counters->misses_damaged + counters->misses_failed;
-    return counters->misses > explained ? counters->misses - explained : 0;
-}
 
 static uint64_t *counter_field(aoticache_counters *counters, const char *name)
 {

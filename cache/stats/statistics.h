@@ -72,8 +72,20 @@ typedef struct aoticache_counters {
 #undef AOTICACHE_COUNTER_FIELD
 } aoticache_counters;
 
-AOTICACHE_API uint64_t aoticache_counters_hits_index(const aoticache_counters *counters);
-AOTICACHE_API uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters);
+/* Returns the hits that were found in the index: not in this process's memory, not on a remote. */
+static inline uint64_t aoticache_counters_hits_index(const aoticache_counters *counters)
+{
+    uint64_t others = counters->hits_loaded + counters->hits_remote;
+    return counters->hits > others ? counters->hits - others : 0;
+}
+
+/* Returns the misses for which there was no entry at all. */
+static inline uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters)
+{
+    uint64_t explained =
+        counters->misses_requirement + counters->misses_guard + counters->misses_damaged + counters->misses_failed;
+    return counters->misses > explained ? counters->misses - explained : 0;
+}
 
 /* ---- how long things take: name, text ---- */
 

@@ -13,8 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
+#include "base/log.h"
 #include "base/syscalls.h"
 #include "cache/config/internal.h"
 

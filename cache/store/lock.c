@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "base/threads.h"

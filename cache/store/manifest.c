@@ -5,6 +5,7 @@
 #include "cache/store/internal.h"
 
 #include "base/cleanup.h"
+#include "base/digest.h"
 #include "base/text/json.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu_list.h"

@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/listing.h"
 #include "base/memory_file.h"
 #include "base/syscalls.h"

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/digest.h"
+#include "base/log.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"

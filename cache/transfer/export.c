@@ -12,6 +12,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "cache/transfer/archive.h"
 #include "cache/transfer/internal.h"
 

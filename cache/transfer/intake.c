@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/syscalls.h"
 
 /* So many refusals are logged one by one. */

@@ -14,6 +14,7 @@
 
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/syscalls.h"
 #include "cache/transfer/internal.h"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cache/transfer/internal.h"
 
 #define MOST_LOGGED 1000

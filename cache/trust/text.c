@@ -5,6 +5,7 @@
  * the last character has some to spare. So two texts that differ are two signatures.
  */
 #include "base/arguments.h"
+#include "base/digest.h"
 #include "cache/trust/internal.h"
 
 #include <stdio.h>

@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "cache/internal.h"
 
 #define NO_MEMORY(ret_error) aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for keys")

@@ -10,17 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/listing.h"
 #include "cache/verify/internal.h"
-
-uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
-{
-    return report == NULL
-               ? 0
-               : report->damaged + report->missing + report->foreign + report->unindexed + report->wrong_entries +
-                     report->wrong_links + report->wrong_marks + report->wrong_signatures;
-}
 
 void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what,
                                            const char *name, const char *detail)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/verify/internal.h"

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/listing.h"

@@ -55,9 +55,13 @@ typedef struct aoticache_verify_report {
     bool is_partial; /* it was stopped before everything was looked at */
 } aoticache_verify_report;
 
-/* What is wrong: damaged + missing + foreign + unindexed + wrong_*. What is repaired is still among them. What is
+/* Returns how much is wrong: damaged + missing + foreign + unindexed + wrong_*. What is repaired is still among them. What is
  * unreadable is not: nothing is known of it, and a repair leaves it as it is. */
-AOTICACHE_API uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report);
+static inline uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
+{
+    return report->damaged + report->missing + report->foreign + report->unindexed + report->wrong_entries +
+           report->wrong_links + report->wrong_marks + report->wrong_signatures;
+}
 
 /* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark", "signature",
  * "unreadable"; name: the file; detail: one

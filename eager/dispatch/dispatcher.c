@@ -5,6 +5,7 @@
 #include "eager/dispatch/dispatcher.h"
 #include "eager/dispatch/internal.h"
 #include "eager/dispatch/keys.h"
+#include "eager/dispatch/questions.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -282,15 +282,6 @@ AOTICACHE_API aoticache_status aoticache_computed_kernel_call(const aoticache_co
 /* No call through this handle may be under way. NULL is allowed. */
 AOTICACHE_API void aoticache_computed_kernel_free(aoticache_computed_kernel *kernel);
 
-/* ---- for other languages ---- */
-
-/*
- * Bytes of a structure of this interface, by its name: "aoticache_error", "aoticache_tensor_view", "aoticache_value",
- * "aoticache_stack", "aoticache_boxed_kernel", "aoticache_dispatch_mode", "aoticache_call_observer",
- * "aoticache_dispatch_guard". 0 for others. A binding that declares them itself compares.
- */
-AOTICACHE_API size_t aoticache_dispatch_struct_size(const char *name);
-
 #ifdef __cplusplus
 }
 #endif

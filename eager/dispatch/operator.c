@@ -5,6 +5,7 @@
  * back brings back the older one of its key. What is replaced is retired, not freed.
  */
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "eager/dispatch/internal.h"
 #include "eager/dispatch/keys.h"
 #include "eager/dispatch/questions.h"

@@ -82,4 +82,11 @@ AOTICACHE_API aoticache_dispatcher *aoticache_oplib_dispatcher(const aoticache_o
 AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib);
 AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib); /* "" for none */
 
+/*
+ * Bytes of a structure of this interface, by its name: "aoticache_error", "aoticache_tensor_view", "aoticache_value",
+ * "aoticache_stack", "aoticache_boxed_kernel", "aoticache_dispatch_mode", "aoticache_call_observer",
+ * "aoticache_dispatch_guard". 0 for others. A binding that declares them itself compares.
+ */
+AOTICACHE_API size_t aoticache_dispatch_struct_size(const char *name);
+
 #endif

@@ -2,7 +2,9 @@
  * eager/holder/compile: a miss becomes a library, a dynamic one where that is preferred and possible, else an exact one;
  * what is kept of a compile that failed; background compiles. miss.c decides which misses come here, and when.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/threads.h"
 #include "cache/eager_face.h"
 #include "eager/holder/internal.h"
@@ -128,8 +130,8 @@ static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_mi
         compile.example = example;
         compile.views = views;
         const aoticache_guard_filter filter = {guard_accepts_call, &compile};
-        status = aoticache_cache_get_or_compile(holder->context->cache, miss->dynamic, &filter, compile_dynamic, &compile,
-                                                &artifact, ret_error);
+        status = aoticache_cache_get_or_compile(holder->context->cache, miss->dynamic, &filter, compile_dynamic,
+                                                &compile, &artifact, ret_error);
     }
     aoticache_request_free(example);
     if (status != AOTICACHE_OK)
@@ -170,7 +172,8 @@ static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_m
         }
     }
     const aoticache_context *context = holder->context;
-    aoticache_status status = aoticache_cache_get_or_compile(context->cache, miss->exact, NULL, aoticache_hook_compile, context->hook, ret_artifact, ret_error);
+    aoticache_status status = aoticache_cache_get_or_compile(context->cache, miss->exact, NULL, aoticache_hook_compile,
+                                                             context->hook, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
         count_compile(holder, *ret_artifact);
     return status;

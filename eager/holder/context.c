@@ -2,6 +2,7 @@
  * eager/holder/context: what all holders of a host share: the cache and the hook, the policy, the budget of loaded
  * libraries, the background compiles.
  */
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"

@@ -3,6 +3,7 @@
  * when they are first hit.
  */
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
 

@@ -9,6 +9,7 @@
 #ifndef AOTICACHE_EAGER_HOLDER_INTERNAL_H
 #define AOTICACHE_EAGER_HOLDER_INTERNAL_H
 
+#include "base/clock.h"
 #include "cache/judgements.h"
 #include "cache/request/request.h"
 #include "eager/epoch.h"

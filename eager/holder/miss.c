@@ -5,6 +5,7 @@
  *
  * run.c runs what was found. docs/architecture.md, "One miss", follows a call from here to the compiler.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
 #include "eager/holder/hot.h"

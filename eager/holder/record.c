@@ -5,6 +5,7 @@
  * After a fork the child reads the file again, into a memory of its own: the parent's may have been half changed, and
  * its lock held, when the child was made.
  */
+#include "base/digest.h"
 #include "eager/holder/internal.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"

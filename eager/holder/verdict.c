@@ -7,6 +7,7 @@
  *
  * The hit path only checks, once every AOTICACHE_VERDICT_LOOKS calls, whether the result has expired.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
 #include "eager/holder/hot.h"

@@ -5,8 +5,10 @@
  * What a source sees of the request is in request_macros.c; what it is linked with is runtime/. Its output is the same for
  * the same request: no paths, times or build ids are in it.
  */
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/digest.h"
 #include "base/process/home.h"
 #include "base/text/name_distance.h"
 #include "base/text/stream.h"

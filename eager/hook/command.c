@@ -4,6 +4,7 @@
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/digest.h"
 #include "eager/hook/internal.h"
 
 #include <fcntl.h>

@@ -3,6 +3,7 @@
  *
  * The kinds are worker.c, command.c, c_source.c and callback.c.
  */
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "eager/hook/internal.h"
 #include "eager/internal.h"

@@ -7,6 +7,7 @@
 #ifndef AOTICACHE_EAGER_HOOK_INTERNAL_H
 #define AOTICACHE_EAGER_HOOK_INTERNAL_H
 
+#include "base/clock.h"
 #include "cache/cache.h"
 #include "cache/request/cpu.h"
 #include "cache/request/request.h"

@@ -2,6 +2,7 @@
  * eager/hook/process: what is said to a started program and heard from it, with deadlines; and its end. Starting is in
  * spawn.c.
  */
+#include "base/clock.h"
 #include "eager/hook/process.h"
 #include "base/array.h"
 #include "base/cleanup.h"

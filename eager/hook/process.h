@@ -14,6 +14,7 @@
 #ifndef AOTICACHE_EAGER_HOOK_PROCESS_H
 #define AOTICACHE_EAGER_HOOK_PROCESS_H
 
+#include "base/clock.h"
 #include "base/base.h"
 
 #include <limits.h>

@@ -2,6 +2,7 @@
  * eager/hook/python: finding a Python and the version of its PyTorch. A hit in the cache must not cost the start of a
  * Python, let alone an import of torch (seconds), so the version is read from where packages lie.
  */
+#include "base/clock.h"
 #include "eager/hook/internal.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"

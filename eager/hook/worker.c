@@ -7,8 +7,10 @@
  * has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would not do: it fires
  * when the thread ends that started the worker.)
  */
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/process/home.h"
 #include "eager/hook/internal.h"
 #include "eager/internal.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
@@ -53,8 +54,8 @@ static aoticache_status open_artifact(aoticache_artifact *artifact, const char *
 {
     aoticache_model_weights *weights = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_status status =
-        aoticache_model_weights_create(aoticache_artifact_get_info(artifact)->directory, name, options, &weights, ret_error);
+    aoticache_status status = aoticache_model_weights_create(aoticache_artifact_get_info(artifact)->directory, name,
+                                                             options, &weights, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report->weights_ns = aoticache_monotonic_ns() - begun;

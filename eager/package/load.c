@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/options.h"
@@ -241,7 +242,8 @@ static char *read_inputs(aoticache_cache *cache, const aoticache_artifact *artif
 {
     cleanup_free char *text = NULL;
     if (!aoticache_artifact_get_info(artifact)->is_stored ||
-        aoticache_cache_read_metadata(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL) != AOTICACHE_OK)
+        aoticache_cache_read_metadata(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL) !=
+            AOTICACHE_OK)
         return NULL;
     json_error_t problem;
     json_t *object = aoticache_json_parse(text, strlen(text), 0, &problem);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/text/json.h"

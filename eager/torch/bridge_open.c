@@ -3,6 +3,7 @@
  * once for each PyTorch and source, found again by all processes, its failure remembered with what the compiler said.
  * Then opened, and answered when it calls (bridge.h).
  */
+#include "base/clock.h"
 #include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/process/fork_guard.h"

@@ -4,6 +4,7 @@
  * Enter takes the mutex and makes sure that there is a connection and that it belongs to this process. Many writes may
  * share one transaction (bulk).
  */
+#include "base/log.h"
 #include "index/connection/internal.h"
 
 #include <errno.h>

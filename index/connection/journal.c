@@ -8,6 +8,8 @@
  * btrfs and its like write each page to a new place. Where there is no room for it, or no quota, the kernel ends a process
  * that writes to mapped memory, and with WAL a lookup does (tests/environments, btrfs_blocks). So there is no WAL there, either.
  */
+#include "base/clock.h"
+#include "base/log.h"
 #include "index/connection/internal.h"
 
 #include <string.h>

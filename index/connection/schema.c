@@ -8,6 +8,7 @@
  * index that was built anew are above those that its predecessor gave: who asks for entries "after number n" may have n
  * from there.
  */
+#include "base/clock.h"
 #include "index/connection/internal.h"
 
 #include <stdio.h>

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/syscalls.h"
 
 #define SHORTEST_PAUSE_NS 50000u

@@ -5,6 +5,7 @@
  * read. What an entry consists of never changes, so it may be read before; whether it is still to go, and whether others
  * need what it needs, is asked again inside.
  */
+#include "base/clock.h"
 #include "index/eviction/eviction.h"
 #include "index/entries/internal.h"
 #include "index/stats/statistics.h"

@@ -7,6 +7,7 @@
  * AOTICACHE_PYTHON (which scripts/bench sets) has torch. The time of the latter has a call from Python in it; beside
  * symbolic sizes stand guards with all sizes free. Medians of many short rounds. Prints one JSON object per line.
  */
+#include "base/clock.h"
 #include "loader/check/check.h"
 #include "tests/bench/bench.h"
 

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/cache.h"
 #include "cache/gc/collect.h"
 #include "cache/stats/statistics.h"

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/process/home.h"
 #include "runtime/kernel.h"
 #include "tests/bench/bench.h"

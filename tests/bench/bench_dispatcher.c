@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "eager/dispatch/dispatcher.h"
 #include "tests/bench/bench.h"
 

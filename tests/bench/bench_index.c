@@ -3,6 +3,7 @@
  * bound, stepped, its columns read, reset, on a connection of its own to the same file. Both take turns in one run, on
  * the same random keys; medians over the rounds. Prints one JSON object per line; BENCH_QUICK=1 leaves the million out.
  */
+#include "base/clock.h"
 #include "index/index.h"
 #include "tests/bench/bench.h"
 

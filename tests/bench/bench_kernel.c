@@ -4,6 +4,7 @@
  *
  * Prints one JSON object per line (scripts/bench collects them).
  */
+#include "base/clock.h"
 #include "aoticache.h"
 #include "base/cleanup.h"
 #include "base/process/home.h"
@@ -391,7 +392,8 @@ static bool prepare(const char *directory, const char *file)
     aoticache_request *request = make_request();
     aoticache_artifact *artifact;
     if (aoticache_hook_set_environment(hook, request, &error) != AOTICACHE_OK ||
-        aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, &error) != AOTICACHE_OK)
+        aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, &error) !=
+            AOTICACHE_OK)
         fail("compile", &error);
     setenv("BENCH_FRAMEWORK", aoticache_request_get_environment(request, "framework"), 1);
     setenv("BENCH_FRAMEWORK_VERSION", aoticache_request_get_environment(request, "framework_version"), 1);

@@ -5,6 +5,7 @@
  *
  * Prints one JSON object per line (scripts/bench collects them).
  */
+#include "base/clock.h"
 #include "base/base.h"
 #include "base/process/home.h"
 #include "runtime/shim/torch_abi.h"

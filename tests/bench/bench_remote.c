@@ -37,6 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/syscalls.h"
 #include "cache/remote/remote.h"
 #include "cache/trust/internal.h"
@@ -367,7 +368,8 @@ static double get_one(aoticache_cache *cache, size_t number)
     aoticache_error error = {.message = ""};
     aoticache_request *request = request_of(number);
     const uint64_t begun = aoticache_monotonic_ns();
-    if (aoticache_cache_get_or_compile(cache, request, NULL, must_not_compile, NULL, &artifact, &error) != AOTICACHE_OK ||
+    if (aoticache_cache_get_or_compile(cache, request, NULL, must_not_compile, NULL, &artifact, &error) !=
+            AOTICACHE_OK ||
         aoticache_artifact_get_info(artifact)->source != AOTICACHE_SOURCE_FETCHED)
         fail("get", error.message);
     const double seconds = since(begun);

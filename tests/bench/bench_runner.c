@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "loader/runner/runner.h"
 #include "tests/bench/bench.h"
 
@@ -99,7 +100,7 @@ static aoticache_runner *create_ours(const char *path, bool pool_only)
     aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
     options.pool_only = pool_only;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (aoticache_library_load_fd(fd, path, &library, &error) != AOTICACHE_OK)
+    if (aoticache_library_load_fd(fd, path, NULL, &library, &error) != AOTICACHE_OK)
         fail(path, error.message);
     if (aoticache_library_torch_kind(library) != AOTICACHE_TORCH_LIBTORCH)
         fail(path, "does not use the libtorch of this process");

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/cache.h"
 #include "cache/transfer/transfer.h"
 #include "tests/bench/bench.h"

@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/cache.h"
 #include "cache/verify/verify.h"
 #include "tests/bench/bench.h"

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/syscalls.h"
 #include "cache/cache.h"
 #include "cache/gc/collect.h"
@@ -152,8 +153,8 @@ static aoticache_status compile_new(aoticache_cache *cache, bool is_in_manifest,
 {
     aoticache_artifact *artifact = NULL;
     aoticache_request *request = make_request(NEW_KEY + 1);
-    aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, NULL, compile, is_in_manifest ? cache : NULL, &artifact, ret_error);
+    aoticache_status status = aoticache_cache_get_or_compile(cache, request, NULL, compile,
+                                                             is_in_manifest ? cache : NULL, &artifact, ret_error);
     if (status == AOTICACHE_OK && !aoticache_artifact_get_info(artifact)->is_stored)
         status = aoticache_error_set(ret_error, AOTICACHE_IO, "the artifact was not stored");
     aoticache_artifact_unref(artifact);

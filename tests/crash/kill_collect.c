@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "tests/helpers/cache_process.h"

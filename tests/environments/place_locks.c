@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/clock.h"
 #include "tests/helpers/cache_process.h"
 #include "cache/gc/collect.h"
 #include "cache/internal.h"

@@ -27,6 +27,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "tests/helpers/cache_process.h"
 #include "tests/unit/clock_fixture.h"
 #include "cache/gc/collect.h"

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "cache/gc/collect.h"
 #include "cache/transfer/transfer.h"
 #include "cache/verify/verify.h"

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "cache/pins/pins.h"
 #include "cache/trust/trust.h"
 #include "cache/verify/verify.h"

@@ -83,7 +83,7 @@ static aoticache_status do_load(aoticache_cache *unused, aoticache_error *ret_er
     const int fd = open_library();
     (void)unused;
     injection_spare_others();
-    aoticache_status status = aoticache_library_load_fd(fd, "pointwise", &library, ret_error);
+    aoticache_status status = aoticache_library_load_fd(fd, "pointwise", NULL, &library, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
         status = aoticache_runner_create(library, &options, &runner, ret_error);
@@ -139,7 +139,8 @@ static aoticache_status compile_with(aoticache_cache *cache, aoticache_hook *hoo
     injection_resume();
     aoticache_status status = aoticache_hook_set_environment(hook, request, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, ret_error);
+        status =
+            aoticache_cache_get_or_compile(cache, request, NULL, aoticache_hook_compile, hook, &artifact, ret_error);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;

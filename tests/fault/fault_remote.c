@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/digest.h"
 #include "cache/stats/statistics.h"
 #include "tests/fault/remote_truth.h"
 
@@ -388,8 +390,8 @@ static void try_get(aoticache_cache *cache, int key)
     aoticache_request *request = request_of(key);
     const uint64_t before = refusals(cache);
     const aoticache_status status =
-        key == 3 ? aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){accept_guard, NULL}, compile, &hook, &artifact,
-                                                          &error)
+        key == 3 ? aoticache_cache_get_or_compile(cache, request, &(aoticache_guard_filter){accept_guard, NULL},
+                                                  compile, &hook, &artifact, &error)
                  : aoticache_cache_get_or_compile(cache, request, NULL, compile, &hook, &artifact, &error);
     aoticache_request_free(request);
     if (status != AOTICACHE_OK) {

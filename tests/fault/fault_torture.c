@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/statistics.h"

@@ -5,6 +5,7 @@
 #ifndef AOTICACHE_TESTS_FAULT_REMOTE_TRUTH_H
 #define AOTICACHE_TESTS_FAULT_REMOTE_TRUTH_H
 
+#include "base/digest.h"
 #include "cache/trust/trust.h"
 #include "tests/fault/remote_liar.h"
 #include "tests/fault/trial.h"

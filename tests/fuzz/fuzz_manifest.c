@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "cache/store/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

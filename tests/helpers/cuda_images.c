@@ -52,7 +52,7 @@ static int load(const char *path, const char *device, const char *directory)
         return 1;
     options.device = device;
     options.directory = directory;
-    aoticache_status status = aoticache_library_load_fd(fd, path, &library, &error);
+    aoticache_status status = aoticache_library_load_fd(fd, path, NULL, &library, &error);
     close(fd);
     if (status == AOTICACHE_OK)
         status = aoticache_runner_create(library, &options, &runner, &error);

@@ -525,7 +525,7 @@ static aoticache_status open_library(struct battery *b, const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     aoticache_status status = aoticache_torch_get(&b->torch, &error);
     if (status == AOTICACHE_OK)
-        status = aoticache_library_load_fd(fd, path, &b->library, &error);
+        status = aoticache_library_load_fd(fd, path, NULL, &b->library, &error);
     if (fd >= 0)
         close(fd);
     if (status != AOTICACHE_OK)

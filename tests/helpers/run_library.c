@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "eager/package/package.h"
 #include "loader/runner/runner.h"
 
@@ -160,7 +161,7 @@ static aoticache_runner *load(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         fail(path, "cannot be opened");
-    if (aoticache_library_load_fd(fd, path, &library, &error) != AOTICACHE_OK) {
+    if (aoticache_library_load_fd(fd, path, NULL, &library, &error) != AOTICACHE_OK) {
         fprintf(stderr, "%s\n", error.message);
         exit(3);
     }

@@ -85,7 +85,7 @@ def case_private_copies(folder):
     own = torch._C._aoti.AOTIModelContainerRunnerCpu(paths["abs"], 1)
     fd = os.open(paths["abs"], os.O_RDONLY)
     library, runner = ctypes.c_void_p(), ctypes.c_void_p()
-    loader.call("aoticache_library_load_fd_with", fd, b"abs", ctypes.byref(LoadOptions(ctypes.sizeof(LoadOptions), True)),
+    loader.call("aoticache_library_load_fd", fd, b"abs", ctypes.byref(LoadOptions(ctypes.sizeof(LoadOptions), True)),
                 ctypes.byref(library))
     os.close(fd)
     assert loader.c.aoticache_library_torch_kind(library) == LIBTORCH
@@ -110,7 +110,7 @@ class PrivateLoader(Loader):
         fd = os.open(path, os.O_RDONLY)
         library, runner = ctypes.c_void_p(), ctypes.c_void_p()
         options = LoadOptions(ctypes.sizeof(LoadOptions), True)
-        self.call("aoticache_library_load_fd_with", fd, os.fsencode(path), ctypes.byref(options),
+        self.call("aoticache_library_load_fd", fd, os.fsencode(path), ctypes.byref(options),
                   ctypes.byref(library))
         os.close(fd)
         self.call("aoticache_runner_create", library, None, ctypes.byref(runner))

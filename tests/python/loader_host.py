@@ -34,7 +34,7 @@ class Loader:
     def load(self, path):
         fd = os.open(path, os.O_RDONLY)
         library = ctypes.c_void_p()
-        self.call("aoticache_library_load_fd", fd, os.fsencode(path), ctypes.byref(library))
+        self.call("aoticache_library_load_fd", fd, os.fsencode(path), None, ctypes.byref(library))
         os.close(fd)
         runner = ctypes.c_void_p()
         self.call("aoticache_runner_create", library, None, ctypes.byref(runner))

@@ -207,7 +207,7 @@ class Ours(Player):
         super().__init__(tensors)
         self.library = library
         opened, self.runner, fd = pointer(), pointer(), os.open(path, os.O_RDONLY)
-        library.call("aoticache_library_load_fd", fd, os.fsencode(path), ctypes.byref(opened))
+        library.call("aoticache_library_load_fd", fd, os.fsencode(path), None, ctypes.byref(opened))
         os.close(fd)
         options = RunnerOptions(ctypes.sizeof(RunnerOptions), None, num_models, None, None, pool_only)
         library.call("aoticache_runner_create", opened, ctypes.byref(options), ctypes.byref(self.runner))

@@ -30,7 +30,7 @@ int main(int argc, char **argv)
         aoticache_library *library = NULL;
         aoticache_runner *runner = NULL;
         int fd = open(argv[1 + i % (argc - 1)], O_RDONLY);
-        if (aoticache_library_load_fd(fd, "kernel", &library, &error) != AOTICACHE_OK ||
+        if (aoticache_library_load_fd(fd, "kernel", NULL, &library, &error) != AOTICACHE_OK ||
             aoticache_runner_create(library, NULL, &runner, &error) != AOTICACHE_OK) {
             fprintf(stderr, "%s\n", error.message);
             return 1;

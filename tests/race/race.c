@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tests/helpers/cache_process.h"
 #include "cache/gc/collect.h"
 

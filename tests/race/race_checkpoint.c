@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "index/eviction/eviction.h"
 #include "tests/helpers/cache_process.h"
 

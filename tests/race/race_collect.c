@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "tests/helpers/cache_process.h"

@@ -44,7 +44,7 @@ static const char *load_once(void)
     int fd = open(library_path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return "it cannot be opened";
-    aoticache_status status = aoticache_library_load_fd(fd, "kernel", &library, &error);
+    aoticache_status status = aoticache_library_load_fd(fd, "kernel", NULL, &library, &error);
     if (status == AOTICACHE_OK)
         status = aoticache_runner_create(library, NULL, &runner, &error);
     close(fd);

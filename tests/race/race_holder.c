@@ -7,6 +7,7 @@
  *
  * Argument: seconds (default 5), shared by the rounds.
  */
+#include "base/clock.h"
 #include "../unit/patched_kernel.h"
 #include "cache/gc/collect.h"
 

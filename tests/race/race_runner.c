@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/process/home.h"
 #include "loader/runner/runner.h"
 
@@ -169,7 +170,7 @@ static aoticache_library *load(void)
              " -I%s tests/unit/kernels/uniform.c %s -o %s",
              header, archive, path);
     int fd = system(command) == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd >= 0 && aoticache_library_load_fd(fd, "uniform", &library, &error) != AOTICACHE_OK)
+    if (fd >= 0 && aoticache_library_load_fd(fd, "uniform", NULL, &library, &error) != AOTICACHE_OK)
         fprintf(stderr, "%s\n", error.message);
     close(fd);
     unlink(path);

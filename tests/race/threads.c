@@ -5,6 +5,7 @@
  * Argument: seconds (default 5). Checks: every library that is handed out has the bytes that its request asked for, at most
  * one compile of a key runs at a time, every run of the shared kernel gives the right result.
  */
+#include "base/clock.h"
 #include "aoticache.h"
 
 #include <pthread.h>

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/syscalls.h"
 #include "cache/cache.h"
 #include "cache/verify/verify.h"

@@ -195,7 +195,7 @@ static inline aoticache_runner *fixture_load_runner(const char *path)
     aoticache_runner *runner;
     aoticache_error error = {.message = ""};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    cr_assert_eq(aoticache_library_load_fd(fd, path, &library, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_library_load_fd(fd, path, NULL, &library, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_runner_create(library, NULL, &runner, &error), AOTICACHE_OK, "%s", error.message);
     close(fd);
     aoticache_library_unref(library);

@@ -221,7 +221,7 @@ FIXTURE_FUNCTION aoticache_library *fixture_load(int fd)
 {
     aoticache_library *library = NULL;
     aoticache_error error = {0};
-    cr_assert_eq(aoticache_library_load_fd(fd, "kernel", &library, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_library_load_fd(fd, "kernel", NULL, &library, &error), AOTICACHE_OK, "%s", error.message);
     return library;
 }
 
@@ -230,7 +230,7 @@ FIXTURE_FUNCTION void fixture_expect_refused(int fd, aoticache_status expected, 
 {
     aoticache_library *library = NULL;
     aoticache_error error = {0};
-    aoticache_status status = aoticache_library_load_fd(fd, "abc123", &library, &error);
+    aoticache_status status = aoticache_library_load_fd(fd, "abc123", NULL, &library, &error);
     cr_assert_eq(status, expected, "%s: %s", aoticache_status_name(status), error.message);
     cr_assert_eq(error.status, expected);
     cr_assert_not_null(strstr(error.message, "abc123"), "%s", error.message);

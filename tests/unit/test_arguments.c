@@ -93,8 +93,8 @@ Test(arguments, functions_of_loader_name_theirs)
     AtenTensorHandle tensor;
     aoticache_library *library;
     EXPECT("ret_torch", aoticache_torch_get, NULL);
-    EXPECT("name", aoticache_library_load_fd, 0, NULL, &library);
-    EXPECT("ret_library", aoticache_library_load_fd, 0, "a name", NULL);
+    EXPECT("name", aoticache_library_load_fd, 0, NULL, NULL, &library);
+    EXPECT("ret_library", aoticache_library_load_fd, 0, "a name", NULL, NULL);
     EXPECT("ret_description", aoticache_library_describe, 0, NULL);
     EXPECT("ret_tensor", aoticache_tensor_from_blob, &there, AOTICACHE_DTYPE_FLOAT32, 1, &size, NULL, NULL);
     EXPECT("sizes", aoticache_tensor_from_blob, &there, AOTICACHE_DTYPE_FLOAT32, 1, NULL, NULL, &tensor);

@@ -1,7 +1,10 @@
 /*
  * base: statuses, error detail, digests, names, devices.
  */
+#include "base/clock.h"
 #include "base/base.h"
+#include "base/digest.h"
+#include "base/log.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

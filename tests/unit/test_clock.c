@@ -5,6 +5,7 @@
 #include "cache_fixture.h"
 #include "clock_fixture.h"
 
+#include "base/clock.h"
 #include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/stats/statistics.h"
@@ -77,7 +78,8 @@ static void compile(aoticache_cache *cache)
 {
     aoticache_request *request = fixture_request(1);
     aoticache_artifact *artifact = NULL;
-    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, NULL, fail, NULL, &artifact, NULL), AOTICACHE_COMPILE_FAILED);
+    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, NULL, fail, NULL, &artifact, NULL),
+                 AOTICACHE_COMPILE_FAILED);
     aoticache_request_free(request);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/judgements.h"

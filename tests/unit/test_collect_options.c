@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
+#include "base/clock.h"
 #include "cache/pins/pins.h"
 #include "cache/internal.h"
 #include "cache/gc/collect.h"

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "index/stats/pending.h"

@@ -1,4 +1,5 @@
 /* Unit tests of eager/hook/command.c, and of what all hooks share (eager/hook/hook.c). */
+#include "base/clock.h"
 #include "eager_fixture.h"
 
 TestSuite(hook_command, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

@@ -2,6 +2,7 @@
  * Unit tests of what hooks give their programs and take from them (eager/hook/spawn.c, eager/hook/process.c, eager/hook/hook.c): a
  * limit of memory, an environment, the words of a compiler that succeeds; and their end when the host is killed.
  */
+#include "base/clock.h"
 #include "eager/hook/process.h"
 #include "emulator.h"
 #include "eager_fixture.h"

@@ -2,6 +2,7 @@
  * Files that somebody made huge cost nothing: what is known of their size is compared before they are read, and what
  * must be read can be stopped.
  */
+#include "base/clock.h"
 #include "cache_fixture.h"
 #include "cache/verify/verify.h"
 

@@ -1,6 +1,7 @@
 /*
  * Entries whose only file is kept in the manifest: one object, which is verified, counted, moved and removed as one.
  */
+#include "base/digest.h"
 #include "cache_fixture.h"
 #include "cache/gc/collect.h"
 #include "cache/pins/pins.h"
@@ -228,7 +229,8 @@ Test(in_manifest, text_of_the_manifest_is_without_the_content)
     put_record(cache, 1, "content one");
     aoticache_artifact *artifact = must_look_up(cache, 1);
     char *text = NULL;
-    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL),
+                 AOTICACHE_OK);
     cr_assert_not_null(strstr(text, "\"format\":2"));
     cr_assert_not_null(strstr(text, "\"inline\":true"));
     cr_assert_null(strstr(text, "content one"));

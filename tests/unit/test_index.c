@@ -2,6 +2,7 @@
  * index/: entries, artifacts and objects; failures; recency, counters and totals. Opening is in test_index_open.c, what
  * happens to a damaged file in test_index_damage.c, sharing in test_index_sharing.c.
  */
+#include "base/clock.h"
 #include "index/entries/integrity.h"
 #include "index/stats/statistics.h"
 #include "index_fixture.h"

@@ -1,6 +1,7 @@
 /*
  * index/: several connections, threads and processes on one file, and what a fork does.
  */
+#include "base/clock.h"
 #include "index_fixture.h"
 
 #include <fcntl.h>

@@ -113,7 +113,7 @@ Test(loader, unlinked_kernel_runs_however_it_was_linked)
             int fd = open(path, O_RDONLY | O_CLOEXEC);
             aoticache_library *library = NULL;
             aoticache_error error = {0};
-            cr_assert_eq(aoticache_library_load_fd(fd, "unlinked", &library, &error), AOTICACHE_OK, "%s %s: %s",
+            cr_assert_eq(aoticache_library_load_fd(fd, "unlinked", NULL, &library, &error), AOTICACHE_OK, "%s %s: %s",
                          compilers[c], flags[f], error.message);
             close(fd);
             cr_assert_eq(fixture_first_result(library), 2.0f, "%s %s", compilers[c], flags[f]);
@@ -178,8 +178,7 @@ Test(loader, library_does_not_find_a_file_of_its_own_that_others_may_write)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     cr_assert_eq(aoticache_digest_of_fd(fd, &digest, NULL, NULL), AOTICACHE_OK);
     options.digest = &digest;
-    cr_assert_eq(aoticache_library_load_fd_with(fd, "self", &options, &library, &error), AOTICACHE_OK, "%s",
-                 error.message);
+    cr_assert_eq(aoticache_library_load_fd(fd, "self", &options, &library, &error), AOTICACHE_OK, "%s", error.message);
     close(fd);
     cr_assert_eq(truncate(path, 0), 0);
     cr_assert_eq(fixture_first_result(library), 2.0f);

@@ -5,6 +5,7 @@
 #include "loader_fixture.h"
 #include "emulator.h"
 
+#include "base/digest.h"
 #include "base/memory_file.h"
 #include "loader/internal.h"
 
@@ -37,8 +38,7 @@ static aoticache_library *load_counting(const char *name, const char *flags, boo
     fixture_compile(source, name, all_flags);
     fixture_path(name, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    cr_assert_eq(aoticache_library_load_fd_with(fd, name, &options, &library, &error), AOTICACHE_OK, "%s",
-                 error.message);
+    cr_assert_eq(aoticache_library_load_fd(fd, name, &options, &library, &error), AOTICACHE_OK, "%s", error.message);
     close(fd);
     return library;
 }
@@ -219,13 +219,13 @@ Test(loader_copy, file_that_changed_after_it_was_verified_is_refused)
     aoticache_error error = {0};
     digest_of_file(fd, &digest);
     options.digest = &digest;
-    cr_assert_eq(aoticache_library_load_fd_with(fd, "verified", &options, &library, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_library_load_fd(fd, "verified", &options, &library, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_library_unref(library);
     overwrite("verified.so", "another.so");
     library = NULL;
-    cr_assert_eq(aoticache_library_load_fd_with(fd, "verified", &options, &library, &error), AOTICACHE_CORRUPT);
+    cr_assert_eq(aoticache_library_load_fd(fd, "verified", &options, &library, &error), AOTICACHE_CORRUPT);
     cr_assert_null(library);
     cr_assert_not_null(strstr(error.message, "library verified: its bytes hash to "), "%s", error.message);
     cr_assert_not_null(strstr(error.message, "changed after it was verified"), "%s", error.message);
@@ -246,7 +246,7 @@ Test(loader_copy, copy_that_was_verified_runs_whatever_became_of_the_file)
     overwrite("verified.so", "another.so");
     options.digest = &digest;
     options.copy = copy.file;
-    cr_assert_eq(aoticache_library_load_fd_with(fd, "verified", &options, &library, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_library_load_fd(fd, "verified", &options, &library, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_library_unref(library);
@@ -357,10 +357,10 @@ Test(loader_copy, copy_is_closed_by_every_load)
     aoticache_digest digest = {{0}};
     options.digest = &digest;
     options.copy = aoticache_memory_file_create();
-    cr_assert_eq(aoticache_library_load_fd_with(0, "empty", &options, &library, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_library_load_fd(0, "empty", &options, &library, NULL), AOTICACHE_INVALID);
     cr_assert_eq(fcntl(options.copy, F_GETFD), -1);
     options.copy = aoticache_memory_file_create();
-    cr_assert_eq(aoticache_library_load_fd_with(-1, "empty", &options, &library, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_library_load_fd(-1, "empty", &options, &library, NULL), AOTICACHE_INVALID);
     cr_assert_eq(fcntl(options.copy, F_GETFD), -1);
 }
 
@@ -379,8 +379,7 @@ static int copies_mapped(mode_t mode, bool with_digest)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     digest_of_file(fd, &digest);
     options.digest = with_digest ? &digest : NULL;
-    cr_assert_eq(aoticache_library_load_fd_with(fd, "own", &options, &library, &error), AOTICACHE_OK, "%s",
-                 error.message);
+    cr_assert_eq(aoticache_library_load_fd(fd, "own", &options, &library, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     int count = mappings_named("aoticache-kernel");
     aoticache_library_unref(library);

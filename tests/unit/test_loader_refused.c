@@ -110,9 +110,9 @@ Test(loader_refused, file_that_is_no_library_is_invalid)
     fixture_expect_refused(open(path, O_RDONLY | O_CLOEXEC), AOTICACHE_INVALID, "not a shared library", "ELF");
     aoticache_library *library = NULL;
     aoticache_error error = {0};
-    cr_assert_eq(aoticache_library_load_fd(-1, "x", &library, &error), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_library_load_fd(0, NULL, &library, &error), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_library_load_fd(0, "x", NULL, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_library_load_fd(-1, "x", NULL, &library, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_library_load_fd(0, NULL, NULL, &library, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_library_load_fd(0, "x", NULL, NULL, &error), AOTICACHE_INVALID);
     aoticache_library_unref(NULL);
 }
 
@@ -155,7 +155,7 @@ static int load_in_child(int fd)
         aoticache_library *library = NULL;
         aoticache_error error = {0};
         alarm(300);
-        if (aoticache_library_load_fd(fd, "damaged", &library, &error) != AOTICACHE_OK)
+        if (aoticache_library_load_fd(fd, "damaged", NULL, &library, &error) != AOTICACHE_OK)
             _exit(strncmp(error.message, "library damaged: ", 17) == 0 && strlen(error.message) > 25 ? REFUSED
                                                                                                      : NO_WORDS);
         bool right = fixture_first_result(library) == 2.0f;

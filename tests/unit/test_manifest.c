@@ -1,6 +1,7 @@
 /*
  * Manifests: the JSON text, back and forth, and everything that is refused in one that was found.
  */
+#include "base/digest.h"
 #include "cache/request/cpu_list.h"
 #include "cache/store/manifest.h"
 

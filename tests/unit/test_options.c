@@ -222,7 +222,7 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
     X(aoticache_cache_list_groups, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,                    \
       aoticache_cache_list_groups(NULL, 0, given, NULL, NULL, &error))                                                 \
     X(aoticache_library_load_fd_with, aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT,                             \
-      aoticache_library_load_fd_with(-1, NULL, given, NULL, &error))                                                   \
+      aoticache_library_load_fd(-1, NULL, given, NULL, &error))                                                        \
     X(aoticache_runner_create, aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT,                                \
       aoticache_runner_create(NULL, given, NULL, &error))                                                              \
     X(aoticache_runner_run_with, aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT,                                    \

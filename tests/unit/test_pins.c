@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include "base/digest.h"
 #include "cache/pins/pins.h"
 #include "cache/stats/usage.h"
 #include "cache/gc/collect.h"

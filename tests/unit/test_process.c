@@ -1,4 +1,5 @@
 /* Unit tests of eager/hook/process.c and eager/hook/spawn.c. */
+#include "base/clock.h"
 #include "eager/hook/process.h"
 #include "emulator.h"
 #include "eager_fixture.h"

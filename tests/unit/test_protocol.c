@@ -1,4 +1,5 @@
 /* Unit tests of eager/hook/protocol_request.c and eager/hook/protocol_answer.c. */
+#include "base/digest.h"
 #include "eager/hook/internal.h"
 #include "eager_fixture.h"
 

@@ -2,6 +2,7 @@
  * Building requests: what is kept, what is refused, and that a refusal changes nothing. Encodings are in
  * test_request_encoding.c, the text for people in test_request_format.c.
  */
+#include "base/digest.h"
 #include "cache/eager_face.h"
 #include "cache/request/cpu.h"
 #include "cache/request/internal.h"

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "cache/internal.h"
 #include "cache/store/lock.h"
 #include "cache/stats/statistics.h"
@@ -85,7 +86,8 @@ static aoticache_status get(aoticache_cache *cache, int64_t number, const char *
     char *path = text != NULL ? (char *)(uintptr_t)fixture_write("made.so", text) : NULL;
     aoticache_request_set_environment(request, "framework", "testcc", NULL);
     aoticache_request_set_environment(request, "framework_version", "1", NULL);
-    aoticache_status status = aoticache_cache_get_or_compile(cache, request, NULL, deliver_library, path, &artifact, NULL);
+    aoticache_status status =
+        aoticache_cache_get_or_compile(cache, request, NULL, deliver_library, path, &artifact, NULL);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;

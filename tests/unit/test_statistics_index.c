@@ -4,6 +4,7 @@
  */
 #include "index_fixture.h"
 
+#include "base/clock.h"
 #include "index/stats/statistics.h"
 
 TestSuite(statistics_index, .init = fixture_make, .fini = fixture_remove);

@@ -3,6 +3,7 @@
  */
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "cache/pins/pins.h"
 #include "cache/transfer/transfer.h"
 #include "cache/stats/statistics.h"

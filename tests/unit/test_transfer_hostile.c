@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 
+#include "base/clock.h"
+#include "base/digest.h"
 #include "cache/transfer/transfer.h"
 #include "cache/verify/verify.h"
 #include "cache_fixture.h"
@@ -367,7 +369,8 @@ static char *manifest_with_side_file(const char *library, const char *side)
     product.file_count = 2;
     aoticache_cache *cache = fixture_open_with(&options);
     cr_assert_eq(aoticache_cache_put(cache, request, &product, &artifact, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, &aoticache_artifact_get_info(artifact)->digest, &text, NULL),
+                 AOTICACHE_OK);
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     aoticache_cache_close(cache);

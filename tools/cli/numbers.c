@@ -4,6 +4,7 @@
  * Reading is strict: the whole text must be the number, and it must fit. The program never sets a locale, so the decimal
  * point is a point. base/text/units reads sizes and ages.
  */
+#include "base/clock.h"
 #include "base/text/units.h"
 #include "tools/cli/cli.h"
 

@@ -5,6 +5,7 @@
  * keep the order in which they were given (it is the order of an operator's arguments), nothing is abbreviated, and
  * messages name the command and where its help is.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/text/units.h"
 #include "tools/cli/cli.h"

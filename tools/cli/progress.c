@@ -4,6 +4,7 @@
  * While a call of the library says nothing until it is done, a thread shows how long it takes: first after half a second,
  * so that what is quick shows nothing, then every second.
  */
+#include "base/clock.h"
 #include "base/threads.h"
 #include "tools/cli/cli.h"
 

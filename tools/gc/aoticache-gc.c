@@ -5,6 +5,7 @@
  */
 #include "tools/gc/gc.h"
 
+#include "base/clock.h"
 #include "cache/config/config.h"
 
 #include <errno.h>
@@ -201,7 +202,8 @@ static void apply_configuration(aoticache_gc *gc, const aoticache_config *config
     options->max_age_seconds = options->max_age_seconds != 0 ? options->max_age_seconds : UINT64_MAX;
     if (!gc->has_policy)
         options->policy = (aoticache_collect_policy)aoticache_config_get(config, AOTICACHE_CONFIG_policy).number;
-    for (const char *const *pattern = aoticache_config_get(config, AOTICACHE_CONFIG_keep).list; *pattern != NULL; pattern++)
+    for (const char *const *pattern = aoticache_config_get(config, AOTICACHE_CONFIG_keep).list; *pattern != NULL;
+         pattern++)
         aoticache_cli_list_add(&gc->keep, *pattern);
     gc->has_limit = options->max_bytes != UINT64_MAX || options->max_entries > 0 ||
                     options->max_age_seconds != UINT64_MAX || options->min_free_bytes > 0 ||

@@ -1,6 +1,7 @@
 /*
  * tools/gc/report: what a run of aoticache-gc says: a line, JSON, progress, and a file for Prometheus.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/gc/gc.h"
 

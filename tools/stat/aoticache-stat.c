@@ -2,6 +2,7 @@
  * aoticache-stat: why something is slow, or that it is not: counters of all processes that use a cache directory, and
  * what it holds. This file owns the command line; the other files read and print.
  */
+#include "base/clock.h"
 #include "tools/stat/stat.h"
 
 #include <math.h>

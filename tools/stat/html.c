@@ -4,6 +4,7 @@
  * The JSON has the history and one member more, `report`, with what only the page shows: when it was made, the three kinds
  * of groups, the latencies by powers of two, and what the counters and latencies mean.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
 #include "tools/stat/stat.h"

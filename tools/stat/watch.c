@@ -2,6 +2,7 @@
  * tools/stat/watch: the view for people again and again, with what happened since the last time, in the window
  * that there is: a short page where the whole one is too high, and lines are cut at its edges. 'q' ends it.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/text/stream.h"
 #include "tools/stat/stat.h"

@@ -7,6 +7,7 @@
  *
  * INPUT: float32:4x32, or int64:4x32; all elements are 1. PROVIDER: a shim with PyTorch's soname.
  */
+#include "base/clock.h"
 #include "aoticache.h"
 #include "base/cleanup.h"
 #include "eager/model/internal.h"

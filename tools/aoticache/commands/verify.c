@@ -4,6 +4,7 @@
  * Ctrl-C stops it in good order: what was done is said, and where it came to is kept for --resume. A second one ends
  * it.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/internal.h"
 

@@ -1,6 +1,7 @@
 /*
  * tools/aoticache/doctor/remotes: whether the remotes of the configuration answer, and what may come from them.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/doctor/internal.h"
 #include "tools/aoticache/entries/entries.h"

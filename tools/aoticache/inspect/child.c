@@ -87,7 +87,7 @@ static aoticache_status load_and_describe(json_t *report, const aoticache_inspec
     options.device = inspected->device;
     options.directory = inspected->directory;
     write_result("L", 1);
-    aoticache_status status = aoticache_library_load_fd(inspected->fd, inspected->name, &library, error);
+    aoticache_status status = aoticache_library_load_fd(inspected->fd, inspected->name, NULL, &library, error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_cli_json_set(

@@ -3,6 +3,7 @@
  * out, ends it where it takes too long, and says in words how it died. What comes from it is what the library wants us
  * to believe: sizes are bounded, and it is parsed before it is used.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/inspect/internal.h"
 

@@ -4,6 +4,7 @@
  * What is to be sorted is copied; all else goes straight from the index to the output (a table by the block, as its
  * widths must be known).
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"

@@ -1,6 +1,7 @@
 /*
  * aoticache compile: get a kernel into the cache without running it, for any device that the hook can compile for.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
@@ -30,8 +31,10 @@ static int get_artifact(const aoticache_cli *cli, struct compile *compile)
     aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
     uint64_t start = aoticache_monotonic_ns();
     aoticache_status status =
-        compile->hook != NULL ? aoticache_cache_get_or_compile(compile->cache, compile->request, NULL, aoticache_hook_compile, compile->hook, &compile->artifact, &error)
-                              : aoticache_cache_lookup(compile->cache, compile->request, NULL, &compile->artifact, &error);
+        compile->hook != NULL
+            ? aoticache_cache_get_or_compile(compile->cache, compile->request, NULL, aoticache_hook_compile,
+                                             compile->hook, &compile->artifact, &error)
+            : aoticache_cache_lookup(compile->cache, compile->request, NULL, &compile->artifact, &error);
     compile->lookup_ns = aoticache_monotonic_ns() - start;
     aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {
@@ -85,8 +88,9 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
     aoticache_cli_print_field(cli, "kernel", "%s", description);
     aoticache_cli_print_field(cli, "key", "%s", hex);
     aoticache_cli_print_field(cli, "source", "%s", source);
-    aoticache_cli_print_field(cli, "compile", "%s",
-                              aoticache_cli_format_duration(aoticache_artifact_get_info(compile->artifact)->compile_ns, text));
+    aoticache_cli_print_field(
+        cli, "compile", "%s",
+        aoticache_cli_format_duration(aoticache_artifact_get_info(compile->artifact)->compile_ns, text));
     aoticache_digest_to_hex(&aoticache_artifact_get_info(compile->artifact)->library, hex);
     aoticache_cli_print_field(cli, "library", "%s", hex);
     if (entry == NULL)

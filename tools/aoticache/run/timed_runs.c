@@ -1,6 +1,7 @@
 /*
  * tools/aoticache/run/timed_runs: runs a kernel or a model with the same inputs again and again, and prints what came out.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/run/internal.h"

@@ -2,6 +2,7 @@
  * aoticache warm and prefetch: compile a list of operators and shapes into the cache, or fetch them from the remotes, several
  * at a time.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/internal.h"

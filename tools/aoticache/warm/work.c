@@ -4,6 +4,7 @@
  * Threads take requests one after the other; the main thread shows how far they are and tells failures as they come, so
  * that one thread alone writes to the terminal. Signals are the main thread's.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "base/threads.h"
 #include "tools/aoticache/warm/internal.h"
@@ -65,7 +66,8 @@ static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item 
     aoticache_artifact *artifact = NULL;
     aoticache_status status = prepare(what, item, &error);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_get_or_compile(what->cache, item->request, NULL, aoticache_hook_compile, what->hook, &artifact, &error);
+        status = aoticache_cache_get_or_compile(what->cache, item->request, NULL, aoticache_hook_compile, what->hook,
+                                                &artifact, &error);
     if (status != AOTICACHE_OK) {
         fail(item, status, &error);
         return;

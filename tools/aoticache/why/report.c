@@ -1,6 +1,7 @@
 /*
  * tools/aoticache/why/report: prints what `aoticache why` has found out, for people and as JSON.
  */
+#include "base/clock.h"
 #include "base/cleanup.h"
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
