@@ -97,7 +97,7 @@ class Operator:
 
     def read(self, kind, bits):
         if kind == "Tensor":
-            capsule = capsule_new(bits, None, None)  # despite its name, the function for one tensor does not steal the reference
+            capsule = capsule_new(bits, None, None)  # despite its name, it steals nothing
             return torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule])[0]
         return bool(bits & 255) if kind == "bool" else ctypes.c_int64(bits).value
 

@@ -111,7 +111,7 @@ def filled():
     return filled_report
 
 
-os.environ.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # set by scripts/run-tests: the cache keeps the result of a trial of vector units
+os.environ.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # set by scripts/run-tests; a trial of vector units is cached
 #: #: Skips that trial, which would take most of the time of a process that compiles one program.
 QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
 #: #: If no other test compiles with some options, precompiling a header takes longer than the one compile that uses it.
