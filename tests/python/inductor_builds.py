@@ -64,7 +64,7 @@ def build(program, inputs, folder):
     path = os.path.join(folder, "kernel.so")
     path = torch._inductor.aot_compile(program.module(), inputs, options={"aot_inductor.output_path": path})
     for name in os.listdir(folder):
-        if name.endswith(".wrapper.json"):  # the runner calls the operators in this file through its proxy, and expects the file next to the library
+        if name.endswith(".wrapper.json"):  # must be next to the library as kernel.json
             os.rename(os.path.join(folder, name), os.path.join(folder, "kernel.json"))
     return path
 

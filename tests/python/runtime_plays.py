@@ -113,7 +113,7 @@ def make_models(torch, folder, names):
     for name in names:
         module, args, kwargs, dynamic = cases[name]
         program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
-        with contextlib.nullcontext() if name in ("linear", "nested") else own():  # our build cannot make an output that is None
+        with contextlib.nullcontext() if name in ("linear", "nested") else own():  # ours makes no None output
             torch._inductor.aoti_compile_and_package(program, package_path=os.path.join(folder, name + ".pt2"))
 
 
@@ -135,7 +135,7 @@ def make_others(torch, folder):
     half = torch.relu(x @ tuned["layer.weight"].t() + linear.layer.bias.detach())  # the package has its short bias in the code
     numpy.save(os.path.join(folder, "half-tuned.npy"), half.numpy())
     torch.save(half, os.path.join(folder, "half-tuned.pt"))
-    aoticache.enable("aten::sinh", mode="wait", dynamic="always", cache_dir=CACHE, judge=False)  # the cache already has the bridge
+    aoticache.enable("aten::sinh", mode="wait", dynamic="always", cache_dir=CACHE, judge=False)  # the bridge is cached
     torch.sinh(torch.ones(3, 5))
     aoticache.disable()
     torch.save(x, os.path.join(folder, "x.pt"))
