@@ -6,12 +6,12 @@
     torch_checks.py sample SEED COUNT    that many operators, and the cases of `known`
     torch_checks.py child NAMES          one batch (names, separated by commas); a line of JSON for each case
 
-The cases of an operator of the database are its error_inputs, its first samples, and those samples with their tensors
-replaced: empty, expanded, overlapping, without dimensions, of another shape or dtype; filled with NaN, infinities, signed
-zeros, the limits of integers, zeros, and with numbers around both ends of an index's range. A case is right if it gives
-PyTorch's values (to the bit, or within torch.testing.assert_close's tolerances) or PyTorch's exception: type and text.
-Each case is called twice with operators enabled and mode="wait", so that the second call is a hit if there can be one.
-Batches run in processes of their own. If a process dies, the case that it was at is reported.
+The cases of an operator of the database are its error_inputs, its first samples, and those samples with their tensors replaced:
+empty, expanded, overlapping, zero-dimensional, of another shape or dtype; filled with NaN, infinities, signed zeros, the limits
+of integers, zeros, and with numbers around both ends of an index's range. A case is right if it gives PyTorch's values (to the
+bit, or within torch.testing.assert_close's tolerances) or PyTorch's exception: type and text. Each case is called twice with
+operators enabled and mode="wait", so that the second call is a hit if there can be one.
+Batches run in separate processes. If a process dies, the case that it was running is reported.
 
 Each entry is also called in place and with out= (torch_writes.py). For these calls the written tensors, the memory around
 them, version counters and the identity of the result are compared.
