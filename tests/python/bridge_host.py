@@ -1,4 +1,4 @@
-"""A host of the bridge (eager/torch/bridge.h) in Python. It stands in for the core, so that the bridge can be tested
+"""A host of the bridge (eager/torch/bridge.h) in Python. It replaces the core, so that the bridge can be tested
 alone.
 
 Compiles eager/torch/bridge.cpp against the PyTorch that runs the test, once for each content, below the build

@@ -262,7 +262,7 @@ def torch_call(operator, manner, values):
             getattr(torch.ops, operator.namespace).f.default._op_dk(torch_key(manner[1]), *values)
         return "answered", None
     except RuntimeError as error:
-        # NotImplementedError means that there is no kernel. So does reaching a fallthrough: PyTorch then fails an
+        # NotImplementedError means that a kernel is missing. So does reaching a fallthrough: PyTorch then fails an
         # assertion.
         absent = isinstance(error, NotImplementedError) or "fallthrough_kernel was executed" in str(error)
         return "no kernel" if absent else "failed", error

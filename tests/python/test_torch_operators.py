@@ -88,7 +88,7 @@ def check_counts(name, counts, least=LEAST_SERVED):
 
 @pytest.fixture(scope="module", params=range(int(os.environ.get("SEEDS", "1"))), ids=lambda number: f"seed {SEED + number}")
 def played(request, tmp_path_factory):
-    """Returns the samples of a seed, and the findings of the passes over them: those of a first process, and those of a
+    """Returns the samples of a seed, and the findings of each pass: those of a first process, and those of a
     second."""
     seed, folder = SEED + request.param, str(tmp_path_factory.mktemp("operators"))
     os.makedirs(CACHE, mode=0o700, exist_ok=True)
