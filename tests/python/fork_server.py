@@ -4,8 +4,7 @@ Importing them takes three seconds of processor time, and the tests start some h
 with its own environment, directory, arguments and files. It has compiled nothing and started no thread.
 
 usage: fork_server.py SOCKET           serves on that Unix socket until its standard input is closed
-              python -S -E fork_server.py --run SOCKET ARGUMENT...   does what `python ARGUMENT...` does, as a fork of the
-              server
+       python -S -E fork_server.py --run SOCKET ARGUMENT...   does what `python ARGUMENT...` does, as a fork
 
 PyTorch reads many variables when it is imported. If one that it may read differs from the server's, --run starts Python itself.
 """

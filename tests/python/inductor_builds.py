@@ -1,7 +1,7 @@
 """Builds samples of PyTorch's operator database in two ways, ours and PyTorch's own, and compares their results bit for
 bit. One library is Inductor's code in our container (eager/inductor/), the other is what Inductor builds by itself.
 
-        inductor_builds.py [--ours-only] [--part I/N] [--names A,B] [--json FILE]   prints a line for each operator
+    inductor_builds.py [--ours-only] [--part I/N] [--names A,B] [--json FILE]   prints a line for each operator
 
 --ours-only: does not build PyTorch's form, which takes most of the time; results are compared with eager PyTorch's. For
 each operator the first sample that has a tensor is used, in float32 if the operator takes it. The last line counts

@@ -8,7 +8,7 @@ settings of the process.
     torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
     torch_differences.py table                  records the results in torch_checks.json and writes docs/torch-checks.md
     torch_differences.py child NAME:DTYPE ...   those pairs; a line of JSON for each case
-        torch_differences.py show NAME:DTYPE        describes the differences
+    torch_differences.py show NAME:DTYPE        describes the differences
 
 Every operator is enabled that can be, including those that patterns and presets leave out. Each entry is called with each dtype
 that it takes. A case is a sample of the database with the change that its name gives: the last dimension has another size, the

@@ -1,8 +1,8 @@
 """Runs samples of PyTorch's operator database (torch_samples.py) in one process, with every operator enabled that the
 binding accepts.
 
-        torch_operators.py draw SEED COUNT NAMES RESULTS CACHE PASS...  draws the samples, and runs them
-        torch_operators.py play NAMES RESULTS CACHE PASS...             runs them, once in each pass
+    torch_operators.py draw SEED COUNT NAMES RESULTS CACHE PASS...  draws the samples, and runs them
+    torch_operators.py play NAMES RESULTS CACHE PASS...             runs them, once in each pass
 
 PASS is the mode, "wait", "background" or "never", or "stable": "never" without the bridge, which must be last. NAMES
 and RESULTS are JSON files. RESULTS: {"samples": one dictionary for each sample, "passes": the findings of each pass}.
