@@ -71,7 +71,7 @@ PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS)))$(PKG_
 ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(PKG_CFLAGS) $(OWN_CFLAGS) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(HARDEN_CFLAGS) $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
                $(INSTRUMENT) $(CXXFLAGS)
-# Of libcrypto only SHA-256 is used. Linked from its archive, if there is one, that takes 25 KB; loading the shared library
+# Only SHA-256 of libcrypto is used. Linked from its archive, if there is one, that takes 25 KB; loading the shared library
 # costs every process 1.6 MB of memory and half a millisecond (STATIC_CRYPTO= links the shared library anyway).
 STATIC_CRYPTO ?= $(wildcard $(shell $(PKG_CONFIG) --variable=libdir libcrypto)/libcrypto.a)
 CRYPTO   := $(if $(STATIC_CRYPTO),-Wl$(comma)--exclude-libs$(comma)libcrypto.a $(STATIC_CRYPTO),$(shell $(PKG_CONFIG) --libs libcrypto))
