@@ -221,7 +221,7 @@ if LD_DEBUG=files aoticache --version 2>&1 | grep -q 'calling init'; then
         is 'checking one does' 0 "$?"
     fi
 fi
-# A library of that name without a function stands in for a missing one.
+# A library of that name without functions replaces a missing one.
 mkdir "$work/empty"
 if "${CC:-cc}" -shared -nostdlib -Wl,-soname,libcrypto.so.3 -x c /dev/null -o "$work/empty/libcrypto.so.3" 2>/dev/null &&
     ! ldd "$BUILD/lib/libaoticache.so" | grep -q libcrypto; then
