@@ -69,8 +69,7 @@ struct seen {
 
 static struct state {
     _Atomic long done[ACTION_COUNT];
-    _Atomic long failed,
-        missed; /* missed: a lookup did not find a stored entry, which a failing environment may cause */
+    _Atomic long failed, missed; /* missed: lookups did not find a stored entry, as failing storage may cause */
     _Atomic long jumps;
     _Atomic int next_kept;
     _Atomic int64_t ahead;
