@@ -498,8 +498,8 @@ bench: all $(BENCH_PROGRAMS)
 bench-compile: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py $(PROGRAMS)
 
-# What a call costs after the kernels' speed trials, compared with plain PyTorch (docs/performance.md); compiles for minutes,
-# once.
+# Measures what a call costs after the kernels' speed trials, compared with plain PyTorch (docs/performance.md). Compiles for
+# minutes, once.
 bench-judge: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/judge_table.py
 
@@ -537,13 +537,13 @@ MODELS ?=
 models: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/model_times.py $(MODELS)
 
-# Whether thirty models run in float32, in bfloat16 and with a free batch: the last table of docs/models.md; half an hour.
+# Finds out whether thirty models run in float32, bfloat16 and with a free batch: last table of docs/models.md; half an hour.
 model-results: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --write
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --bfloat16 --write
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --free-batch --write
 
-# Which operators of PyTorch the binding serves, and why it does not serve the others: docs/torch-operators.md.
+# Lists the operators of PyTorch that the binding serves, and why it does not serve the others: docs/torch-operators.md.
 torch-operators: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py
 

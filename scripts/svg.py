@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import math
 
-#: #: Colours of a series: on light pages, on dark ones. The class cN has them as stroke and as color (for
+#: Colours of a series: on light pages, on dark ones. The class cN has them as stroke and as color (for
 #: fill="currentColor").
 COLOURS = (("#0969da", "#58a6ff"), ("#1a7f37", "#3fb950"), ("#bc4c00", "#f0883e"), ("#cf222e", "#ff7b72"),
            ("#8250df", "#d2a8ff"), ("#57606a", "#a0a8b0"), ("#bf3989", "#f778ba"))

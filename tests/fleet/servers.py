@@ -186,7 +186,7 @@ class Link:
 
     def tick(self, _):
         if self.loop.now < self.next:
-            return  # a later plan was earlier
+            return  # another tick came first
         self.next = math.inf
         self.advance()
         while self.heap and (self.heap[0][2] is None or self.heap[0][0] <= self.virtual + 1e-3):

@@ -22,7 +22,7 @@ os.environ.setdefault("AOTICACHE_PYTHON", sys.executable)
 WAIT, BACKGROUND, NEVER = 0, 1, 2
 OK, INVALID, UNSUPPORTED = 0, 2, 8
 
-#: #: Appears in PyTorch's tables of kernels. Their lines also name files, and a directory named libaoticache must not
+#: Appears in PyTorch's tables of kernels. Their lines also name files, and a directory named libaoticache must not
 #: count.
 OURS = "registered at libaoticache:"
 ABS = "aten::abs(Tensor self) -> Tensor"

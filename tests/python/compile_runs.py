@@ -112,9 +112,9 @@ def filled():
 
 
 os.environ.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # set by scripts/run-tests; a trial of vector units is cached
-#: #: Skips that trial, which would take most of the time of a process that compiles one program.
+#: Skips that trial, which would take most of the time of a process that compiles one program.
 QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
-#: #: If no other test compiles with some options, precompiling a header takes longer than the one compile that uses it.
+#: If no other test compiles with some options, precompiling a header takes longer than the one compile that uses it.
 #: PyTorch keeps one for all processes that use the same options, below TMPDIR.
 PLAIN = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 

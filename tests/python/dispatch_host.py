@@ -183,7 +183,7 @@ def key_name(key):
     return c.aoticache_dispatch_key_name(key).decode()
 
 
-# Includes keys that cannot be parsed, since nobody names them.
+# Includes keys that cannot be parsed; no test uses their names.
 NUMBERS = {key_name(number): number for number in range(156, -1, -1)}
 
 

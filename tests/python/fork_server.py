@@ -18,11 +18,11 @@ import sys
 import time
 import warnings
 
-#: #: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another variable
+#: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another variable
 #: differs from the server's, --run starts Python.
 WHEN_USED = re.compile(r"AOTICACHE_(?!ENABLE|COMPILE|INSTALL).*|PATH|HOME|PWD|OLDPWD|SHLVL|_|PYTHON(PATH|DONTWRITEBYTECODE|WARNINGS)|PYTEST_.*|"
                        r"TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_(DIR|MANAGER)|TEST_.*|BUILD|VENV|SEEDS?|COUNT|PART|QUICK|CACHE|CASES|JOBS")
-#: #: PyTorch's configuration has read these too: a forked process sets the options that they control.
+#: PyTorch's configuration has read these too: a forked process sets the options that they control.
 SETTINGS = {"TORCHINDUCTOR_VEC_ISA_OK": ("cpp.vec_isa_ok", {"1": True, "0": False}, None),
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": ("cpp_cache_precompile_headers", {"1": True, "0": False}, True),
             "TORCHINDUCTOR_COMPILE_THREADS": ("compile_threads", {"1": 1}, None)}

@@ -140,7 +140,7 @@ def test_records_that_cannot_be_unpickled():
 
 
 def test_a_pytorch_that_is_not_known():
-    """That PyTorch compiles by itself, to its own results, with one warning and nothing replaced."""
+    """An unknown PyTorch version compiles by itself, to its own results, with one warning and nothing replaced."""
     play("""
         import warnings
         import torch, aoticache

@@ -5,7 +5,7 @@ import pytest
 from compile_runs import COMPILER, PLAIN, QUICK, fresh
 from torch_scenarios import play
 
-#: #: Each function is compiled with one factor and then, in another process, with another one. A result that was stored for the
+#: Each function is compiled with one factor and then, in another process, with another one. A result that was stored for the
 #: first is wrong for the second.
 TEXT = """
     import sys, warnings

@@ -16,7 +16,7 @@ USUAL = ("a_function_of_free_sizes", "inputs_that_share_memory", "an_input_that_
          "sizes_that_may_be_free", "a_backward_pass_that_comes_later", "a_class_of_tensors", "no_graph_cache",
          "no_autograd_cache", "no_caches", "weights_that_are_frozen", "passes_of_ones_own", "results_in_one_record")
 PLAYED = () if os.environ.get("CASES") == "all" else USUAL
-#: #: Scenarios that PyTorch counts differently with our cache: it asks the cache, and gets nothing, since the option disables
+#: Scenarios that PyTorch counts differently with our cache: it asks the cache, and gets nothing, since the option disables
 #: ours.
 MISSES = {
     "no_graph_cache": {"autograd_cache_bypass": 1},

@@ -24,7 +24,7 @@ MODULES = ("torch", "torch._C", "torch.__future__", "torch.accelerator", "torch.
            "torch.sparse", "torch.utils.checkpoint", "torch.utils.deterministic", "torch.xpu", "torch.mps", "torch.mtia")
 CONFIGURATIONS = ("torch._inductor.config", "torch._functorch.config", "torch._dynamo.config", "torch.fx.experimental._config",
                   "torch.compiler.config", "torch._inductor.config_comms")
-#: #: Modules whose sources read variables: the compiler, and the modules that it consists of.
+#: Modules whose sources read variables: the compiler, and the modules that it consists of.
 COMPILER = ("_inductor", "_functorch", "_dynamo", "_higher_order_ops", "_subclasses", "_library", "_decomp", "fx", "_refs")
 
 
@@ -146,7 +146,7 @@ def test_each_table_of_the_compiler_is_looked_at():
     assert not unknown(missing), unknown(missing)
 
 
-#: #: Changes, and what they do to the keys of a graph and of AOTAutograd's result: "both", "trace" (AOTAutograd's only), "none",
+#: Changes, and what they do to the keys of a graph and of AOTAutograd's result: "both", "trace" (AOTAutograd's only), "none",
 #: "refused" (both), or "untraced" (AOTAutograd's result is refused, because code that it was traced through has no digest).
 CHANGES = {
     "nothing": ("pass", "none"),

@@ -19,7 +19,7 @@ from memory_in_use import bytes_per_call
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 A = torch.ops.aten
-#: #: Appears in PyTorch's dumps. Their lines also name files, and a directory named aoticache must not count.
+#: Appears in PyTorch's dumps. Their lines also name files, and a directory named aoticache must not count.
 OURS = ": aoticache :: "
 host = None
 tokens = itertools.count(1)

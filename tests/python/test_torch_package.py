@@ -156,7 +156,7 @@ def test_commands():
     assert status == 0 and "PyTorch" in said and "FAIL" not in said, said
     status, said = run("stats")
     assert status == 0 and "entries" in said, said
-    reader, writer = os.pipe()  # nobody reads it
+    reader, writer = os.pipe()  # it is never read
     os.close(reader)
     unread = subprocess.run([sys.executable, "-m", "aoticache", "stats"], env=environment(), stdout=writer,
                             stderr=subprocess.PIPE, text=True)

@@ -19,7 +19,7 @@ from torch_scenarios import BUILD, LIMIT, TOP, environment, play
 
 sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
 
-#: #: Every run requests sizes that the cache lacks, with one kernel each: the awaited kernels must be compiled.
+#: Every run requests sizes that the cache lacks, with one kernel each: the awaited kernels must be compiled.
 SIZE = int(time.time()) % 1000000 + 17
 
 BEGIN = f"""

@@ -17,7 +17,7 @@ Each entry is also called in place and with out= (torch_writes.py). For these ca
 them, version counters and the identity of the result are compared.
 
 Environment: BUILD; CACHE: where kernels are kept; JOBS: processes at a time; QUICK=1: without the changes of shape and
-most dtypes, which need kernels of their own (minutes instead of most of an hour); PART: "values" or "writes" alone;
+most dtypes, which need their own kernels (minutes instead of most of an hour); PART: "values" or "writes" alone;
 CHANGE: only the cases with one of these changes ("turned,every second").
 """
 import collections
@@ -51,7 +51,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
 import operator_table  # noqa: E402
 import torch_writes  # noqa: E402
 
-# Changes that need kernels of their own: only with one dtype, float32 if the operator has it.
+# Changes that need their own kernels: only with one dtype, float32 if the operator has it.
 OF_SHAPE = ("empty", "without dimensions", "turned", "channels last", "every second", "expanded", "overlapping",
             "the second of another shape", "the second of float64")
 # Entries of the database whose values differ in some cases, and how.
@@ -261,7 +261,7 @@ def known(torch):
     yield "gather of a transposed index", lambda: torch.gather(table, 0, (torch.arange(192).reshape(64, 3) * 20).t())
 
 
-# ---- one batch, in a process of its own ----
+# ---- one batch, in its own process ----
 
 def outcome(torch, call):
     torch.manual_seed(11)
