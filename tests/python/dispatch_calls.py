@@ -3,7 +3,7 @@ turn, with which key sets, and which calls fail.
 
 Tensors of several kinds are passed under random thread-local sets; a kernel answers or redispatches. Those of PyTorch's
 fallbacks that only redispatch (autograd's, and those that resolve conjugates, negatives and zero tensors) do the same
-here. A call that would reach another fallback is not made on our side, and not counted. PyTorch does not always update
+here. A call that would reach another fallback is not made in PyTorch, and not counted. PyTorch does not always update
 the whole table of an operator (docs/dispatch.md), so after the registrations the test forces an update.
 """
 import os

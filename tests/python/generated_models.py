@@ -96,7 +96,7 @@ class Maker:
     # ---- calls ----
 
     def calls(self):
-        """Returns (label, args, kwargs) of each call; the first is as exported."""
+        """Yields (label, args, kwargs) of each call; the first is as exported."""
         given = (self.args, self.kwargs)
         yield "as exported", *given
         yield "keys in another order", *turned(given)

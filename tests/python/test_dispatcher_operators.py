@@ -80,7 +80,7 @@ def difference(what, theirs, ours):
 
 @pytest.fixture(scope="module")
 def built():
-    """Returns PyTorch's operators and a player that has all of them; at the end checks that each kernel was released
+    """Yields PyTorch's operators and a player that has all of them; at the end checks that each kernel was released
     once."""
     if dispatch_players.skip_reason():
         pytest.skip(dispatch_players.skip_reason())

@@ -151,7 +151,7 @@ def compare(what, answers):
 
 
 def compare_lines(what, texts):
-    """Returns the texts that differ, as the lines that do."""
+    """Compares texts; a difference has only the lines that differ."""
     if texts[0] == texts[1]:
         return
     lines = [text.splitlines() for text in texts]

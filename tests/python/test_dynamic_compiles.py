@@ -164,7 +164,7 @@ def eager(worker, torch, operator, arguments, tensors):
 
 @pytest.fixture(scope="module")
 def prepared():
-    """Returns (PyTorch, libaoticache, worker.py) as in a worker, which works in another directory."""
+    """Yields (PyTorch, libaoticache, worker.py) as in a worker, which works in another directory."""
     directory = os.getcwd()
     try:
         c, worker = load_library(), load_worker()

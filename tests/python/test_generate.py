@@ -31,7 +31,7 @@ def program(folder):
 
 @pytest.fixture(scope="module")
 def made(folder):
-    """Yields the model of a kind, and the path of its package."""
+    """Returns a function that makes the model of a kind, once, and returns it with the path of its package."""
     @functools.cache
     def make(kind):
         step, path = example.make(kind), str(folder / f"{kind}.pt2")

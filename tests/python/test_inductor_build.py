@@ -142,7 +142,7 @@ def builder():
 
 @pytest.fixture(scope="module")
 def own(builder, tmp_path_factory):
-    """Returns our library of a call, built once, and what the builder reported."""
+    """Returns a function for our library of a call, built once, and what the builder reported."""
     @functools.cache
     def build_own(name):
         call, inputs, _ = CALLS[name]

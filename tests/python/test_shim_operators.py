@@ -164,8 +164,8 @@ CASES = make_cases()
 
 @pytest.fixture(scope="module")
 def played(request, tmp_path_factory):
-    """Yields the results of a case. The selected cases of its group are compiled together; if that fails, all of them fail: -k
-    CASE compiles one alone."""
+    """Returns a function for the results of a case. The selected cases of its group are compiled together; if that fails, all
+    of them fail: -k CASE compiles one alone."""
     chosen = {item.callspec.params["name"] for item in request.session.items if item.function is test_case}
     results = {}
 

@@ -49,7 +49,7 @@ class Lines(logging.Handler):
 
 
 def refusals(torch):
-    """Returns calls that PyTorch refuses because of their sizes or dtypes; each calls another operator."""
+    """Yields calls that PyTorch refuses because of their sizes or dtypes; each calls another operator."""
     x = torch.randn(3, 4)
     yield "aten::amax", lambda: torch.amax(x[:0], 0)
     yield "aten::cat", lambda: torch.cat([x, torch.randn(2, 2, 2)])
@@ -83,7 +83,7 @@ def check_refused(mode):
 # ---- more than numbers in memory ----
 
 def tensor_kinds(torch):
-    """Returns (name, call, whether a compiled kernel must answer the second call)."""
+    """Yields (name, call, whether a compiled kernel must answer the second call)."""
     torch.manual_seed(3)
     x, table = torch.randn(6, 8), torch.randn(8, 8)
     for dtype in (torch.bfloat16, torch.float16, torch.complex64, torch.float64):

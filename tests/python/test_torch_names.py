@@ -15,7 +15,7 @@ pytestmark = pytest.mark.quick
 
 @pytest.fixture(scope="module", autouse=True)
 def bridge():
-    """Returns the bridge, which mode "never" does not compile."""
+    """Compiles the bridge, which mode "never" does not do."""
     import aoticache
     cache = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
     os.makedirs(cache, mode=0o700, exist_ok=True)
