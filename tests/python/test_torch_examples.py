@@ -1,4 +1,4 @@
-"""Tests that the examples of docs/examples and the tutorial run, that their results are PyTorch's, and that a second run
+"""Tests that the examples of docs/examples and the tutorial run, that they give PyTorch's results, and that a second run
 compiles nothing."""
 import concurrent.futures
 import os
