@@ -4,11 +4,11 @@
 #   make demo            installs what it needs, builds, shows the main job
 #   make test            installs what the tests need, builds, runs the tests; test-all runs all of them
 #   make bench           benchmarks: a table, build/bench.json, and plots of it
-#   make install         prefix=/usr/local, DESTDIR=; `make uninstall` takes back exactly what it put there
+#   make install         prefix=/usr/local, DESTDIR=; `make uninstall` removes exactly what it installed
 #   make help            all targets
 #
-# V=1 shows commands, DEBUG=1 builds without optimisation, SANITIZE=address,undefined or SANITIZE=thread instruments into
-# a build folder of its own, WERROR=1 makes warnings errors (as CI does).
+# V=1 shows commands, DEBUG=1 builds without optimisation, SANITIZE=address,undefined or SANITIZE=thread instruments into a
+# separate build directory, WERROR=1 makes warnings errors (as CI does).
 
 VERSION   := $(shell sed -n 's/^.define AOTICACHE_VERSION "\(.*\)"/\1/p' base/base.h)
 SOVERSION := 0
@@ -30,7 +30,7 @@ BUILD    ?= build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 VENV     ?= $(CURDIR)/build/venv
 
 CC       ?= cc
-# The other programs of a cross compiler (aarch64-linux-gnu-gcc, also with options behind it), where it has them.
+# The other programs of a cross compiler (aarch64-linux-gnu-gcc, also with options after it), if it has them.
 CROSS    := $(shell echo '$(firstword $(CC))' | sed -n 's/^\(.*-linux-[a-z0-9]*-\)g*cc\(-[0-9]*\)*$$/\1/p')
 cross     = $(if $(CROSS),$(if $(shell command -v $(CROSS)$(1)),$(CROSS)$(1),$(1)),$(1))
 ifeq ($(origin AR),default)
@@ -43,7 +43,7 @@ CXX      := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),$(if $(f
 CXX      := $(if $(shell command -v $(firstword $(CXX))),$(CXX),c++)
 endif
 PKG_CONFIG ?= pkg-config
-# Goals that install it first need none yet.
+# Goals that install it first do not need it yet.
 ifeq ($(filter-out clean help uninstall deps demo test test-all dist,$(or $(MAKECMDGOALS),all)),)
 PKG_CONFIG := $(if $(shell command -v $(firstword $(PKG_CONFIG))),$(PKG_CONFIG),false)
 endif
@@ -53,15 +53,15 @@ WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prot
             -Wpointer-arith -Wformat=2 $(if $(WERROR),-Werror)
 INSTRUMENT := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 # Hardening, as distributions want it; HARDEN= leaves it out. Checked functions of libc need an optimising compiler, and the
-# sanitizers have checks of their own. Every function is bound when the library is loaded; binding the library's own
-# functions within it makes that cheaper.
+# sanitizers have their own checks. Every function is bound when the library is loaded; binding the library's own functions
+# within it makes that cheaper.
 HARDEN      ?= 1
 HARDEN_CFLAGS   = $(if $(HARDEN),-fstack-protector-strong -fstack-clash-protection)
 HARDEN_CPPFLAGS = $(if $(HARDEN),$(if $(INSTRUMENT)$(findstring -O0,$(CFLAGS))$(findstring _FORTIFY_SOURCE,$(CPPFLAGS)$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
 HARDEN_LDFLAGS  = $(if $(HARDEN),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)-z$(comma)noexecstack) -Wl,-Bsymbolic-functions
-# Builds of the same sources in different folders give the same bytes.
+# Builds of the same sources in different directories give the same bytes.
 REPRODUCIBLE := -ffile-prefix-map='$(CURDIR)=.'
-# CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS are the caller's, also on make's command line, which no += here would reach.
+# The user sets CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS, also on make's command line, which a += here would not change.
 OWN_CPPFLAGS = -D_GNU_SOURCE -I.
 ALL_CPPFLAGS = $(OWN_CPPFLAGS) $(HARDEN_CPPFLAGS) $(CPPFLAGS)
 CFLAGS   += $(OPTIMISE)
@@ -71,22 +71,22 @@ PKG_CFLAGS = $(eval PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS)))$(PKG_
 ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(PKG_CFLAGS) $(OWN_CFLAGS) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(HARDEN_CFLAGS) $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
                $(INSTRUMENT) $(CXXFLAGS)
-# SHA-256 alone is used of libcrypto. Linked from its archive where there is one, that is 25 KB; loading the shared library
-# costs every process 1.6 MB of memory and half a millisecond (STATIC_CRYPTO= keeps it shared all the same).
+# Only SHA-256 of libcrypto is used. Linked from its archive, if there is one, that takes 25 KB; loading the shared library
+# costs every process 1.6 MB of memory and half a millisecond (STATIC_CRYPTO= links the shared library anyway).
 STATIC_CRYPTO ?= $(wildcard $(shell $(PKG_CONFIG) --variable=libdir libcrypto)/libcrypto.a)
 CRYPTO   := $(if $(STATIC_CRYPTO),-Wl$(comma)--exclude-libs$(comma)libcrypto.a $(STATIC_CRYPTO),$(shell $(PKG_CONFIG) --libs libcrypto))
 LIBS     = $(CRYPTO) $(shell $(PKG_CONFIG) --libs $(filter-out libcrypto,$(PKGS))) -ldl -lpthread
-# What the shim loads at run time, where it is there, for large products, for convolutions, and for mathematical functions
-# on vectors; it does with plain C where it is not. Empty: it does not look. Of oneDNN, versions 3 and 2 can be used.
+# Libraries that the shim loads at run time if they are installed: for large matrix multiplications, for convolutions, and for
+# mathematical functions on vectors; otherwise it uses plain C. Empty: it does not look. Versions 3 and 2 of oneDNN can be used.
 BLAS_LIBRARY   ?= libopenblas.so.0
 ONEDNN_LIBRARY ?= libdnnl.so.3 libdnnl.so.2
 SLEEF_LIBRARY  ?= libsleef.so.3
 Q        := $(if $(V),,@)
 
-# ---- what it is built for ----
+# ---- the target platform ----
 
-# The compiler is asked, so that what cannot work is said before anything is compiled. A compiler that does not answer says
-# what is wrong itself.
+# The compiler's macros are read, so that an unsupported target is reported before anything is compiled. If the compiler fails
+# here, its own error message appears later.
 NEEDS_COMPILER := $(filter-out clean help uninstall deps demo test test-all dist,$(if $(MAKECMDGOALS),$(MAKECMDGOALS),all))
 TARGET := $(if $(NEEDS_COMPILER),$(shell echo '$(hash)include <features.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -dM -x c - 2>/dev/null | \
             sed -n 's/^.define \(__x86_64__\|__aarch64__\|__GLIBC__\|__STDC__\|__clang__\|__AVX512F__\) .*/\1/p'))
@@ -102,7 +102,7 @@ else ifeq ($(filter __clang__ __AVX512F__,$(TARGET)),__clang__)
 LEFT_OUT := the shim's functions on vectors of AVX2 and AVX-512 need GCC, so kernels that call those do not load without PyTorch
 endif
 
-# ---- what is made of what ----
+# ---- sources and objects of each output ----
 
 LIB_DIRS   := base base/text base/process $(addprefix index/,connection entries eviction stats) \
               cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
@@ -133,8 +133,8 @@ PYTHON_OBJ := $(call objects,$(wildcard eager/python/*.c))
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
-# What the process of a hit runs. In a library it lies together, behind what every process touches (linkers put .text.hot in
-# front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
+# Sources that the process of a hit runs. Their code is placed together in a library, after the code that every process uses
+# (linkers put .text.hot in front), so that few pages of code are in memory: docs/performance.md, "Where memory goes".
 START_SRC  := $(wildcard base/*.c index/connection/*.c cache/config/*.c loader/*.c loader/elf/*.c loader/copy/*.c) \
               $(addprefix base/,process/home.c process/fork_guard.c text/units.c) $(patsubst %,index/entries/%.c,lookup memos) eager/get_runner.c \
               $(addprefix cache/,cache.c enter.c hashed_files.c lookup.c stats/count.c stats/flush.c stats/histogram.c trust/revoked.c trust/trust.c) \
@@ -155,7 +155,7 @@ BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 EXECUTOR := $(BUILD)/lib/aoticache/proxy_executor.so
 EXTENSION := $(BUILD)/lib/aoticache/_runtime.abi3.so
-# Modules for remotes: each needs a library, and is not built where that is missing.
+# Modules for remotes: each needs a library, and is not built if that is missing.
 REMOTES  := $(if $(shell $(PKG_CONFIG) --exists libcurl && echo 1),http) $(if $(shell $(PKG_CONFIG) --exists hiredis libssl && echo 1),redis)
 REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
@@ -171,7 +171,7 @@ PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $
 
 all: $(PRODUCTS)
 
-# Said once for a build folder.
+# Printed once for a build directory.
 ifneq ($(LEFT_OUT),)
 ifeq ($(wildcard $(BUILD)/obj),)
 $(info $(CC): $(LEFT_OUT) (docs/portability.md))
@@ -188,14 +188,14 @@ $(BUILD)/obj/%.o: %.c
 $(BUILD)/obj/tests/%.o: OPTIMISE := $(if $(DEBUG),-O0 -g3,-O1 -g1)
 $(BUILD)/obj/tests/bench/%.o: OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 
-# The container is in every kernel library: small, but for what a run goes through. No exception passes it.
+# Every kernel library contains the container: optimised for size, except for the code of a run. No exception passes through it.
 $(filter-out $(call objects,runtime/run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
-# Nor have functions of a hit a stack protector, which would be 1 instruction of 50; they read tensors, and no files.
+# Functions of a hit have no stack protector either, which would be 1 instruction of 50; they read tensors, and no files.
 $(KERNEL_OBJ) $(HOT_OBJ): HARDEN_CFLAGS :=
 $(KERNEL_OBJ): HARDEN_CPPFLAGS :=
 $(call objects,$(KERNEL_SRC)): OWN_CFLAGS += -fno-plt -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -fdata-sections
 
-# Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
+# Everything that it uses from libstdc++ is made weak, so that kernel libraries need none; the file explains why.
 $(BUILD)/obj/runtime/constant_map.o: CXXFLAGS += $(if $(DEBUG),,-Os) -fno-plt -ffunction-sections
 $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
 	@mkdir -p $(@D)
@@ -221,23 +221,23 @@ $(STATIC): $(LIB_OBJ)
 # Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
 ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell $(PKG_CONFIG) --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,loader/package/archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
-# The same with the first archive of `aoticache export` and `import`.
+# Loaded likewise with the first archive of `aoticache export` and `import`.
 ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell $(PKG_CONFIG) --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
-# PyTorch's exceptions pass through functions of C there, on the stable C ABI. Such a function has nothing to clean up: else the
-# library would need libgcc_s, in every process.
+# PyTorch's exceptions pass through functions of C there, on the stable C ABI. Such a function has nothing to clean up:
+# otherwise the library would need libgcc_s, in every process.
 $(call objects,$(filter-out eager/torch/bridge_open.c,$(wildcard eager/torch/*.c))): OWN_CFLAGS += -fexceptions
 
 $(call objects,runtime/shim/math/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/math/onednn_library.c): OWN_CPPFLAGS += -DAOTICACHE_ONEDNN_LIBRARIES='"$(ONEDNN_LIBRARY)"'
 $(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
 
-# Not ours to warn of.
+# Third-party code: its warnings are not reported.
 $(call objects,third_party/pocketfft/pocketfft.c): OWN_CFLAGS += -w
 
-# Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
-# (loader/loader.h says why).
+# Only the loader loads it. If libtorch is not in the process, the loader makes kernel libraries need it by this soname
+# (loader/loader.h explains why).
 $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
@@ -245,13 +245,13 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 	    $(HARDEN_LDFLAGS) -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
-# Loaded by the loader when a library takes its constants in no other way than as a C++ map; nothing else here is C++.
+# The loader loads it if a library accepts its constants only as a C++ map; nothing else here is C++.
 $(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
 	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
 
-# Loaded when a remote of their kind is configured. They use what is in base/error.c alone, which is inside each.
+# Loaded when a remote of their kind is configured. They use only functions of base/error.c, of which each contains a copy.
 $(call objects,$(wildcard cache/remote/modules/http*.c)): OWN_CFLAGS += $(shell $(PKG_CONFIG) --cflags libcurl 2>/dev/null)
 $(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs libcurl libcrypto)
 $(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell $(PKG_CONFIG) --libs hiredis libssl libcrypto)
@@ -263,7 +263,7 @@ $(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(B
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache_remote.map \
 	    -Wl,-z,relro -Wl,-z,now -Wl,--as-needed $(filter %.o,$^) $(REMOTE_LIBS) -lpthread -o $@
 
-# What kernel libraries written in C link: the container and the exported interface. The linker would copy debug information
+# Kernel libraries written in C link this: the container and the exported interface. The linker would copy debug information
 # into every one of them, which would then have 400 KB instead of 60; DEBUG=1 keeps it.
 $(KERNELRT): $(KERNEL_OBJ) Makefile
 	@mkdir -p $(@D)
@@ -271,21 +271,21 @@ $(KERNELRT): $(KERNEL_OBJ) Makefile
 	$(Q)rm -f $@ && $(AR) rcsD $@ $(KERNEL_OBJ)
 	$(if $(DEBUG),,$(Q)$(OBJCOPY) --strip-debug --enable-deterministic-archives $@)
 
-# An empty library with PyTorch's soname, so that kernel libraries written in C name what provides their aoti_torch_*
+# An empty library with PyTorch's soname, so that kernel libraries written in C name the provider of their aoti_torch_*
 # functions exactly as those that PyTorch makes do. It is linked against, never loaded.
 $(STUB):
 	@mkdir -p $(@D)
 	$(Q)echo | $(CC) -shared -nostdlib -Wl,-soname,libtorch_cpu.so -x c - -o $@
 
-# What PyTorch's own runner loads when a model needs its proxy executor (eager/torch/executor/executor.c).
+# PyTorch's own runner loads it if a model needs its proxy executor (eager/torch/executor/executor.c).
 $(EXECUTOR): $(BUILD)/obj/eager/torch/executor/executor.o Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $(filter %.o,$^) -o $@
 
-# What aoticache.runtime of the Python package stands on. It declares the functions of Python's stable ABI that it uses itself
-# (eager/python/stable_abi.h), so no headers of Python are needed, and any Python from 3.10 on loads it. It finds the library
-# in the folder above. (A slot of a type is a void pointer, which ISO C makes of no function.)
+# The extension on which aoticache.runtime of the Python package is built. It declares the functions of Python's stable ABI that
+# it uses itself (eager/python/stable_abi.h), so Python's headers are not needed, and any Python from 3.10 on loads it. It finds
+# the library in the parent directory. (A slot of a type is a void pointer, to which ISO C cannot convert a function pointer.)
 $(PYTHON_OBJ): OWN_CFLAGS += -Wno-pedantic
 $(EXTENSION): $(PYTHON_OBJ) $(BUILD)/lib/libaoticache.so Makefile
 	@mkdir -p $(@D)
@@ -297,8 +297,8 @@ $(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoti
 $(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(call objects,tools/stat/html.c): tools/stat/report.html
 $(BUILD)/bin/aoticache-stat: $(call objects,$(wildcard tools/stat/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
-# The programs find the library where they are installed and in the build folder. RPATH= leaves that to the dynamic linker,
-# as distributions want it (the build folder then needs LD_LIBRARY_PATH).
+# The programs find the library in the installation and in the build directory. RPATH= leaves that to the dynamic linker, as
+# distributions want it (the build directory then needs LD_LIBRARY_PATH).
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib$(addprefix :$$ORIGIN/,$(filter-out ../lib,$(shell realpath -ms --relative-to='$(bindir)' '$(libdir)')))'
 $(BINS): $(BUILD)/prefix
 	@mkdir -p $(@D)
@@ -306,7 +306,8 @@ $(BINS): $(BUILD)/prefix
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie $(HARDEN_LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache $(RPATH) \
 	    -ljansson -ldl -lpthread -lm -o $@
 
-# Changes with the folders to install to, so that `make` and then `make install prefix=...` installs what says so.
+# Changes with the installation directories, so that after `make`, `make install prefix=...` installs files that contain the new
+# ones.
 LAYOUT := $(prefix) $(libdir) $(pkglibdir) $(bindir) $(includedir) $(datadir)
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
@@ -348,11 +349,11 @@ PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(TEST_PROGRAMS))
 BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty $(BUILD)/tests/bench/open_model
 BENCH_PROGRAMS := $(filter $(BUILD)/tests/bench/%,$(PROGRAM_BINS)) $(BENCH_PEERS)
 
-# A file system that fails on purpose, where there is libfuse.
+# A file system that fails on purpose, if there is libfuse.
 FAILING_FS := $(if $(shell $(PKG_CONFIG) --exists fuse3 && echo 1),$(BUILD)/tests/environments/failing_fs)
 
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
-# The library with all that is visible in its objects, also what it does not export: for tests in Python.
+# The library with all symbols of its objects visible, including those that it does not export: for tests in Python.
 WHOLE := $(BUILD)/tests/helpers/libaoticache_whole.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
@@ -361,17 +362,17 @@ unit-tests: $(UNIT_BINS)
 tests: unit-tests $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(WHOLE) $(HOST_KERNELS) \
        $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)) $(FAILING_FS)
 
-# The programs with threads and processes of their own, and the kernel libraries that they load.
+# The programs that start threads and processes, and the kernel libraries that they load.
 race-tests: $(filter $(BUILD)/tests/race/%,$(PROGRAM_BINS)) $(HOST_KERNELS)
 
-# Unit tests and test programs link the static library, so that they reach what the shared one hides.
+# Unit tests and test programs link the static library, so that they can call functions that the shared one hides.
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC) | $(HOST_KERNELS)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@
-# Where calls fail: functions of the C library in front of the real ones, for libraries that are loaded later too.
+# Makes calls fail: wraps functions of the C library, also for libraries that are loaded later.
 FAULT_OBJ := $(patsubst %,$(BUILD)/obj/tests/fault/%.o,cases inject record trial)
-# Called before the sanitizer is ready: not instrumented itself.
+# Called before the sanitizer is ready, so not instrumented.
 $(BUILD)/obj/tests/fault/inject.o: INSTRUMENT :=
 $(BUILD)/obj/tests/fault/inject.o: OWN_CPPFLAGS += $(if $(findstring address,$(SANITIZE)),-DINJECT_BESIDE_SANITIZER)
 FAULT_BINS := $(filter $(BUILD)/tests/fault/%,$(PROGRAM_BINS))
@@ -393,7 +394,7 @@ $(BUILD)/tests/environments/failing_fs: $(BUILD)/obj/tests/environments/failing_
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(shell $(PKG_CONFIG) --libs fuse3) -o $@
 
-# The battery once more, for hosts that have PyTorch in their process, and kernel libraries as their authors make them.
+# The same calls for hosts that have PyTorch in their process, and kernel libraries as their authors make them.
 $(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
@@ -408,8 +409,8 @@ $(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
 	    -Wl,--as-needed -lm -o $@
 
-# Fuzz targets replay their corpus in the ordinary tests, and grow it under libFuzzer by hand: make fuzz FUZZ_SECONDS=600,
-# or make fuzz FUZZ='remote trust' FUZZ_SECONDS=9999 FUZZ_INPUTS=2000000.
+# Fuzz targets replay their corpus in the ordinary tests, and grow it under libFuzzer by hand: make fuzz FUZZ_SECONDS=600, or
+# make fuzz FUZZ='remote trust' FUZZ_SECONDS=9999 FUZZ_INPUTS=2000000.
 FUZZ       := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
 FUZZ_INPUTS ?=
@@ -422,7 +423,7 @@ $(FUZZ_BINS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUI
 fuzz:
 	$(Q)FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_INPUTS=$(FUZZ_INPUTS) scripts/fuzz $(FUZZ)
 
-# A C++ host of one of them, in one program with it and the shim.
+# A C++ host of one of them, linked with it and the shim into one program.
 $(BUILD)/tests/conformance/map_functions: tests/conformance/map_functions.cpp tests/hosts/kernels/affine.c $(KERNELRT) $(SHIM)
 	@mkdir -p $(@D) $(BUILD)/obj/tests/hosts
 	$(if $(V),,@echo "  CXX   $<")
@@ -441,11 +442,11 @@ $(BUILD)/tests/bench/open_model: $(BUILD)/obj/tests/bench/peers/open_model.o $(S
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
 
-# What `make test` needs, and with CI set, what all tests need. scripts/install-deps has levels.
+# What `make test` needs or, if CI is set, what all tests need. scripts/install-deps has levels.
 deps:
 	$(Q)VENV=$(VENV) scripts/install-deps
 
-# Installs what is missing, then builds and runs the tests; `make check` is the same without the installing. test-all and
+# Installs what is missing, then builds and runs the tests; `make check` does the same without installing. test-all and
 # check-all run everything.
 test test-all:
 	$(Q)VENV=$(VENV) scripts/install-deps --for $(if $(findstring -all,$@),all,test)
@@ -455,29 +456,29 @@ test test-all:
 check check-all: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests $(if $(findstring -all,$@),--all)
 
-# The form of the code is that of .clang-format; the tests compare.
+# Formats the code with .clang-format; the tests check the format.
 format:
 	$(Q)VENV=$(VENV) scripts/check-format --fix
 
-# What documents name exists, and their examples are run (`make check` does this too).
+# Checks that everything named in documents exists, and runs their examples (`make check` does this too).
 check-docs: all
 	$(Q)BUILD=$(BUILD) scripts/check-docs
 
-# The tests' long forms, hours of them: make long FORMS='kill_collect race'. scripts/long-tests --list names them.
+# The long forms of the tests, which take hours: make long FORMS='kill_collect race'. scripts/long-tests --list names them.
 FORMS ?=
 long: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/long-tests $(FORMS)
 
-# Eight processes do everything that a cache offers, and are killed, with WAL and with a rollback journal.
+# Eight processes use all functions of a cache, and are killed, with WAL and with a rollback journal.
 TORTURE_SECONDS ?= 3600
 torture: $(BUILD)/tests/fault/fault_torture
 	$(Q)$< $(TORTURE_SECONDS)
 
-# Installs what the demo needs, builds on all processors, and shows the main job.
+# Installs what the demo needs, builds on all processors, and shows the main function.
 demo:
 	$(Q)MAKE='$(MAKE_COMMAND)' BUILD=$(BUILD) VENV=$(VENV) scripts/demo --install
 
-# Draws what the demo prints, for README.md: docs/images/demo.svg.
+# Draws the output of the demo for README.md: docs/images/demo.svg.
 demo-svg: all
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/record-demo
 
@@ -485,19 +486,20 @@ demo-svg: all
 demo-fleet: all
 	$(Q)BUILD=$(BUILD) scripts/demo-fleet
 
-# BENCHES='index kernel' runs those alone; QUICK=1 takes minutes, with smaller caches and fewer rounds, and says what it leaves
-# out; BENCH_PLOTS=docs/images draws the plots of docs/performance.md again.
+# BENCHES='index kernel' runs only those; QUICK=1 takes minutes, with smaller caches and fewer rounds, and reports what it
+# leaves out; BENCH_PLOTS=docs/images draws the plots of docs/performance.md again.
 BENCHES     ?=
 BENCH_PLOTS ?= $(BUILD)
 QUICK       ?=
 bench: all $(BENCH_PROGRAMS)
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) BENCHES='$(BENCHES)' QUICK='$(QUICK)' BENCH_PLOTS=$(BENCH_PLOTS) scripts/bench
 
-# torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): half an hour.
+# torch.compile as on a fresh machine, compared with PyTorch's own caches (docs/torch-compile.md): half an hour.
 bench-compile: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py $(PROGRAMS)
 
-# What a call costs after kernels were judged, against plain PyTorch (docs/performance.md); compiles for minutes, once.
+# Measures what a call costs after the kernels' speed trials, compared with plain PyTorch (docs/performance.md). Compiles for
+# minutes, once.
 bench-judge: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/judge_table.py
 
@@ -505,7 +507,7 @@ bench-judge: all
 bench-models-eager: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models_eager.py
 
-# Starts of whole models until the first output, beside dlopen and aoti_load_package (docs/models-cache.md); compiles for
+# Starts of whole models until the first output, compared with dlopen and aoti_load_package (docs/models-cache.md); compiles for
 # minutes, once.
 bench-models: all $(BUILD)/tests/bench/open_model
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models.py
@@ -515,12 +517,12 @@ TESTS ?=
 check-arm64:
 	$(Q)scripts/check-arm64 $(TESTS)
 
-# Library, tools and unit tests with each compiler of Debian that is here, warnings as errors: minutes for each.
+# Library, tools and unit tests with each of Debian's compilers that is installed, warnings as errors: minutes for each.
 COMPILERS ?=
 check-compilers:
 	$(Q)scripts/check-compilers $(COMPILERS)
 
-# What needs a GPU (docs/gpu.md); without one it says so and ends well.
+# Tests that need a GPU (docs/gpu.md); without one it reports that and exits with 0.
 gpu: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
 
@@ -528,20 +530,20 @@ gpu: all tests
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
 
-# Thirty models without PyTorch beside PyTorch and ONNX Runtime: docs/models.md and its plot. Compiles for half an hour, once.
-# PYTHONPATH may name folders with transformers, torchvision, onnx, onnxscript, onnxruntime. MODELS: only these, as
+# Compares thirty models without PyTorch with PyTorch and ONNX Runtime: docs/models.md and its plot. Compiles for half an hour,
+# once. PYTHONPATH may name directories with transformers, torchvision, onnx, onnxscript, onnxruntime. MODELS: only these, as
 # MODELS="'ResNet-18' ViT", or options of the script: --resume, --write.
 MODELS ?=
 models: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/model_times.py $(MODELS)
 
-# Whether thirty models run in float32, bfloat16 and with a free batch: the last table of docs/models.md; half an hour.
+# Finds out whether thirty models run in float32, bfloat16 and with a free batch: last table of docs/models.md; half an hour.
 model-results: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --write
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --bfloat16 --write
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py --free-batch --write
 
-# Which operators of PyTorch the binding serves, and why not the others: docs/torch-operators.md.
+# Lists the operators of PyTorch that the binding serves, and why it does not serve the others: docs/torch-operators.md.
 torch-operators: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py
 
@@ -553,7 +555,8 @@ torch-checks: all
 inductor-builds: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/inductor_builds.py --json $(BUILD)/inductor-builds.json
 
-# A year of a cache of 100,000 keys (minutes), beside plain LRU and Belady's rule. What the ordinary tests do is smaller.
+# Simulates a year of a cache of 100,000 keys (minutes), compared with plain LRU and Belady's rule. The ordinary tests run a
+# smaller form.
 year: all tests
 	$(Q)KEYS=100000 REQUESTS=1000000 BUILD=$(BUILD) bash tests/cli/test_year.sh
 
@@ -574,7 +577,8 @@ DIST     ?= $(BUILD)/dist
 RELEASES ?= bookworm
 .PHONY: image-rootfs dist deb check-deb wheel check-wheel sbom check-abi check-image check-quickstart rpm
 
-# The sources, as a tarball that builds without git; packages of Debian, of RPM; the wheel; what the library is made of.
+# The sources, as a tarball that builds without git; packages for Debian and for RPM; the wheel; the list of the library's
+# components.
 dist:
 	$(Q)scripts/packaging/dist $(DIST)
 deb:
@@ -588,7 +592,7 @@ sbom: all
 check-abi: all
 	$(Q)BUILD=$(BUILD) scripts/packaging/check-abi
 
-# By hand, as root: minutes, in fresh systems that debootstrap makes.
+# Run by hand, as root: minutes, in fresh systems that debootstrap makes.
 check-deb:
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-deb $$release || exit 1; done
 check-wheel: all
@@ -598,16 +602,16 @@ image-rootfs: all
 
 check-image: all
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-image $$release || exit 1; done
-# The two commands of README.md and every command of the three tutorials, from nothing installed to the result, timed.
-# USERS='demo author': those.
+# Runs the two commands of README.md and every command of the three tutorials, from nothing installed to the result, and times
+# them. USERS='demo author': only those.
 check-quickstart:
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-quickstart $$release || exit 1; done
 
-# For clangd and its like.
+# For clangd and similar tools.
 compile_commands.json: FORCE
 	$(Q)scripts/packaging/compile-commands $@
 
-# The virtual environment in build/venv is kept: it takes minutes to make anew. `rm -r build` removes it too.
+# The virtual environment in build/venv is kept: it takes minutes to make again. `rm -r build` removes it too.
 clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
@@ -650,5 +654,5 @@ help:
 	@echo '  RPATH=           no search path for the library in the programs, for packages of a distribution'
 
 -include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
-# Objects of tests stay, so that a change rebuilds only what it touches.
+# Objects of tests are kept, so that a change rebuilds only what it affects.
 .SECONDARY:

@@ -1,4 +1,4 @@
-"""What the SVG files of the documents share: text, colours for light and for dark pages. No libraries are needed.
+"""Parts that the SVG files of the documents share: text, colours for light and for dark pages. Needs no libraries.
 
 The plots are made by tests/fleet/lines.py and scripts/plot-bench, the demo by scripts/record-demo. The same input gives the
 same bytes.
@@ -8,13 +8,15 @@ from __future__ import annotations
 import html
 import math
 
-#: Of a series: on light pages, on dark ones. The class cN has them as stroke and as color (for fill="currentColor").
+#: Colours of a series: on light pages, on dark ones. The class cN has them as stroke and as color (for
+#: fill="currentColor").
 COLOURS = (("#0969da", "#58a6ff"), ("#1a7f37", "#3fb950"), ("#bc4c00", "#f0883e"), ("#cf222e", "#ff7b72"),
            ("#8250df", "#d2a8ff"), ("#57606a", "#a0a8b0"), ("#bf3989", "#f778ba"))
 
 
 def style(extra: str = "", extra_dark: str = "") -> str:
-    """The style of a plot: text, .t a title, .g the grid, .l a line, .d a dashed one, .b the page, and the colours."""
+    """Returns the style of a plot: text, .t a title, .g the grid, .l a line, .d a dashed one, .b the page, and the
+    colours."""
     light, dark = ("".join(f".c{i}{{stroke:{pair[page]};color:{pair[page]}}}" for i, pair in enumerate(COLOURS))
                    for page in (0, 1))
     return ("<style>text{font:12px sans-serif;fill:#24292f;stroke:none}.t{font-size:14px;font-weight:bold}"
@@ -24,7 +26,7 @@ def style(extra: str = "", extra_dark: str = "") -> str:
 
 
 def page(title: str, width: float, height: float, parts: list[str], styles: str) -> str:
-    """A file: its title is also what a reader of screens says."""
+    """Returns a file: its title is also what a screen reader reads."""
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img">', styles,
                       f'<rect class="b" width="{width:g}" height="{height:g}"/><title>{html.escape(title)}</title>',
                       *parts]) + "\n</svg>\n"
@@ -35,7 +37,7 @@ def text(x: float, y: float, words: str, more: str = "") -> str:
 
 
 def span(values: list[float]) -> tuple[int, int]:
-    """The powers of ten around the values. Zero, which has no logarithm, gets a place below them."""
+    """Returns the powers of ten around the values. Zero, which has no logarithm, is placed below them."""
     some = [value for value in values if value > 0] or [1.0]
     low, high = math.floor(math.log10(min(some)) + 1e-9), math.ceil(math.log10(max(some)) - 1e-9)
     return low - (min(values) <= 0), max(high, low + 1)

@@ -1,5 +1,5 @@
-# Completion for aoticache, aoticache-gc and aoticache-stat in bash. Commands, options and their values are asked of the
-# programs themselves, so that what is offered is what there is.
+# Completion for aoticache, aoticache-gc and aoticache-stat in bash. Commands, options and their values come from the
+# programs themselves, so that only existing ones are offered.
 _aoticache_help() { # PROGRAM [COMMAND]
     if [ $# -gt 1 ]; then "$1" help "$2" all 2>/dev/null; else "$1" --help all 2>/dev/null; fi
 }
@@ -8,7 +8,7 @@ _aoticache_options() { # PROGRAM [COMMAND]
     _aoticache_help "$@" | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'
 }
 
-# What the help calls the value of an option, --long or -s: DIR, auto|always|never; nothing where it takes none.
+# Prints the help's name for the value of an option, --long or -s: DIR, auto|always|never; nothing if it takes none.
 _aoticache_value() { # OPTION PROGRAM [COMMAND]
     local option=$1
     shift
@@ -39,7 +39,7 @@ _aoticache_commands() { # PROGRAM [HEADING]
     "$1" help all 2>/dev/null | sed -nE "/^(Commands${2:+|$2}):/,/^\$/"'s/^  ([a-z-]+) .*/\1/p'
 }
 
-# Words for a value that the help calls so; "files" and "folders" are for the shell to find.
+# Prints words for a value with this name in the help; "files" and "folders" tell the shell to list them.
 _aoticache_words() { # VALUE OPTION
     case $1 in
     DIR | DIRECTORY) echo folders ;;
@@ -56,7 +56,7 @@ _aoticache_words() { # VALUE OPTION
     esac
 }
 
-# Words for an operand. The number of words before it is given, since some commands take different ones.
+# Prints words for an operand. POSITION is the number of words before it, since for some commands operands differ.
 _aoticache_operands() { # COMMAND POSITION
     case $1 in
     show | rm | pin | unpin) _aoticache_keys ;;
@@ -76,7 +76,7 @@ _aoticache() {
     local program=$1 line=${COMP_LINE:0:COMP_POINT} command= previous= word= value= words= head=
     local -a typed
     COMPREPLY=()
-    # bash splits words at ':' and '=', of which operators and options have some: they are taken from the line as it is.
+    # bash splits words at ':' and '=', which operators and options contain: so they are read from the line itself.
     read -ra typed <<<"$line"
     [[ $line == *[[:space:]] ]] && typed+=('')
     word=${typed[-1]}
@@ -86,7 +86,7 @@ _aoticache() {
         previous=${word%%=*} head=${word%%=*}= word=${word#*=}
     fi
     [[ $previous == -?* && $previous != -- ]] && value=$(_aoticache_value "$previous" "$program" ${command:+"$command"})
-    # A value that may be left out follows a '=' alone.
+    # An optional value can only follow a '='.
     if [ -n "$value" ] && [ -z "$head" ] && _aoticache_help "$program" ${command:+"$command"} | grep -q -- "$previous\\[="; then
         value=
     fi
@@ -109,7 +109,7 @@ _aoticache() {
         words=${words%files} words=${words#folders}
     fi
     [ -z "$words" ] || mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$words" -- "$word")
-    # What stands before the last ':' or '=' is a word of its own to bash, and stays.
+    # For bash the part before the last ':' or '=' is a separate word, and stays.
     [[ $COMP_WORDBREAKS == *=* ]] && head=
     if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then
         head=${word%"${word##*:}"}

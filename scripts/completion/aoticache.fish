@@ -1,5 +1,5 @@
-# Completion for fish. Commands, options and their values are asked of the programs themselves, so that what is offered is
-# what there is.
+# Completion for fish. Commands, options and their values come from the programs themselves, so that only existing ones are
+# offered.
 
 function __aoticache_commands
     set -l headings (string join '|' Commands $argv)
@@ -25,12 +25,12 @@ function __aoticache_options
     __aoticache_help | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'
 end
 
-# What the help calls the value of an option, --long or -s: DIR, auto|always|never; nothing where it takes none.
+# Prints the help's name for the value of an option, --long or -s: DIR, auto|always|never; nothing if it takes none.
 function __aoticache_value # OPTION
     __aoticache_help | sed -nE "/^  (    $argv[1]|$argv[1], --[a-z-]+|-[a-zA-Z], $argv[1])([[ ]|\$)/s/^ +(-[a-zA-Z], )?--[a-z-]+(\[=| )([^] ]+).*/\3/p"
 end
 
-# The option whose value is being typed: --name VALUE or --name=VALUE; nothing where none is.
+# Prints the option whose value is being typed: --name VALUE or --name=VALUE; nothing if none is.
 function __aoticache_option
     set -l current (commandline -ct)
     if string match -q -- '--*=*' $current
@@ -38,7 +38,7 @@ function __aoticache_option
         return
     end
     set -l words (commandline -opc)
-    # A value that may be left out follows a '=' alone.
+    # An optional value can only follow a '='.
     if string match -qr -- '^-.' $words[-1]; and not __aoticache_help | grep -q -- "$words[-1]\["
         test -n "$(__aoticache_value $words[-1])"; and echo -- $words[-1]
     end

@@ -1,5 +1,5 @@
-# What the tests of packages share: fresh systems in folders, made by debootstrap. Sourced, from the repository root, by bash
-# scripts that set $release; sets WORK and MIRROR (check-deb describes them).
+# Functions that the tests of packages share: fresh systems in directories, made by debootstrap. Bash scripts that set
+# $release source it from the repository root; it sets WORK and MIRROR (check-deb describes them).
 for program in debootstrap unshare; do
     command -v $program >/dev/null || { echo "${0##*/}: there is no $program" >&2; exit 77; }
 done
@@ -20,13 +20,13 @@ try() { # NAME COMMAND...
     if "$@" >"$WORK/log" 2>&1; then ok "$name"; else not_ok "$name" "$(tail -n 15 "$WORK/log")"; fi
 }
 
-# inside SYSTEM COMMAND: in a shell there. Everything that is mounted goes with the process.
+# inside SYSTEM COMMAND: runs it in a shell there. All mounts end with the process.
 inside() {
     unshare --mount --pid --fork --kill-child bash -c '
         mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"; exec chroot "$1" /bin/bash -ec "cd /root; $2"' sh "$@"
 }
 
-# The base system of $release, made once and kept. fresh NAME: a copy of it in $WORK/NAME.
+# base_system makes the base system of $release once, and keeps it. fresh NAME makes a copy of it in $WORK/NAME.
 base_system() {
     [ ! -f "$WORK/base-$release.made" ] || return 0
     rm -rf --one-file-system "$WORK/base-$release"
@@ -37,5 +37,5 @@ base_system() {
 fresh() {
     rm -rf --one-file-system "${WORK:?}/$1"
     cp -a "$WORK/base-$release" "$WORK/$1"
-    echo '127.0.0.1 localhost' >"$WORK/$1/etc/hosts" # which an installed system has
+    echo '127.0.0.1 localhost' >"$WORK/$1/etc/hosts" # an installed system has this line
 }

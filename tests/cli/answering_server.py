@@ -1,16 +1,16 @@
-"""Servers that store what they are sent, in memory, and answer some requests as a file of rules says. For the tests of what an
-answer means. Print the port; run until they are killed.
+"""Servers that store uploads in memory, and answer some requests as a file of rules says, for the tests of what an answer
+means. Print the port; run until they are killed.
 
     answering_server.py http RULES LOG    honours If-None-Match and If-Match. A rule is: METHOD PREFIX STATUS [HEADER: VALUE]...
                                           METHOD: GET, HEAD, PUT, PUT? (only with a condition), DELETE, or * for all.
                                           STATUS: a number, or `deaf` (no answer). PREFIX: of the path, without the first "/".
-                                          A line `folders`: PUT into a folder that is not there has status 409, MKCOL makes one.
+                                          A line `folders`: PUT into a missing directory gets status 409, MKCOL makes one.
                                           A line `plain`: conditions are ignored. A line `undated`: no Last-Modified.
-                                          A line `reset NUMBER`, when it is new: only what was there at the first one is.
+                                          A line `reset NUMBER`, if it is new: keeps only what existed at the first one.
     answering_server.py redis RULES LOG   GET, SET, EXISTS, DEL and the scripts of the module. A rule is: COMMAND PREFIX TEXT...
-                                          where TEXT is the error. COMMAND: GET, SET, EVAL, ..., or * for all.
+                                          with TEXT as the error. COMMAND: GET, SET, EVAL, ..., or * for all.
 
-Each request is a line of LOG: what was asked, and the status.
+Each request is a line of LOG: the request, and the status.
 """
 import email.utils
 import hashlib

@@ -1,4 +1,4 @@
-"""A browser without a window, by the DevTools protocol over a pair of pipes: Chromium and nothing else is needed.
+"""A browser without a window, by the DevTools protocol over a pair of pipes. Needs only Chromium.
 
     with Browser(program, folder) as browser:
         page = browser.open("file:///...", width=390, scheme="dark")
@@ -44,7 +44,7 @@ class Browser:
         os.close(self.ours_in)
 
     def call(self, method, session=None, **parameters):
-        """Sends a command and returns its result; what happens meanwhile goes to the pages."""
+        """Sends a command and returns its result; events that arrive meanwhile go to the pages."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if session:
@@ -77,7 +77,7 @@ class Browser:
 
 
 class Page:
-    """A page that has been loaded: `complaints` are its errors and console messages, `requests` what it asked for."""
+    """A loaded page: `complaints` are its errors and console messages, `requests` its requests."""
 
     def __init__(self, browser, session, url, width=1000, height=800, scheme="light", scripts=True, target=None):
         self.browser, self.session, self.target, self.is_loaded, self.complaints, self.requests = browser, session, target, False, [], []
@@ -106,7 +106,7 @@ class Page:
             self.requests.append(parameters["request"]["url"])
 
     def evaluate(self, expression):
-        """The value of an expression, once two frames have been drawn."""
+        """Returns the value of an expression, once two frames have been drawn."""
         text = f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({expression}))))"
         answer = self.call("Runtime.evaluate", expression=text, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer

@@ -1,6 +1,6 @@
-"""What a shell makes of keys on a terminal, Tab among them: complete_in_shell.py bash|zsh KEYS...
+"""Sends keys to a shell on a terminal, Tab among them: complete_in_shell.py bash|zsh KEYS...
 
-For each KEYS, in one shell: what was shown meanwhile (two Tabs list what there is), and the line as it stands at the end,
+Prints, for each KEYS, in one shell: what was shown meanwhile (two Tabs list the candidates), and the line at the end,
 after "line:".
 """
 
@@ -39,8 +39,8 @@ def main(shell: str, *all_keys: str) -> None:
     os.write(terminal, (SETUP[shell] + "; echo re''ady\n").encode())
     read_until(terminal, b"ready\r\n<>", 30)
     for keys in all_keys:
-        # The keys after the Tabs wait until those are dealt with: Ctrl-A, a printf before the line, which becomes its
-        # argument: the shell itself says what the line is now.
+        # The next keys take effect after the Tabs: Ctrl-A, and a printf before the line, which becomes its argument, so
+        # that the shell itself prints the line.
         os.write(terminal, keys.encode())
         os.write(terminal, b"\x01printf 'line:%s:e''nd\\n' '\x05'\n")
         shown = read_until(terminal, b":end\r\n", 30)

@@ -1,6 +1,6 @@
-"""A web server that lies: serves the folder that it is given, and spoils what it answers as the file `mood` says.
+"""A hostile web server: serves the given directory, and falsifies its answers as the file `mood` says.
 
-Prints its port. PUT and GET are honest while the mood is empty. Runs until it is killed.
+Prints its port. PUT and GET are correct while the mood is empty. Runs until it is killed.
 """
 
 import http.server

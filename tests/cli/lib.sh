@@ -1,11 +1,12 @@
-# What the tests of the command-line tools share. Sourced, from the repository root, by bash scripts.
+# Functions that the tests of the command-line tools share. Bash scripts source it from the repository root.
 #
-# BUILD says where the build is (default build). Every script gets a directory of its own ($work), a cache in it
-# ($AOTICACHE_DIR, not created), a home and a TMPDIR in it, and takes all of it away at its end. It fails if the tools have left
-# something in that home or TMPDIR. A script prints "ok - name", "not ok - name" or "skip - name: reason" for each thing it
-# looked at and ends with 0, 1, or 77 where all was skipped.
+# BUILD says where the build is (default build). Every script gets its own directory ($work), a cache in it ($AOTICACHE_DIR, not
+# created), a home and a TMPDIR in it; all of it is removed at the end. The script fails if the tools have left files in that
+# home or TMPDIR. A script prints "ok - name", "not ok - name" or "skip - name: reason" for each check and ends with 0, 1, or 77
+# if all were skipped.
 #
-# A script that starts tools as other users sets other_users=1 before it sources this: $work lies where they can go.
+# A script that starts tools as other users sets other_users=1 before it sources this: then $work is in a directory that they
+# can enter.
 set -u
 BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1
 VENV=${VENV:-build/venv}
@@ -22,8 +23,8 @@ unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICO
 export AOTICACHE_CONFIG= AOTICACHE_KEYS=$work/keys AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
 export HOME=$work/.home TMPDIR=$work/.tmp
 mkdir -m 700 "$HOME" "$TMPDIR"
-# What PyTorch's compiler makes once for all processes stays in the build. It keeps precompiled headers below TMPDIR, a worker's
-# in a folder of its own: links lead to the build.
+# Files that PyTorch's compiler makes once for all processes stay in the build. It keeps precompiled headers below TMPDIR, those
+# of a worker in a separate directory: links lead to the build.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$BUILD/inductor-cache}
 for name in "aoticache-worker-$(id -u)" "torchinductor_${LOGNAME:-${USER:-$(id -un)}}"; do
     mkdir -m 700 -p "$BUILD/inductor-cache" "$BUILD/inductor-cache/tmp" "$BUILD/inductor-cache/tmp/$name" 2>/dev/null &&
@@ -31,7 +32,7 @@ for name in "aoticache-worker-$(id -u)" "torchinductor_${LOGNAME:-${USER:-$(id -
 done
 umask 022
 
-# `python3` may be a script that looks for the interpreter each time (pyenv), and tests start it by the hundred.
+# `python3` may be a script that looks up the interpreter each time (pyenv), and tests start it hundreds of times.
 interpreter=$(python3 -c 'import sys; print(sys.executable)') || exit 1
 python3() { "$interpreter" "$@"; }
 
@@ -40,7 +41,7 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
-# bash calls this in a process of its own. Else a mistyped check would check nothing.
+# bash calls this in a separate process. Without it a mistyped check would check nothing.
 command_not_found_handle() { echo "$1" >>"$work/not-found" && echo "$1: command not found" >&2 && return 127; }
 trap 'exit 130' INT TERM
 
@@ -52,13 +53,13 @@ not_ok() { # NAME WHY
     { echo "# $2" && echo "# status $status; standard output:" && head -c 2000 "$out" && echo "# standard error:" && head -c 2000 "$err"; } >&2
 }
 
-# run COMMAND...: its status in $status, what it printed in the files $out and $err.
+# run COMMAND...: runs it; puts its status into $status and its output into the files $out and $err.
 run() {
     "$@" >"$out" 2>"$err" </dev/null
     status=$?
 }
 
-# try NAME STATUS COMMAND...: runs it and compares the status. Also gives that result.
+# try NAME STATUS COMMAND...: runs it and compares the status. Returns 0 if they are equal.
 try() {
     local name=$1 expected=$2
     shift 2
@@ -66,14 +67,15 @@ try() {
     if [ "$status" = "$expected" ]; then ok "$name"; else not_ok "$name" "expected status $expected: $*"; return 1; fi
 }
 
-# prints NAME PATTERN: the last command's output has a line like this (extended regular expression). says: its errors.
+# prints NAME PATTERN: checks that the last command's output has a matching line (extended regular expression). says: its
+# errors.
 prints() { if grep -Eq -- "$2" "$out"; then ok "$1"; else not_ok "$1" "no line in the output matches: $2"; fi; }
 says() { if grep -Eq -- "$2" "$err"; then ok "$1"; else not_ok "$1" "no line on standard error matches: $2"; fi; }
 prints_not() { if grep -Eq -- "$2" "$out"; then not_ok "$1" "a line in the output matches: $2"; else ok "$1"; fi; }
 says_nothing() { if [ -s "$err" ]; then not_ok "$1" "standard error is not empty"; else ok "$1"; fi; }
 prints_nothing() { if [ -s "$out" ]; then not_ok "$1" "standard output is not empty"; else ok "$1"; fi; }
 
-# field PATH [FILE]: a member of the JSON in FILE (default the last output), by a dotted path: outputs.0.sizes
+# field PATH [FILE]: prints a member of the JSON in FILE (default the last output), by a dotted path: outputs.0.sizes
 field() {
     python3 - "$1" "${2:-$out}" <<'PYTHON'
 import json, sys
@@ -85,7 +87,7 @@ PYTHON
 }
 # is NAME EXPECTED ACTUAL
 is() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "expected '$2', got '$3'"; fi; }
-# member NAME PATH EXPECTED: of the last output
+# member NAME PATH EXPECTED: compares a member of the last output
 member() { is "$1" "$3" "$(field "$2" 2>&1 | tail -n 1)"; }
 holds() { # NAME COMMAND...
     local name=$1
@@ -93,7 +95,7 @@ holds() { # NAME COMMAND...
     if "$@"; then ok "$name"; else not_ok "$name" "false: $*"; fi
 }
 
-# without_capabilities COMMAND...: root meets the permissions of its own files, as any owner does.
+# without_capabilities COMMAND...: root is then subject to the permissions of its own files, as any owner is.
 without_capabilities() { if [ "$(id -u)" = 0 ]; then setpriv --inh-caps=-all --bounding-set=-all "$@"; else "$@"; fi; }
 
 finish() {
@@ -107,27 +109,27 @@ finish() {
     exit 0
 }
 
-# ---- pieces that several scripts need ----
+# ---- functions that several scripts need ----
 
-# on_terminal TERM COMMAND: with a pseudo-terminal for its output. has_terminal: whether one can be had.
+# on_terminal TERM COMMAND: runs it with a pseudo-terminal for its output. has_terminal: whether one is available.
 on_terminal() { TERM=$1 script -qec "$2" /dev/null </dev/null; }
 has_terminal() { on_terminal dumb true >/dev/null 2>&1; }
 no_terminal='there is no script(1), or no pseudo-terminal for it'
 
-# A kernel folder in which each source is the library itself, or an error: kernels FOLDER NAME <source
+# kernel DIRECTORY NAME <source: adds a source to a directory of kernels; each source is the library itself, or an error
 kernel() { mkdir -p "$1" && cat >"$1/$2"; }
 
-# install_to DESTDIR PREFIX, uninstall_from DESTDIR PREFIX: what `make install` and `make uninstall` do with the build that
-# is tested, without building anything: make would compile what holds the prefix anew, and without the sanitizers.
+# install_to DESTDIR PREFIX, uninstall_from DESTDIR PREFIX: do what `make install` and `make uninstall` do with the tested
+# build, without building anything: make would recompile the files that contain the prefix, and without the sanitizers.
 install_to() {
     env BUILD="$BUILD" DESTDIR="$1" libdir="$2/lib" bindir="$2/bin" includedir="$2/include" datadir="$2/share" \
         mandir="$2/share/man" unitdir="$2/lib/systemd" manifest="$1$2/share/aoticache/installed-files" scripts/install-files
 }
-# Whether the build has a sanitizer's runtime, which other programs (Python, or what LD_PRELOAD is given to) do not have.
+# Whether the build needs a sanitizer's runtime, which other programs (Python, or programs that get LD_PRELOAD) do not have.
 is_instrumented() { nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; }
 
 # install_for_examples WHAT: installs to $stage, as a user has it, for examples of documents; pkg-config finds it. Ends the
-# script with a skip where that cannot be.
+# script with a skip if that is impossible.
 install_for_examples() {
     if is_instrumented; then
         skip "$1" 'this build is instrumented, a program that is not cannot link it'
@@ -139,12 +141,12 @@ install_for_examples() {
     export PKG_CONFIG_PATH=$work
     try 'installed' 0 install_to '' "$stage"
 }
-# example DOCUMENT NAME: the block of a document that stands below <!-- example: NAME -->
+# example DOCUMENT NAME: prints the block of a document that follows <!-- example: NAME -->
 example() {
     awk -v mark="<!-- example: $2 -->" '/^```/ { if (on) exit; if (marked) { on = 1; next } } on
         NF { marked = $0 == mark }' "$1"
 }
-# plays NAME <block: a session as printed. What follows "$ " is run, and prints the lines below it; "..." stands for any lines.
+# plays NAME <block: runs a session as printed. The commands after "$ " must print the lines below; "..." stands for any lines.
 plays() {
     local name=$1 session=$work/session differences
     cat >"$session"
@@ -163,7 +165,7 @@ PYTHON
     )
     is "$name" '' "$differences"
 }
-# compile_example SOURCE PROGRAM: as a user does, without warnings
+# compile_example SOURCE PROGRAM: compiles as a user does, without warnings
 compile_example() {
     # shellcheck disable=SC2046 # several words
     try 'it compiles as printed, without warnings' 0 cc -Wall -Wextra -Werror "$1" $(pkg-config --cflags --libs aoticache) \
@@ -171,7 +173,7 @@ compile_example() {
 }
 uninstall_from() { env DESTDIR="$1" manifest="$1$2/share/aoticache/installed-files" scripts/uninstall-files; }
 
-# object_path DIGEST: where it lies
+# object_path DIGEST: prints where it is stored
 object_path() { echo "$AOTICACHE_DIR/objects/${1:0:2}/${1:2}"; }
 
 # damage FILE: flips one bit, as a disk would

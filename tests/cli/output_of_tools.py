@@ -1,8 +1,8 @@
-"""What the tools do with a standard output that is not a file: output_of_tools.py broken|full|terminal|watch ...
+"""Runs tools with a standard output that is not a file: output_of_tools.py broken|full|terminal|watch ...
 
-broken COMMAND...            Nobody reads the pipe: prints "SIGPIPE" or the exit status, and standard error.
+broken COMMAND...            A pipe without a reader: prints "SIGPIPE" or the exit status, and standard error.
 full COMMAND...              /dev/full: likewise.
-terminal COLUMNS COMMAND...  A terminal of so many columns: prints what was shown, without the terminal's sequences.
+terminal COLUMNS COMMAND...  A terminal of this width: prints what was shown, without the terminal's sequences.
 watch LINES COLUMNS KEYS COMMAND...  A terminal of that size, on which KEYS are pressed after a second: prints the lines of the
                              last page, then "height H width W", "status S", and whether the terminal echoes again.
 """
@@ -65,12 +65,12 @@ def terminal(columns: str, *command: str) -> None:
 def watch(lines: str, columns: str, keys: str, *command: str) -> None:
     process, descriptor = start(int(lines), int(columns), list(command))
     shown = read_for(descriptor, 2.5)
-    page = plain(shown.split(b"\x1b[H")[-2])  # the last may be at work
+    page = plain(shown.split(b"\x1b[H")[-2])  # the last may be incomplete
     print(page)
     print(f"height {page.count(chr(10)) + 1} width {max(map(len, page.split(chr(10))))}")
     os.write(descriptor, keys.encode())
     ended = status = 0
-    for _ in range(20):  # it may wait for what it shows to be read
+    for _ in range(20):  # it may wait until its output is read
         read_for(descriptor, 0.1)
         time.sleep(0.1)
         ended, status = os.waitpid(process, os.WNOHANG)

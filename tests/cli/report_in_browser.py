@@ -1,5 +1,5 @@
-"""The page of aoticache-stat --html in a browser: report_in_browser.py BROWSER FOLDER PAGE YOUNG PAST... What it shows is what its
-JSON says, at widths of phones and desktops, light and dark, and it asks for nothing and complains of nothing."""
+"""Opens the page of aoticache-stat --html in a browser: report_in_browser.py BROWSER FOLDER PAGE YOUNG PAST... It must show what
+its JSON says, at widths of phones and desktops, light and dark, without requests and console messages."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ def ok(name, holds, said=""):
 
 
 def number(text):
-    """What a text of the page says: "1,234", "137.7 MiB", "2 h 5 min"."""
+    """Returns the number in a text of the page: "1,234", "137.7 MiB", "2 h 5 min"."""
     words = text.replace(",", "").split()
     if len(words) == 1:
         return float(words[0])
@@ -30,7 +30,7 @@ def number(text):
 
 
 def picture(path):
-    """Width, height and how many colours an 8-bit RGB or RGBA PNG has."""
+    """Returns width, height and number of colours of an 8-bit RGB or RGBA PNG."""
     with open(path, "rb") as file:
         data = file.read()
     at, packed = 8, b""
@@ -66,7 +66,7 @@ def picture(path):
 
 
 def compare_numbers(page, statistics):
-    """Every element that says where in the JSON its number is shows that number, as precisely as its text can."""
+    """Checks that every element that names its number in the JSON shows it, as precisely as its text can."""
     shown = page.evaluate("[...document.querySelectorAll('[data-path]')].map(e => [e.dataset.path, e.textContent])")
     wrong = []
     for path, text in shown:
@@ -89,7 +89,7 @@ def compare_numbers(page, statistics):
     ok("names are shown as they are", set(names) <= set(cells), set(names) - set(cells))
 
 
-# Texts of a plot that overlap, or go beyond it, with what they say.
+# Texts of a plot that overlap, or extend beyond it, with their contents.
 OVERLAPS = """[...document.querySelectorAll('.plot svg')].flatMap(plot => {
   const edge = plot.getBoundingClientRect();
   const texts = [...plot.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
@@ -98,7 +98,7 @@ OVERLAPS = """[...document.querySelectorAll('.plot svg')].flatMap(plot => {
     ...texts.slice(i + 1).filter(([, other]) => one.left < other.right + 4 && other.left < one.right + 4
       && one.top < other.bottom && other.top < one.bottom).map(([other]) => `${plot.id}: ${said} and ${other}`)]);
 })"""
-# Each table: its title, how far it scrolls, and whether it shows that it goes on to the right, and that it went on to the left.
+# Each table: its title, how far it scrolls, and whether it shows that more is to the right, and that more is to the left.
 TABLES = """[...document.querySelectorAll('.scroll')].map(scroll => {
   const arrow = getComputedStyle(scroll.parentElement, '::after');
   return {title: scroll.ariaLabel, far: scroll.scrollWidth - scroll.clientWidth, at: scroll.scrollLeft,
@@ -122,7 +122,7 @@ def check_plots(browser, pages):
 
 
 def check_tables(browser, path):
-    """A table that is wider than a phone says so, until it was scrolled to its end."""
+    """A table that is wider than a phone shows that it can be scrolled, until its end is reached."""
     page = browser.open("file://" + path, width=360)
     tables = page.evaluate(TABLES)
     wide = [one["title"] for one in tables if one["far"] > 1]
@@ -162,7 +162,7 @@ def main(program, folder, path, young, *pasts):
                     ok(f"{look}: {plot} draws something", page.evaluate(
                         f"document.querySelectorAll('#{plot} path.line, #{plot} .bar').length") > 0)
                 page.screenshot(image)
-                if width == 390:  # which is decoded in a second or two
+                if width == 390:  # decoding it takes a second or two
                     size = picture(image)
                     ok(f"{look}: the picture has the window's size, and is not blank", size[:2] == (width, height) and size[2] >= 50, size)
         compare_numbers(page, statistics)

@@ -1,14 +1,14 @@
 """A server with S3's interface that verifies signatures, as Amazon documents them (AWS Signature Version 4, in the header
-Authorization). It keeps objects in memory, honours If-None-Match and If-Match of a PUT, and says on standard error what it
-refuses and why.
+Authorization). It keeps objects in memory, honours If-None-Match and If-Match of a PUT, and prints on standard error which
+requests it refuses and why.
 
     s3_server.py KEY SECRET REGION [PORT [FOLDER]]      prints its port
 
-With a folder it keeps the objects in files there too, and has them again after a restart. Two more files there change what it
-does from the next request on: `secret` replaces SECRET, and `refuses` has the status and the code with which it answers each
-PUT ("507 InsufficientStorage").
+With a directory it also keeps the objects in files there, and reads them after a restart. Two more files there change its
+answers from the next request on: `secret` replaces SECRET, and `refuses` has the status and the code of its answer to each PUT
+("507 InsufficientStorage").
 
-    s3_server.py --check                whether botocore's signatures pass, and changed ones do not; 77 without botocore
+    s3_server.py --check                checks that botocore's signatures pass, and changed ones do not; 77 without botocore
 
 Written from docs.aws.amazon.com: "Create a signed AWS API request", "Authenticating Requests: Using the Authorization Header".
 """
@@ -38,7 +38,7 @@ def sign(secret, date, region, scope, timestamp, canonical):
 
 
 def problem_of(method, target, headers, body, key, secret, region):
-    """Why a request is refused, or "". headers: (name, value) in their order, as they came."""
+    """Returns why a request is refused, or "". headers: (name, value) in the order received."""
     given = {}
     for name, value in headers:
         given.setdefault(name.lower(), []).append(" ".join(value.split()))
@@ -105,7 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def put(self, body):
         none, match = self.headers.get("If-None-Match"), self.headers.get("If-Match")
-        with self.lock:  # S3 looks and writes in one step
+        with self.lock:  # S3 checks and writes in one step
             kept = self.objects.get(self.path)
             if (none == "*" and kept) or (match is not None and (kept is None or kept[1] != match)):
                 return False
@@ -129,7 +129,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 cls.keep(urllib.parse.unquote(file.name), file.read_bytes(), file.stat().st_mtime)
 
     def told(self, name):
-        """What a file of the folder says, or "" without one."""
+        """Returns the contents of a file of the directory, or "" without one."""
         try:
             return (self.folder / name).read_text().strip() if self.folder else ""
         except FileNotFoundError:
@@ -155,7 +155,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
-    def handle_error(self, *_):  # a client that is gone
+    def handle_error(self, *_):  # the client has disconnected
         pass
 
 

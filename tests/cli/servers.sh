@@ -1,5 +1,6 @@
 # Servers for the tests of remotes, on the loopback: started here, and stopped at the end of the script. Sourced after lib.sh.
-# A server is started by its program, not by the function `python3` (lib.sh): a shell between would be killed in its place.
+# A server is started by its program, not by the function `python3` (lib.sh): that would start a shell, which would be killed
+# instead of the server.
 servers=()
 
 stop_servers() {
@@ -11,7 +12,7 @@ trap 'stop_servers; cleanup' EXIT
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
-# start_nothing: takes $closed_port and holds it until the script ends, without listening, so that nothing answers there.
+# start_nothing: reserves $closed_port until the script ends, without listening, so that nothing answers there.
 start_nothing() {
     "$interpreter" -c 'import signal, socket, sys
 s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); signal.pause()' >"$work/closed-port" &
@@ -29,13 +30,13 @@ until_it() {
     return 1
 }
 
-# is_down PROGRAM LOG: a server that is installed and does not start is a failure. Only one that is missing may be skipped.
+# is_down PROGRAM LOG: an installed server that does not start is a failure. Only a missing one may be skipped.
 is_down() {
     not_ok "$1 starts" "$(tail -n 20 "$work/$2")"
     return 1
 }
 
-# start_redis [ARGUMENT]...: $redis_socket, $redis_port. False if there is no redis-server.
+# start_redis [ARGUMENT]...: sets $redis_socket, $redis_port. Returns false without a redis-server.
 start_redis() {
     command -v redis-server >/dev/null || return 1
     redis_socket=$work/redis.sock redis_port=$(free_port)
@@ -45,14 +46,14 @@ start_redis() {
     until_it test -S "$redis_socket" || is_down redis-server redis.log
 }
 
-# start_nginx SERVER-BLOCK: the block listens at 8080 and has its root in /srv/kernels; both are exchanged. $nginx_url
+# start_nginx SERVER-BLOCK: the block listens at 8080 and has its root in /srv/kernels; both are replaced. Sets $nginx_url
 start_nginx() {
     local nginx port user=
     nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || return 1
     port=$(free_port)
-    rm -rf "$work/nginx" # of one before, which goes on
+    rm -rf "$work/nginx" # files of an earlier one, which keeps running
     mkdir -p "$work/nginx/data"
-    [ "$(id -u)" -ne 0 ] || user='user root;' # the test's folders are root's alone
+    [ "$(id -u)" -ne 0 ] || user='user root;' # only root can read the test's directories
     {
         echo "daemon off; pid $work/nginx/pid; error_log $work/nginx/error.log; worker_processes 1; $user"
         echo "events {} http { access_log off; client_body_temp_path $work/nginx/body; proxy_temp_path $work/nginx/proxy;"
@@ -66,7 +67,7 @@ start_nginx() {
     until_it test -s "$work/nginx/pid" || is_down nginx nginx/start.log
 }
 
-# start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`.
+# start_s3: starts moto, a server with S3's interface in Python; sets $s3_endpoint, with the bucket `kernels`.
 start_s3() {
     local port python=${VENV:-$BUILD/venv}/bin/python
     "$python" -c 'import moto.server' 2>/dev/null || python=$interpreter
@@ -79,7 +80,7 @@ start_s3() {
         "$s3_endpoint" || is_down moto s3.log
 }
 
-# start_storing MODE: a web server of the tests that honours conditions, or one for Bazel; $storing_url
+# start_storing MODE: starts a web server of the tests that honours conditions, or one for Bazel; sets $storing_url
 start_storing() {
     "$interpreter" tests/cli/storing_server.py "$1" >"$work/storing-$1.port" 2>"$work/storing-$1.log" &
     servers+=($!)
@@ -87,7 +88,7 @@ start_storing() {
     storing_url=http://127.0.0.1:$(cat "$work/storing-$1.port")
 }
 
-# start_liar: a web server that serves $work/liar as $work/mood says; $liar_url
+# start_liar: starts a web server that serves $work/liar as $work/mood says; sets $liar_url
 start_liar() {
     mkdir -p "$work/liar"
     : >"$work/mood"

@@ -1,5 +1,5 @@
-# A small disk for a test: a tmpfs in a mount namespace of its own, which ends with the script. Sourced in the place of lib.sh,
-# which it sources, with DISK_TEST (named where the script is skipped) and DISK_SIZE (as mount takes it) set. $disk is where it is,
+# Makes a small disk for a test: a tmpfs in its own mount namespace, which ends with the script. Sourced instead of lib.sh, which
+# it sources, with DISK_TEST (named if the script is skipped) and DISK_SIZE (as mount takes it) set. $disk is its directory,
 # $AOTICACHE_DIR a cache on it, not created.
 if [ -z "${AOTICACHE_TEST_NAMESPACE:-}" ]; then
     for way in -m -Urm; do

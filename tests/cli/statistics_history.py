@@ -1,5 +1,5 @@
-"""Gives the index of a cache a past: statistics_history.py INDEX [STEP SLOTS]. A day of slots, some operators, latencies: what a
-busy machine would have counted. With STEP (seconds) and SLOTS the history alone is replaced: so many slots of that length, until
+"""Gives the index of a cache a history: statistics_history.py INDEX [STEP SLOTS]. A day of slots, some operators, latencies: as
+a busy machine would count them. With STEP (seconds) and SLOTS only the history is replaced: by SLOTS slots of that length, until
 now. The tables are those of index/connection/sql.h."""
 import math
 import random
@@ -12,7 +12,7 @@ OPERATORS = ["aten::addmm", "aten::convolution", "aten::_scaled_dot_product_flas
 
 
 def number(value):
-    """Base 128, the lowest digits first."""
+    """Encodes a number in base 128, the lowest digits first."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

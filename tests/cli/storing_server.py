@@ -1,13 +1,13 @@
-"""A web server that stores what is PUT, in memory, for the tests of remotes. Prints its port; runs until it is killed.
+"""A web server that stores uploads (PUT) in memory, for the tests of remotes. Prints its port; runs until it is killed.
 
-A number behind the mode is the port.
+A number after the mode is the port.
 
 storing_server.py conditions   honours If-None-Match and If-Match of a PUT, one request at a time, as S3 does
 storing_server.py bazel        as strict as bazel-remote: only cas/<digest>, whose bytes have that digest, and ac/<64 digits>,
                                whose bytes are an ActionResult; a namespace before them is ignored; it adds who wrote it
-storing_server.py pages        as conditions, and its errors have pages: 100 kB where nothing is, and 5 kB with status 503 when an
-                               object is asked for the first time
-storing_server.py late         its clock is 20 minutes behind, and it refuses everybody, as S3 does then
+storing_server.py pages        as conditions, but with error pages: 100 kB for missing objects, and 5 kB with status 503 for the
+                               first request of an object
+storing_server.py late         its clock is 20 minutes slow, and it refuses all requests, as S3 does then
 """
 
 import email.utils

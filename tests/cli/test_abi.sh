@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The ABI of the library is the recorded one (docs/abi.md); and the check of that finds what it is for, in small libraries.
+# The ABI of the library is the recorded one (docs/abi.md); and that check finds the changes that it is for, in small
+# libraries.
 . tests/cli/lib.sh
 
 command -v abidiff >/dev/null || { skip 'the ABI' 'there is no abidiff (Debian: abigail-tools)'; finish; }
@@ -12,14 +13,14 @@ check() { BUILD="$1" RECORDED="${2:-}" scripts/packaging/check-abi "${@:3}"; }
 run check "$BUILD"
 if [ $status = 77 ]; then
     skip 'the ABI is the recorded one' "$(cat "$out")"
-elif [ $status = 1 ] && grep -q '^## 0\.1\.0 (unreleased)' CHANGELOG.md; then # docs/abi.md: nothing is promised before that
+elif [ $status = 1 ] && grep -q '^## 0\.1\.0 (unreleased)' CHANGELOG.md; then # docs/abi.md promises nothing before that
     skip 'the ABI is the recorded one' 'there is no release yet, and it has changed: scripts/packaging/check-abi --record'
 else
     holds 'the ABI is the recorded one, or has more functions' [ $status = 0 ]
     prints 'that is said' 'the ABI is the recorded one'
 fi
 
-# library NAME OPTIONS FUNCTIONS: a small one with members of a struct, functions that take it
+# library NAME OPTIONS FUNCTIONS: makes a small one with members of a struct, functions that take it
 library() {
     mkdir -p "$work/$1/lib" "$work/$1/include"
     cat >"$work/$1/include/x.h" <<END

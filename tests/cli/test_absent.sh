@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A cache directory that does not exist. If it was named, looking at it or collecting it is a mistake that --quiet does not
-# hide; if it is the default, there is nothing to do. What stores makes it.
+# A cache directory that does not exist. If it was named, commands that read or collect it fail, even with --quiet; if it
+# is the default, they do nothing. Commands that store make it.
 . tests/cli/lib.sh
 
 absent=$work/nowhere/cache
@@ -53,7 +53,7 @@ holds 'nothing was made' [ ! -e "$work/nowhere" ]
 try 'as JSON' 7 aoticache-gc --json --cache-dir "$absent"
 member 'the state' state absent
 
-# The default directory: what looks at everything has nothing to look at, and what looks for one thing does not find it.
+# The default directory: commands for all entries find none, and commands for one entry report that it is missing.
 for command in 'aoticache ls' 'aoticache ls --failed' 'aoticache du' 'aoticache du --by operator' 'aoticache verify' aoticache-gc \
     aoticache-stat 'aoticache-stat --by operator' 'aoticache-stat --csv' 'aoticache-stat --prometheus'; do
     try "the default: $command" 0 by_default $command
@@ -77,7 +77,7 @@ for command in 'show 0123456789ab' 'ls aten::abs' 'pin 0123456789ab' 'why aten::
 done
 holds 'and none is made' [ ! -e "$work/home/.cache" ]
 
-# What stores makes it, and doctor looks before that.
+# Commands that store make it, and doctor reads it before that.
 try 'doctor where nothing was stored yet' 0 env AOTICACHE_DIR="$absent" aoticache doctor
 prints 'says what names it' "^OK +directory +$absent: not there yet, the first compile creates it; .AOTICACHE_DIR names it"
 try 'doctor of a directory that is named for it' 0 aoticache doctor --cache-dir "$absent"

@@ -36,7 +36,7 @@ for topic in $(aoticache help all | sed -n '/^Topics:/,/^$/s/^  \([a-z]*\) .*/\1
     topics=$((${topics:-0} + 1))
     try "help of the topic $topic" 0 aoticache help "$topic"
     is "$topic: lines fit 80 columns" 0 "$(awk 'length > 79' "$out" | wc -l)"
-    # Each command and program that it names is there.
+    # Each command and program that it names exists.
     while read -r word; do
         if [[ $word == aoticache-* ]]; then holds "$topic: $word" test -x "$BUILD/bin/$word"
         else try "$topic: aoticache $word" 0 aoticache help "$word"; fi

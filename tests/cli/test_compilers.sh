@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What make says of a compiler before it compiles anything: another C library, another machine, Clang. The compilers are
-# scripts that answer with macros; nothing is built.
+# What make reports about a compiler before it compiles anything: another C library, another machine, Clang. The
+# compilers are scripts that answer with macros; nothing is built.
 . tests/cli/lib.sh
 unset MAKEFLAGS MFLAGS MAKELEVEL
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# aoticache config: what holds, where it came from, what is wrong in a file; and that the tools act by it.
+# aoticache config: the values in use, where they come from, what is wrong in a file; and that the tools
+# use them.
 . tests/cli/lib.sh
 
 unset AOTICACHE_DIR
@@ -39,7 +40,7 @@ member 'its origin' settings.1.origin "$AOTICACHE_CONFIG:3"
 member 'its variable' settings.1.variable AOTICACHE_MAX_SIZE
 member 'no problems' problems 0
 
-# The tools act by it.
+# The tools use it.
 try 'a compile' 0 aoticache compile aten::abs --input float32:2 --hook c --quiet
 holds 'goes to the directory of the file' [ -d "$work/configured/objects" ]
 try 'another tool looks there' 0 aoticache-stat --json
@@ -49,7 +50,7 @@ try 'a directory that others may write' 1 aoticache ls
 try 'is refused unless the configuration allows it' 0 env AOTICACHE_ALLOW_SHARED=yes aoticache ls
 chmod g-w "$work/configured"
 
-# What is wrong is named and passed over.
+# Errors are named, and those lines are skipped.
 printf 'maxsize = 1G\nmax_size = lots\nmax_entries = 3\n' >"$work/wrong.conf"
 try 'a file with mistakes' 0 env AOTICACHE_CONFIG="$work/wrong.conf" aoticache config max_entries
 is 'what is right counts' 3 "$(cat "$out")"
@@ -80,7 +81,7 @@ prints 'means no file' '^files +none: '
 try 'one that is named and not there' 0 env AOTICACHE_CONFIG="$work/nothing" aoticache config
 says 'is said to be missing' "nothing is not there"
 
-# Doctor knows it, too.
+# Doctor reports it, too.
 verdicts() { python3 -c 'import json,sys; print(" ".join(c["verdict"] for c in json.load(open(sys.argv[2]))["checks"] if c["name"] == sys.argv[1]))' "$1" "$out"; }
 run aoticache doctor --json
 is 'doctor: a configuration that is right' OK "$(verdicts configuration)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The setting `cpu`: a builder with a better CPU compiles for the level that all machines have. (That an entry is found on a
-# lesser machine: tests/unit/test_cpu_level.c.)
+# The setting `cpu`: a builder with a better CPU compiles for the level that all machines have. (tests/unit/test_cpu_level.c
+# tests that a lesser machine finds the entry.)
 . tests/cli/lib.sh
 
 level=x86-64-v3
@@ -11,7 +11,7 @@ run aoticache config cpu
 [ ! -s "$err" ] || { skip 'levels' "this machine has less than $level" && finish; }
 is 'the file says which level' "$level" "$(cat "$out")"
 
-# requires: what the last command's entries require beyond the level
+# prints what the last command's entries require beyond the level
 within() { python3 - "$out" <<'PYTHON'
 import json, sys
 level = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}
@@ -44,13 +44,13 @@ else
     skip 'native is for this machine' "this machine has no more than $level"
 fi
 
-# ---- values that cannot be ----
+# ---- invalid values ----
 
 export AOTICACHE_DIR=$work/wrong
 AOTICACHE_CPU=x86-64-v5 try 'a level that does not exist' 0 aoticache config cpu
 says 'is named, with those that do' "cpu: 'x86-64-v5' is not native, a level \\(x86-64, x86-64-v2, x86-64-v3, x86-64-v4\\) or features, as avx2,fma; it stays at $level$"
 prints 'and not used' "^$level$"
-# Xeon Phi alone has it.
+# Only Xeon Phi has it.
 AOTICACHE_CPU=avx512_4fmaps try 'more than this machine has' 0 aoticache run "${abs[@]}" --json
 says 'is named' "cpu: 'avx512_4fmaps' is more than this machine has, which lacks avx512_4fmaps; it stays at $level\"}$"
 is 'once' 1 "$(grep -c avx512_4fmaps "$err")"
@@ -72,7 +72,7 @@ elif "$AOTICACHE_PYTHON" -c 'import torch' 2>/dev/null; then
     is 'requires no more than the level' 1 "$(within)"
     holds 'and something of it' grep -q '"avx2"' "$out"
 
-    # torch.compile compiles in its own process: what docs/fleet.md says to set for it.
+    # torch.compile compiles in its own process: this sets what docs/fleet.md says for it.
     cat >"$work/compile.py" <<'PYTHON'
 import aoticache, torch
 aoticache.install_compile_cache()
@@ -86,7 +86,7 @@ PYTHON
     is 'require no more than the level' 2 "$(within)"
     holds 'and something of it' grep -q '"avx2"' "$out"
 
-    # A stored model is compiled in the program's process too, by the worker's code.
+    # The worker's code compiles a stored model in the program's process, too.
     cat >"$work/model.py" <<'PYTHON'
 import aoticache, torch
 with torch.no_grad():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Device code made by the real compiler: a kernel library in CUDA C++, and .cubin and .fatbin files, whose architectures
-# the loader reads from the files; and what it says where they cannot run. Running them is for tests/gpu.
+# the loader reads from the files; and the messages if they cannot run. tests/gpu runs them.
 . tests/cli/lib.sh
 
 nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
@@ -59,7 +59,7 @@ is 'still' 'sm_80, sm_90, compute_90' "$(cat "$out")"
 try 'the loader itself has none' 0 "$images" "$BUILD/lib/libaoticache.so"
 is 'no images' '' "$(cat "$out")"
 
-# A stand-in for the driver, so that the same is said on every machine.
+# A stand-in for the driver, so that the messages are the same on every machine.
 cat >"$work/driver.c" <<'C'
 #include <stddef.h>
 #include <string.h>
@@ -102,7 +102,7 @@ fi
 # ---- this machine ----
 
 unset AOTICACHE_CUDA_DRIVER
-# Its constant is to be a tensor in the GPU's memory, which PyTorch alone has. tests/gpu/gpu_battery.py has PyTorch.
+# Its constant must be a tensor in the GPU's memory, which only PyTorch provides. tests/gpu/gpu_battery.py has PyTorch.
 run "$images" --load "$work/add.so" cuda
 says 'without a GPU or PyTorch the refusal says so' \
     '^(UNSUPPORTED: .*(there is no CUDA (driver|device)|cannot run on cuda:0)|LOAD_FAILED: .*needs PyTorch in the process)'

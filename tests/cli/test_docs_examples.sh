@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples of README.md and docs/ that have no test of their own, as printed: configurations, commands, pieces of C.
+# The examples of README.md and docs/ without a separate test, as printed: configurations, commands, pieces of C.
 . tests/cli/lib.sh
 
 mkdir "$work/here"
@@ -17,14 +17,14 @@ docs/operations.md limits
 docs/signatures.md settings
 PAGES
 
-# ---- commands, with what is installed, which has no PyTorch beside it ----
+# ---- commands, with the installation, without PyTorch ----
 
 install_for_examples 'examples of docs'
 PATH=$stage/bin:$PATH
 export AOTICACHE_PYTHON=$work/none
 [ -e "$BUILD/tests/hosts/affine.so" ] || { skip 'commands' 'tests/hosts/affine.so is not built (make tests)'; finish; }
 
-# What the examples speak of: a library, a package, another machine, a program.
+# The files that the examples name: a library, a package, another machine, a program.
 cp "$BUILD/tests/hosts/affine.so" "$work/here/kernel.so"
 in_here python3 - <<'PYTHON' || not_ok 'set-up' 'no package'
 import json, platform, zipfile
@@ -56,7 +56,7 @@ example README.md shell >"$work/shell"
 mkdir "$work/kernels"
 sed 's/aten_abs/mine_scale/' "$stage/share/aoticache/kernels/aten_abs.c" >"$work/kernels/mine_scale.c"
 aoticache run mine::scale --input float32:2 --hook c --kernels "$work/kernels" --quiet >/dev/null || not_ok 'set-up' 'no mine::scale'
-while IFS= read -r line; do # a miss, which why explains, has the status of a miss, and so has a model that nobody stored
+while IFS= read -r line; do # a miss that why explains has the status of a miss, and so has a model that was not stored
     expected=0
     [[ $line != *' why '* && $line != *' model run '* ]] || expected=3
     try "README.md: ${line%%  *}" $expected in_here sh -c "$line"

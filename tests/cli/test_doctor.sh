@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# aoticache doctor: what is wrong is named, with what to do; nothing is created.
+# aoticache doctor: problems are named, with the remedy; nothing is created.
 . tests/cli/lib.sh
 
-verdict() { # CHECK: of the last output as JSON
+verdict() { # of the last output as JSON
     python3 - "$1" "$out" <<'PYTHON'
 import json, sys
 print(next((check["verdict"] for check in json.load(open(sys.argv[2]))["checks"] if check["name"] == sys.argv[1]), "absent"))
@@ -19,7 +19,7 @@ holds 'nothing was created' [ ! -e "$AOTICACHE_DIR" ]
 prints_not 'no failure' '^FAIL'
 
 aoticache compile aten::abs --input float32:2 --hook c --quiet >/dev/null
-files() { find "$AOTICACHE_DIR" ! -name 'index.sqlite3-*' | sort; } # SQLite makes and removes two files of its own
+files() { find "$AOTICACHE_DIR" ! -name 'index.sqlite3-*' | sort; } # SQLite makes and removes two files itself
 before=$(files)
 try 'with a cache, as JSON' 0 aoticache doctor --json
 member 'it is well' ok true
@@ -49,7 +49,7 @@ prints 'the group keeps what it was given' "-> chmod o-w $AOTICACHE_DIR\$"
 chmod o-w "$AOTICACHE_DIR"
 chmod g-w "$AOTICACHE_DIR"
 
-# Whether all of doctor fails depends on whether PyTorch is here as the other compiler.
+# Whether doctor fails as a whole depends on whether PyTorch, the other compiler, is installed here.
 run aoticache doctor --cc "$work/none" --json
 is 'a missing compiler warns' WARN "$(verdict 'C compiler')"
 run aoticache doctor --cc /bin/false --json
@@ -72,7 +72,7 @@ prints 'is named' "^FAIL +directory +$work/file is not a directory"
 try 'no home' 1 env -u HOME -u AOTICACHE_DIR aoticache doctor
 prints 'says what to set' 'set AOTICACHE_DIR or HOME'
 
-# A stand-in for the CUDA driver, so that the same is said on machines with and without a GPU.
+# A stand-in for the CUDA driver, so that the messages are the same on machines with and without a GPU.
 cat >"$work/driver.c" <<'C'
 #include <stddef.h>
 #include <string.h>

@@ -7,7 +7,7 @@ run aoticache compile aten::mm --input float32:8x8 --input float32:8x8 --hook c 
 [ "$status" = 0 ] || { not_ok 'compile' 'needed for the rest' && finish; }
 mm=$(field key) mm_bytes=$(field entry.bytes)
 
-# The directory with everything in it is what du(1) says, files with several names once.
+# The size of the whole directory is that of du(1): files with several names count once.
 mkdir -p "$AOTICACHE_DIR/artifacts/x" "$AOTICACHE_DIR/quarantine"
 object=$(find "$AOTICACHE_DIR/objects" -type f | head -n 1)
 ln "$object" "$AOTICACHE_DIR/artifacts/x/1" && ln "$object" "$AOTICACHE_DIR/artifacts/x/2"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One compile per fleet: machines (cache directories of their own) with one Redis server. A miss fetches, one machine
-# compiles while the others wait, and a server that is gone, or that lies, costs a compile and nothing else.
+# One compile per fleet: machines (separate cache directories) with one Redis server. A miss fetches, one machine
+# compiles while the others wait, and a server that is down, or that lies, costs a compile and nothing else.
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 
@@ -66,7 +66,7 @@ chmod 600 "$work/secret-key"
 AOTICACHE_REMOTE="$AOTICACHE_REMOTE max-object=1K" try 'a kernel that is too large for the remote' 0 abs keyless 12 --hook c
 says 'stays here' 'a kernel is not sent to unix:.*max-object of the remote allows 1024'
 
-# ---- what remotes have, and what a list names ----
+# ---- the contents of remotes, and of lists ----
 
 try 'why on a machine without a cache' 3 abs_why fresh 4
 prints 'asks the remote, too' 'remote +unix:.*redis.sock: one for .*, signed by builder-1$'
@@ -84,7 +84,7 @@ redis get "$record" >"$work/record"
 sed -E 's/("requirements" *: *")[0-9a-f]{32}/\1ffffffffffffffffffffffffffffffff/' "$work/record" | redis -x set "$record" >/dev/null
 try 'one for another processor' 3 abs_why fourth 4
 prints 'says what this one lacks' 'remote +unix:.*: one for .*; this CPU lacks '
-head -c -1 "$work/record" | redis -x set "$record" >/dev/null # without the end of line that redis-cli adds
+head -c -1 "$work/record" | redis -x set "$record" >/dev/null # without the newline that redis-cli adds
 
 printf 'aten::abs(float32[4]) on cpu\naten::abs(float32[98]) on cpu\n' >"$work/list"
 try 'prefetch' 3 at fourth aoticache prefetch "$work/list" --hook c --cc "$work/no-cc"
@@ -116,8 +116,8 @@ CC
 chmod +x "$work/slow-cc"
 export COMPILES=$work/compiles
 : >"$COMPILES"
-# one_for_four NAME COMPILES REMOTE: four machines ask for one kernel at once. (Their leaks are not looked for: the leak
-# sanitizer's own tracer faults at times, on a thread that ends at that moment; the commands below have them looked for.)
+# one_for_four NAME COMPILES REMOTE: four machines ask for one kernel concurrently. (Leaks are not checked here: the leak
+# sanitizer's own tracer sometimes faults on a thread that ends at that moment; the commands below check for leaks.)
 one_for_four() {
     local name=$1 machines=() ended=0 i
     : >"$COMPILES"
@@ -171,7 +171,7 @@ else
 fi
 one_for_four 'Redis again: its kernels are there' 0 "$AOTICACHE_REMOTE"
 
-# What comes from the far one of two remotes goes to the near one, with the signature that it has.
+# An entry from the far one of two remotes is also uploaded to the near one, with its signature.
 redis -n 7 dbsize >/dev/null
 near="redis://127.0.0.1:$redis_port/7"
 AOTICACHE_SIGN_WITH= AOTICACHE_REMOTE="$near $AOTICACHE_REMOTE" try 'a kernel that only the far remote has' 0 \
@@ -183,7 +183,7 @@ rm -rf "$work/between"
 AOTICACHE_REMOTE="$near read-only $AOTICACHE_REMOTE" run abs between 6 --hook c
 is 'a near one that is read-only gets nothing' 1 "$(redis -n 7 --scan --pattern 'aoticache/ac/*' | wc -l)"
 
-# Who waits is told when the lease is given back.
+# A waiting machine is notified when the lease is released.
 key=$(field key "$work/fleet-1.out")
 redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
 redis set "aoticache/lease/$key" somebody >/dev/null
@@ -196,23 +196,23 @@ redis eval "redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[1], '')" 1 "ao
 wait "$waiter"
 is 'and goes on' '"source": "compiled"' "$(grep -o '"source": "[a-z]*"' "$work/fleet-1.out")"
 
-# ---- machines that die, servers that go ----
+# ---- machines that die, servers that stop ----
 
 redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
-redis set "aoticache/lease/$key" somebody PX 1500 >/dev/null # as a machine that died while it compiled leaves it
+redis set "aoticache/lease/$key" somebody PX 1500 >/dev/null # as a machine that dies while it compiles leaves it
 rm -rf "$work/fleet-1"
 begun=$(date +%s%N)
 try 'the lease of a dead machine ends' 0 abs fleet-1 5 --hook c
 member 'then another compiles' source compiled
 holds 'not before' [ $((($(date +%s%N) - begun) / 1000000)) -ge 1000 ]
 redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
-redis set "aoticache/lease/$key" somebody >/dev/null # a machine that hangs for good
+redis set "aoticache/lease/$key" somebody >/dev/null # a machine that hangs forever
 rm -rf "$work/fleet-1"
 AOTICACHE_COMPILE_TIMEOUT=1 try 'nobody waits longer than for a compile' 0 abs fleet-1 5 --hook c
 member 'then it compiles too' source compiled
 is 'and leaves the lease to its owner' somebody "$(redis get "aoticache/lease/$key")"
 
-# A record that is damaged, an object that is: a warning, and a compile.
+# A damaged record, a damaged object: a warning, and a compile.
 redis --scan --pattern 'aoticache/lease/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
 for object in $(redis --scan --pattern 'aoticache/cas/*'); do redis set "$object" 'not what it was' >/dev/null; done
 rm -rf "$work/fleet-2"

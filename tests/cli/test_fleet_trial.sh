@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One compile per fleet, in small: many processes of several machines ask for the same kernels at once (tests/fleet/trial.py;
-# docs/reliability.md has the figures of the large form).
+# One compile per fleet, in small: many processes of several machines ask for the same kernels concurrently
+# (tests/fleet/trial.py; docs/reliability.md has the figures of the large form).
 . tests/cli/lib.sh
 
 trial() { # NAME ARGUMENT...
@@ -8,7 +8,7 @@ trial() { # NAME ARGUMENT...
 }
 compiled() { grep -o '"compiles": [0-9]*' "$out"; }
 
-# trouble_of NAME SERVER: the server has all kernels but one of each machine. Only a restart may cost more than these compiles.
+# trouble_of NAME SERVER: the server has all kernels except one of each machine. Only a restart may cost more compiles.
 trouble_of() {
     local there=(--there --new 1 --processes 2 --kernels 8 --delay 0.06)
     trial "$1 that is full, then refuses writes, then has another secret" --server "$2" "${there[@]}" --every 0.7 --trouble full,refuse,secret

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# A disk that is full to the last byte, and one that is mounted read-only: programs go on, tools say what is wrong, nothing
-# is lost. On a small tmpfs, in a mount namespace of its own that ends with the script.
+# A disk that is completely full, and one that is mounted read-only: programs continue, tools report what is wrong, nothing
+# is lost. Runs on a small tmpfs, in its own mount namespace, which ends with the script.
 DISK_TEST='a full disk' DISK_SIZE=40m
 . tests/cli/small_disk.sh
 free_bytes() { echo $(($(stat -f -c '%a * %S' "$disk"))); }
-fill() { # until nothing at all is left, twice, as what programs have open goes away
+fill() { # until nothing is left, twice, as files that programs have open are freed
     cat /dev/zero >>"$disk/fill" 2>/dev/null
     sync -f "$disk"
     cat /dev/zero >>"$disk/fill" 2>/dev/null
     [ "$(free_bytes)" = 0 ] || not_ok 'set-up' "$(free_bytes) bytes are free"
 }
-room() { truncate -s "-${1}K" "$disk/fill"; } # KIB: so much less is in the way
+room() { truncate -s "-${1}K" "$disk/fill"; } # KIB: frees this much
 call() { aoticache run aten::abs --input "float32:$1=-2" "${@:2}"; }
 count() { aoticache ls --json 2>/dev/null | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["entries"]))'; }
 objects() { (cd "$AOTICACHE_DIR" && find objects -type f -exec sha256sum {} + | LC_ALL=C sort); }
@@ -25,7 +25,7 @@ aoticache-gc --quiet --prometheus "$disk/gc.prom" 2>/dev/null
 cp "$disk/gc.prom" "$work/gc.prom"
 before=$(objects)
 
-# ---- no kernel fits any more, but what SQLite needs to read ----
+# ---- kernels do not fit any more, but the files that SQLite needs for reading do ----
 
 fill
 room 36
@@ -61,7 +61,7 @@ fi
 try 'full: gc --dry-run' 0 aoticache-gc --max-entries 3 --dry-run
 prints 'full: says what would go' '^would remove 3 of 6 entries'
 
-# ---- nothing is free at all ----
+# ---- nothing is free ----
 
 fill
 try 'nothing free: a call' 0 call 2 --hook c --json
@@ -76,7 +76,7 @@ try 'nothing free: metrics' 1 aoticache-gc --dry-run --quiet --prometheus "$disk
 holds 'nothing free: the old ones stay' cmp -s "$disk/gc.prom" "$work/gc.prom"
 is 'nothing free: nothing is lost' "$before" "$(objects)"
 
-# ---- with the reserve: gc makes room, whether or not a program has the cache open ----
+# ---- with the reserve: gc frees space, even if a program has the cache open ----
 
 reserve=$AOTICACHE_DIR/reserve
 holds 'the reserve is there, and nobody else took it' [ "$(stat -c %s "$reserve")" = 1048576 ]
@@ -115,7 +115,7 @@ fill
 try 'the reserve: gc --min-free' 0 aoticache-gc --min-free 100K --json
 holds 'the reserve: is no room that was freed' [ "$(field entries_removed)" -gt 0 ]
 
-# ---- without it gc says that it cannot, and then a little is enough ----
+# ---- without it gc reports that it cannot, and then a little space is enough ----
 
 rm "$disk/fill"
 for size in 2 3 4 5 6 7; do call $size --hook c --quiet >/dev/null 2>&1; done
@@ -145,7 +145,7 @@ is 'of its objects four are left' 4 "$(objects | wc -l)"
 holds 'each as it was' [ -z "$(comm -23 <(objects) <(echo "$before"))" ]
 try 'what is left is sound' 0 aoticache verify
 
-# ---- room again ----
+# ---- free space again ----
 
 rm -f "$disk/fill"
 try 'room: a miss is stored' 0 call 8 --hook c --quiet
@@ -160,7 +160,7 @@ fi
 try 'room: verify' 0 aoticache verify
 rm -f "$disk/gc.prom"
 fill
-room 400 # and it shall clear 200 more
+room 400 # and gc must free 200 more
 try 'room: gc --min-free' 0 aoticache-gc --min-free 600K --json
 holds 'room: has taken what was missing' [ "$(free_bytes)" -ge $(((600 - 64) * 1024)) ]
 holds 'room: and not all' [ "$(field entries_after)" -gt 0 ]
@@ -171,9 +171,9 @@ rm -f "$disk/fill"
 for size in 2 3 4; do call $size --hook c --quiet >/dev/null 2>&1; done
 try 'room: all of it is sound' 0 aoticache verify
 
-# ---- many entries and little room: what gc writes itself must fit too ----
+# ---- many entries and little space: the files that gc writes must fit too ----
 
-many() { # KIB: 3000 entries, so much free, and no reserve but where that is nothing
+many() { # KIB: 3000 entries, this much free, and a reserve only if nothing is free
     rm -rf "$disk/many" "$disk/fill"
     "$BUILD/tests/helpers/fill_cache" "$disk/many" 3000 4000 || not_ok 'many: set-up' 'the cache cannot be filled'
     head -c 300K /dev/zero >"$disk/many/tmp/torn"

@@ -1,28 +1,29 @@
 #!/usr/bin/env bash
-# Every option of aoticache-gc, from outside: what goes, what stays, what it says, and how it ends when it is stopped.
+# Every option of aoticache-gc, from outside: what is removed, what stays, its messages, and how it ends when it is
+# stopped.
 [ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm} # its many puts wait for no disk
 . tests/cli/lib.sh
 
 fill=$BUILD/tests/helpers/fill_cache
 [ -x "$fill" ] || { skip 'aoticache-gc' "$fill is not built" && finish; }
 
-# fresh COUNT [BYTES [MILLISECONDS...]]: a new cache of fill::op0 (the least recently used), fill::op1, ...
+# fresh COUNT [BYTES [MILLISECONDS...]]: makes a new cache of fill::op0 (the least recently used), fill::op1, ...
 fresh() {
     rm -rf "$AOTICACHE_DIR"
     TMPDIR=$work "$fill" "$AOTICACHE_DIR" "$1" "${2:-200}" "${@:3}" || not_ok 'set-up' 'fill_cache failed'
 }
-left() { # the numbers of what is there, in order
+left() { # prints the numbers of the entries that are left, in order
     aoticache ls --json 2>/dev/null | python3 -c 'import json, sys
 print(*sorted(int(e["description"].split("op")[1].split("(")[0]) for e in json.load(sys.stdin)["entries"]))'
 }
-sound() { # NAME: verify finds nothing to say
+sound() { # NAME: verify finds no problem
     run aoticache verify
     is "$1" 0 "$status"
 }
 of_entry() { python3 -c 'import json, sys
 print(next(e[sys.argv[2]] for e in json.load(sys.stdin)["entries"] if e["description"].startswith("fill::op%s(" % sys.argv[1])))' "$@"; }
 
-# ---- how much ----
+# ---- limits ----
 
 fresh 10
 try '--max-entries' 0 aoticache-gc --max-entries 8 --json
@@ -46,7 +47,7 @@ try 'free space that cannot be had' 0 aoticache-gc --min-free 15E --json
 member 'takes all' entries_after 0
 sound 'what is left is sound'
 
-# 0 is no limit, also where the configuration has one.
+# 0 means no limit, also if the configuration has one.
 fresh 3
 export AOTICACHE_MAX_SIZE=1B AOTICACHE_MAX_ENTRIES=1 AOTICACHE_MIN_FREE=99%
 try 'limits of 0' 0 aoticache-gc --max-size 0 --max-entries 0 --max-age 0 --min-free 0 --quarantine-age 0 --time-limit 0 --json
@@ -57,7 +58,7 @@ member 'where they are none, too' entries_removed 0
 try 'what removes everything' 0 aoticache rm --all --yes
 is 'is another command' '' "$(left)"
 
-# ---- who ----
+# ---- which entries ----
 
 fresh 6
 try '--keep' 0 aoticache-gc --max-size 1B --keep 'fill::op1' --keep 'fill::op[45]' --json
@@ -101,7 +102,7 @@ is 'but for patterns, which add up' '0 3 5' "$(left)"
 try 'a limit of the environment' 0 env AOTICACHE_MAX_ENTRIES=2 aoticache-gc
 is 'holds as well' '3 5' "$(left)"
 
-# ---- what nobody needs ----
+# ---- unused files ----
 
 fresh 3
 aoticache verify --quiet >/dev/null
@@ -168,9 +169,9 @@ mkdir "$work/closed" && cp "$metrics" "$work/closed/gc.prom" && chmod 555 "$work
 try '--prometheus in a folder that cannot be written' 1 without_capabilities aoticache-gc --prometheus "$work/closed/gc.prom"
 holds 'leaves the old file' cmp -s "$metrics" "$work/closed/gc.prom"
 
-# ---- while it runs: its output goes into a pipe that nobody empties, so it stands still after some of the entries ----
+# ---- while it runs: its output goes into a pipe that is not read, so it stops after some of the entries ----
 
-start_stalled() { # ARGUMENT...: aoticache-gc --verbose, in the background as $collector, once it has removed something
+start_stalled() { # ARGUMENT...: aoticache-gc --verbose in the background as $collector; returns when it has removed an entry
     rm -f "$work/pipe" && mkfifo "$work/pipe"
     exec 6<>"$work/pipe"
     python3 -c 'import fcntl; fcntl.fcntl(6, fcntl.F_SETPIPE_SZ, 4096)'
@@ -181,7 +182,7 @@ start_stalled() { # ARGUMENT...: aoticache-gc --verbose, in the background as $c
 }
 stalled() { [ "$(python3 -c 'import array, fcntl, termios
 n = array.array("i", [0]); fcntl.ioctl(6, termios.FIONREAD, n); print(n[0])')" -ge 4096 ]; }
-end_stalled() { # empties the pipe; its output in $out, its result in $status
+end_stalled() { # empties the pipe; its output in $out, its status in $status
     cat <"$work/pipe" >"$out" 6>&- &
     local reader=$!
     exec 6>&-
@@ -277,10 +278,10 @@ else
     skip 'a clock that jumps' 'there is no C compiler'
 fi
 
-# ---- others at work ----
+# ---- other processes at work ----
 
 fresh 5
-for held in lock gate; do # while somebody stores
+for held in lock gate; do # while a process stores
     (flock -s 9 && echo held && exec sleep 20) 9<"$AOTICACHE_DIR/$held" >"$work/is_held" 2>&1 &
     holder=$!
     until [ -s "$work/is_held" ]; do sleep 0.05; done
@@ -315,7 +316,7 @@ is 'what was there is what went and what stays' "$(field bytes_before)" $(($(fie
 is 'bytes are those of the files' "$(field bytes_after)" "$(find "$AOTICACHE_DIR/objects" -type f -printf '%s\n' | paste -sd+ | bc)"
 member 'an entry that went has its description' removed.0.description 'fill::op0() on cpu'
 
-# ---- mistakes ----
+# ---- wrong arguments ----
 
 refused() { # NAME TEXT ARGUMENT...
     try "$1 is refused" 2 aoticache-gc "${@:3}"

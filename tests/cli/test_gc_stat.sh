@@ -55,10 +55,10 @@ for wrong in '' 30 d 5y -1d 1e9d 99999999999999999999w; do
 done
 for right in 0 1K 1KiB 1kB 1.5G 2T 16E 512B; do
     expected=0
-    [ "$right" = 16E ] && expected=2 # one more than 64 bits hold
+    [ "$right" = 16E ] && expected=2 # one more than fits into 64 bits
     try "gc --max-size $right" $expected aoticache-gc --max-size "$right" --dry-run
 done
-# without_unit OPTION VALUE TEXT: what was probably meant is said.
+# without_unit OPTION VALUE TEXT: checks that the error suggests the probable intention.
 without_unit() {
     try "gc $1 $2 is refused" 2 aoticache-gc "$1" "$2" --dry-run
     says 'and the unit named' "^aoticache-gc: option $1: '$2' has no unit \(did you mean $3"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A directory that a group of users shares: what one stores, the other finds, uses, collects and repairs.
+# A directory that a group of users shares: entries that one stores, the others find, use, collect and repair.
 other_users=1
 . tests/cli/lib.sh
 
@@ -7,12 +7,12 @@ other_users=1
 command -v setpriv >/dev/null || { skip 'two users share a directory' 'there is no setpriv'; finish; exit 77; }
 [ -x "$BUILD/tests/helpers/open_cache" ] || { skip 'two users share a directory' "$BUILD/tests/helpers/open_cache is not built (make tests)"; finish; exit 77; }
 
-# Users and a group by number alone: nothing is added to the system.
+# Users and a group only by number: nothing is added to the system.
 group=54321
 chmod 755 "$work"
 shared=$work/shared
 install -d -m 2770 -g $group "$shared"
-cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$BUILD/include" "$work/" # the build may lie where others cannot look
+cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$BUILD/include" "$work/" # other users may be unable to read the build
 cp "$BUILD/tests/helpers/open_cache" "$work/bin/"
 cp -r eager/torch "$work/python"
 as() { # USER COMMAND...
@@ -44,7 +44,7 @@ if as 10001 aoticache export "$work/home10001/archive" --quiet 2>"$err"; then
     is 'folders that an import makes are open to the group' '' "$(find "$shared" -type d ! -perm -2770)"
     is 'files of the index, too' '' "$(find "$shared" -type f ! -path '*/objects/*' ! -perm -660)"
     try 'another finds what came' 0 as 10002 aoticache run aten::abs --input float32:2 --hook none --quiet
-    chmod 700 "$shared"/objects/?? # as one would find it that was made by hand
+    chmod 700 "$shared"/objects/?? # as in a directory that was made by hand
     try 'what he may not read is compiled' 0 as 10002 aoticache run aten::abs --input float32:3 --hook c
     says 'and said' 'Permission denied'
     try 'nothing of it is removed' 0 as 10002 aoticache ls --json
@@ -62,8 +62,8 @@ member 'all of it' entries_after 0
 is 'no object is left' 0 "$(find "$shared/objects" -type f | wc -l)"
 try 'what is left is sound for both' 0 as 10001 aoticache verify
 
-# The same by the machine's file, for a C program that says nothing of a cache, the tools, and Python. The file is root's,
-# as /etc/aoticache.conf is.
+# The same with the machine's file, for a C program that does not choose a cache, the tools, and Python. Root owns the
+# file, as it owns /etc/aoticache.conf.
 unset AOTICACHE_ALLOW_SHARED
 configured() { # USER COMMAND...
     local user=$1
@@ -104,7 +104,7 @@ run configured 10002 aoticache doctor
 prints 'doctor finds nothing wrong with the directory' '^OK +mode +2770: shared with group 54321, as the configuration allows'
 prints_not 'and advises nothing against it' 'chmod'
 
-# A program with other rights than its caller's believes neither the caller's environment nor his file.
+# A program with other rights than its caller trusts neither the caller's environment nor the caller's file.
 if grep -q nosuid <<<"$(findmnt -no OPTIONS -T "$work")"; then
     skip 'a set-user-ID program' 'there can be none here: the file system is mounted nosuid'
 else
@@ -123,7 +123,7 @@ else
     try 'which the same program, called by its owner, does' 0 configured 10002 "$work/bin/privileged" group::b
 fi
 
-# The machine's own file, where a name space for mounts can be had.
+# The machine's own file, if a mount namespace is available.
 machine() { # USER COMMAND...
     unshare -m bash -c 'mount --bind "$0/etc" /etc && cd "$0/home$1" && exec setpriv --reuid "$1" --regid "$1" --groups "$2" -- \
         env -u AOTICACHE_CONFIG -u AOTICACHE_DIR HOME="$0/home$1" PATH="$0/bin:$PATH" AOTICACHE_HOME="$0" "${@:3}"' \

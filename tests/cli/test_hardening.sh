@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What is built can be attacked less easily: programs are position independent, tables of functions are read-only once a
-# file is loaded, no stack is executable, calls of libc are checked. And the same sources give the same bytes wherever and
-# whenever they are built.
+# The built files are hardened: programs are position independent, tables of functions are read-only once a file is loaded, no
+# stack is executable, calls of libc are checked. And the same sources give the same bytes wherever and whenever they are built.
 . tests/cli/lib.sh
 
 if is_instrumented; then
@@ -31,7 +30,7 @@ for file in $programs; do
     dynamic "$file" >"$out"
     prints "$file: it is position independent" 'FLAGS_1.*PIE'
 done
-# The compiler makes a checked call of a function only where it knows the size of the buffer: in each of these it does.
+# The compiler makes a checked call of a function only if it knows the size of the buffer: in each of these files it does.
 for file in lib/libaoticache.so.0 lib/libaoticache_torchshim.so $programs; do
     nm -D "$BUILD/$file" >"$out"
     prints "$file: calls of libc are checked" '__[a-z]+_chk(@|$)'
@@ -46,8 +45,9 @@ is 'the library offers names of its own alone' '' "$(awk '$3 !~ /^(aoticache_[a-
 
 # ---- the same bytes ----
 
-# What is built, twice, in folders, at times, in zones, locales and with masks that differ. The short form builds one product of
-# each kind: a library with its map, an archive, C++, modules, a text. `make long FORMS=reproducible` builds everything.
+# The build outputs, built twice, in different directories, at different times, with other zones, locales and umasks. The short
+# form builds one output of each kind: a library with its map, an archive, C++, modules, a text. `make long FORMS=reproducible`
+# builds everything.
 products=(lib/libaoticache_torchshim.so lib/libaoticache_runtime.a lib/libaoticache_cxxbridge.so lib/aoticache/proxy_executor.so
     aoticache.pc)
 for module in "$BUILD"/lib/libaoticache_remote_*.so; do [ ! -e "$module" ] || products+=("lib/${module##*/}"); done

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The public headers in other people's programs: each alone, and every initializer, in all standards of C and C++ that the
-# compilers here know, with warnings as errors.
+# The public headers in users' programs: each alone, and every initializer, in all standards of C and C++ that the
+# installed compilers know, with warnings as errors.
 . tests/cli/lib.sh
 
 include=$BUILD/include/aoticache
 strict=(-Wall -Wextra -Wpedantic -Werror "-I$include")
 
-# A program that makes one of each struct that has an initializer, and prints its bytes.
+# Writes a program that makes one of each struct that has an initializer, and prints its bytes.
 program() {
     local file=$1 macro type
     {
@@ -55,7 +55,7 @@ for language in c c++; do
     done
 done
 
-# Parts of the umbrella say so.
+# Headers that are only part of another say so.
 while IFS= read -r header; do
     case $header in aoticache.h | runtime/kernel.h | cache/remote/module.h) continue ;; esac
     [ -f "$header" ] || continue # left over from an older build
@@ -68,7 +68,7 @@ nm -D --defined-only "$BUILD/lib/libaoticache.so" | sed -n 's/.* \(aoticache_[a-
 grep -oE 'aoticache_[a-z0-9_]+' scripts/libaoticache.map | LC_ALL=C sort >"$work/listed"
 holds 'the library has each function of the map, and no other' cmp "$work/exported" "$work/listed"
 
-# What an initializer holds is the same in both languages.
+# The contents of an initializer are the same in both languages.
 try 'compiled as C' 0 gcc "${strict[@]}" "$work/all.c" -o "$work/as_c"
 try 'compiled as C++' 0 g++ -std=c++11 "${strict[@]}" "$work/all.cpp" -o "$work/as_cpp"
 "$work/as_c" >"$work/c.txt"

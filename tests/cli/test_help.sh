@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The help of each program and command, short and whole; and each option that it names, with its value in the next word and
+# The help of each program and command, short and long; and each option that it names, with its value in the next word and
 # after '='.
 . tests/cli/lib.sh
 
@@ -8,7 +8,7 @@ programs=(aoticache-gc aoticache-stat)
 for command in $commands; do programs+=("aoticache $command"); done
 holds 'the commands are found' [ "${#programs[@]}" -ge 29 ]
 
-# ---- short and whole ----
+# ---- short and long ----
 
 whole_of() { $1 --help all; }
 options_of() { whole_of "$1" | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'; }
@@ -51,7 +51,7 @@ says 'is refused' "option --help: 'some' is not all"
 
 # ---- the value of an option ----
 
-# A value of each kind that the help knows, which an option of that kind takes.
+# Prints a value of each kind that the help knows, which an option of that kind takes.
 value_for() { # PLACEHOLDER
     case $1 in
     *'|'*) tr '|' '\n' <<<"${1%]}" | sed 's/^\[=//' | grep -vE '^[A-Z]|:' | head -n 1 ;;
@@ -74,7 +74,7 @@ value_for() { # PLACEHOLDER
     *) echo word ;;
     esac
 }
-# What a program says and how it ends, with a directory that does not exist, so that it does nothing.
+# Prints a program's output and status, with a directory that does not exist, so that it does nothing.
 outcome() { # COMMAND...
     (cd "$work" && "$@") </dev/null >"$work/told" 2>&1
     echo "status $?" && cat "$work/told"
@@ -83,7 +83,7 @@ for program in "${programs[@]}"; do
     differing= walked=0
     while read -r letter option value; do
         for word in "$(value_for "$value")" ''; do
-            [ -n "$word" ] || word='~' # what no option of a kind that is checked takes
+            [ -n "$word" ] || word='~' # a value that no option of a checked kind accepts
             after=$(outcome $program "$option=$word")
             next=$(outcome $program "$option" "$word")
             short=$after
@@ -99,7 +99,7 @@ $option $word: $next"
     is "$program: --option VALUE and --option=VALUE" '' "$differing"
     holds "$program: its options are found" [ "$walked" -ge 4 ]
 done
-# Of a program with operands, a value that may be left out follows '=': the next word is the operand.
+# For a program with operands, an optional value must follow '=': the next word is the operand.
 aoticache run aten::abs --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
 try '--none before an operator' 3 aoticache compile --none aten::abs --hook none
 says 'takes no word' 'no kernel for these arguments of aten::abs'

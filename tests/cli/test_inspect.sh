@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # aoticache inspect: libraries written in C, libraries and packages that PyTorch made, entries of the cache, and files
-# that crash, hang or are none.
+# that crash, hang or are not libraries.
 . tests/cli/lib.sh
 export AOTICACHE_HOME=$BUILD
 cc=${CC:-cc}
 affine=$BUILD/tests/hosts/affine.so
 [ -e "$affine" ] || { skip 'inspect' "$affine is not built (make tests)" && finish; }
 
-# link NAME SOURCE [OPTION]...: the kernel affine, with more in it
+# link NAME SOURCE [OPTION]...: makes the kernel affine, with more in it
 link() {
     local name=$1 source=$2
     shift 2
@@ -15,13 +15,13 @@ link() {
         "$BUILD/lib/libaoticache_runtime.a" -Wl,--no-as-needed "$BUILD/lib/aoticache/libtorch_cpu.so" \
         -Wl,--as-needed -lm "$@" -o "$work/$name" 2>"$err"
 }
-# constructor NAME BODY: affine.so whose constructor does that
+# constructor NAME BODY: makes affine.so with a constructor that runs BODY
 constructor() {
     printf '#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n%s\n' \
         "__attribute__((constructor)) static void begin(void) { $2 }" >"$work/$1.c"
     link "$1.so" "$work/$1.c" || not_ok "link $1" 'the compiler failed'
 }
-# names PATH: of an array of strings, or of objects with a name, one per line
+# names PATH: prints an array of strings, or of objects with a name, one per line
 names() {
     field "$1" | python3 -c 'import json, sys
 for item in json.load(sys.stdin): print(item["name"] if isinstance(item, dict) else item)'
@@ -154,7 +154,7 @@ holds 'without' [ -e "$work/touched" ]
 try 'the command of the child is not for people' 2 aoticache inspect-child
 says 'and says so' 'not a command'
 
-# ---- files that are none ----
+# ---- files that are not libraries ----
 head -c 3000 "$affine" >"$work/truncated.so"
 try 'a truncated library' 1 aoticache inspect "$work/truncated.so"
 says 'what is cut off is said' 'truncated\.so: not a whole shared library: '

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What scripts/install-deps hands to apt-get, on machines that are played: nothing is installed on them, and apt-get and
-# apt-cache are scripts that answer for a release and record what they were given. (Real ones: make check-quickstart.)
+# The arguments that scripts/install-deps passes to apt-get, on simulated machines: nothing is installed on them, and
+# apt-get and apt-cache are scripts that answer for a release and record their arguments. (Real ones: make
+# check-quickstart.)
 . tests/cli/lib.sh
 
 tree=$work/tree bin=$work/bin
@@ -10,7 +11,7 @@ for program in awk bash cat cut date dirname env find grep head mkdir mktemp pas
     ln -s "$(command -v $program)" "$bin/$program"
 done
 kernel "$bin" id <<<$'#!/bin/sh\necho 0'
-# Prints the commands, one a line; "lacks NAME" in $work/release: this release has no such package.
+# Prints the commands, one per line; "lacks NAME" in $work/release: this release has no such package.
 kernel "$bin" apt-get <<EOT
 #!/bin/sh
 echo "\$@" | sed 's/^-o [^ ]* -qq //' >>$work/commands
@@ -30,7 +31,7 @@ EOT
 kernel "$bin" ldconfig <<<'#!/bin/sh'
 chmod +x "$bin"/id "$bin"/ldconfig "$bin"/apt-get "$bin"/apt-cache
 
-# deps RELEASE ARGUMENT...: runs it on such a machine; what apt-get was told is in $work/commands
+# deps RELEASE ARGUMENT...: runs it on such a machine; the arguments of apt-get are in $work/commands
 deps() {
     printf '%s\n' "$1" >"$work/release"
     : >"$work/commands"
@@ -41,7 +42,7 @@ installed() { sed -n 's/^install -y --no-install-recommends //p' "$work/commands
 
 deps 'has libdnnl2' --for demo --no-torch
 is 'one update and one install' 'update install' "$(cut -d' ' -f1 "$work/commands" | paste -sd' ')"
-# Two packages are looked for by files, which this machine may have.
+# Two packages are recognised by files, which this machine may have.
 is 'a demo gets what it needs and nothing else' \
     'binutils g++ gcc libarchive-dev libjansson-dev libopenblas0-pthread libsqlite3-dev libssl-dev libzip-dev make pkg-config python3 python3-venv' \
     "$(installed | sed 's/ca-certificates //; s/libxxhash-dev //')"
@@ -70,7 +71,7 @@ is 'if there is none, all else is installed' '' "$(grep libdnnl "$work/commands"
 holds 'all else' grep -qw libsleef3 <<<"$(installed)"
 says 'and that is said' '^install-deps: libdnnl: .* no such package; going on without it$'
 
-# ---- what a release does not have ----
+# ---- packages that a release lacks ----
 
 deps $'has libdnnl2\nlacks libsleef3' --for build
 says 'a package that is wanted only is named' '^install-deps: libsleef3: .* no such package; going on without it$'

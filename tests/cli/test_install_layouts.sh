@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installations as distributions lay them out: lib64, lib/x86_64-linux-gnu, staged below DESTDIR, moved as a whole, with the
-# shared libcrypto; and programs that are linked statically, which are refused cleanly.
+# Installations in the layouts of distributions: lib64, lib/x86_64-linux-gnu, staged below DESTDIR, moved as a whole, with
+# the shared libcrypto; and programs that are linked statically, which are refused cleanly.
 . tests/cli/lib.sh
 
 if is_instrumented; then
@@ -9,12 +9,12 @@ if is_instrumented; then
 fi
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 
-# What is compiled already is taken: only what depends on the folders is built again.
+# Uses the compiled objects: only files that depend on the directories are built again.
 mkdir "$work/build"
 (cd "$BUILD" && tar cf - obj lib bin include share prefix aoticache.pc) | tar xf - -C "$work/build"
 make_it() { make -s BUILD="$work/build" "$@"; }
 
-installed() { # BIN COMMAND...: with nothing but what is installed
+installed() { # with only the installation
     local bin=$1
     shift
     env -i PATH=/usr/bin:/bin HOME="$work" AOTICACHE_CONFIG= AOTICACHE_DIR="$work/cache" "$bin/$1" "${@:2}"
@@ -38,7 +38,7 @@ for libdir in lib64 lib/x86_64-linux-gnu; do
     is "$libdir leaves nothing" '' "$(find "$stage" -type f)"
 done
 
-# Without DESTDIR, each folder somewhere else, with the shared libcrypto.
+# Without DESTDIR, each directory somewhere else, with the shared libcrypto.
 folders=(prefix="$work/opt" libdir="$work/opt/lib64/deep" bindir="$work/programs" datadir="$work/data" includedir="$work/headers")
 try 'folders of their own are installed' 0 make_it install "${folders[@]}" STATIC_CRYPTO=
 works 'folders of their own' "$work/programs"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# aoticache key, and who may bring kernels: two people, Ann and Bob, each with a cache and keys, as they would do it.
+# aoticache key, and which kernels are accepted: two people, Ann and Bob, each with a cache and keys, as they would
+# do it.
 . tests/cli/lib.sh
 
 ann() { AOTICACHE_KEYS=$work/ann AOTICACHE_DIR=$work/cache-of-ann "$@"; }
@@ -18,7 +19,7 @@ fi
 
 # ---- making keys ----
 
-# What does not sign makes no key, and so changes nobody's identity.
+# Commands that do not sign make no key, and so change no identity.
 try 'public makes no key' 3 ann aoticache key public
 says 'and says what does' '^aoticache key: you have no key to sign with yet; make one: aoticache key generate$'
 prints_nothing 'nothing that a script could take for a key'
@@ -70,7 +71,7 @@ says 'with what is meant' 'no .key generat. \(did you mean generate\?\)'
 
 # ---- from Ann to Bob ----
 
-# What aoticache ls shows, for a pattern: the beginnings of all keys.
+# A pattern for the output of aoticache ls: the beginnings of all keys.
 ids=$(ann aoticache ls --json | python3 -c 'import json, sys; print("|".join(e["key"][:12] for e in json.load(sys.stdin)["entries"]))')
 try 'Bob, who does not know Ann, imports' 1 bob aoticache import "$archive"
 prints 'nothing' '^imported 0 entries, .*; 2 refused, 2 of them for want of a trusted signature$'
@@ -85,7 +86,7 @@ carol() { AOTICACHE_KEYS=$work/carol-keys AOTICACHE_DIR=$work/cache-of-carol-2 "
 try 'what it says to do can be typed as it is printed' 0 carol bash -e "$work/remedy"
 try 'and works' 0 carol aoticache import "$archive"
 prints 'for all of them' '^imported 2 entries'
-# Whoever makes a key chooses its name, and people type what is printed.
+# A key's creator chooses its name, and users type what is printed.
 evil="it's;touch\${IFS}pwned;\$(touch\${IFS}pwned)"
 try 'a name that a shell would run' 0 aoticache key generate "$evil" --output "$work/evil"
 try 'signs' 0 ann aoticache export "$work/evil.tar" --sign-with "$work/evil"
@@ -120,7 +121,7 @@ try 'unless all are asked for' 0 ann aoticache key verify
 try 'counted' 0 env AOTICACHE_DIR="$work/cache-of-bob" aoticache-stat --json
 member 'each refusal' counters.refused_untrusted 8
 
-# ---- somebody changes the archive ----
+# ---- an attacker changes the archive ----
 
 if command -v python3 >/dev/null && command -v zstd >/dev/null; then
     cat >"$work/change.py" <<'PYTHON'
@@ -167,7 +168,7 @@ else
     skip 'changed archives' 'there is no zstd'
 fi
 
-# ---- what the configuration says ----
+# ---- the configuration ----
 
 try 'unsigned' 0 ann aoticache export "$work/unsigned.tar.zst" --no-sign
 try 'is refused' 1 bob aoticache import "$work/unsigned.tar.zst" --cache-dir "$work/cache-3"
@@ -207,7 +208,7 @@ says 'and needs trusted signatures' "copied: 2 entries refused \\(.*\\): signed 
 try 'which Bob has' 0 bob aoticache merge "$work/copied" --allow-shared --cache-dir "$work/cache-8"
 chmod 700 "$work/copied"
 
-# ---- what it costs who needs none of it; the doctor ----
+# ---- no cost without signatures; the doctor ----
 
 if LD_DEBUG=files aoticache --version 2>&1 | grep -q 'calling init'; then
     loads_libcrypto() { LD_DEBUG=files ann "$@" 2>&1 >/dev/null | grep -q 'calling init.*libcrypto'; }
@@ -220,7 +221,7 @@ if LD_DEBUG=files aoticache --version 2>&1 | grep -q 'calling init'; then
         is 'checking one does' 0 "$?"
     fi
 fi
-# A library of that name without a function stands in for one that is missing.
+# A library of that name without functions replaces a missing one.
 mkdir "$work/empty"
 if "${CC:-cc}" -shared -nostdlib -Wl,-soname,libcrypto.so.3 -x c /dev/null -o "$work/empty/libcrypto.so.3" 2>/dev/null &&
     ! ldd "$BUILD/lib/libaoticache.so" | grep -q libcrypto; then
@@ -247,7 +248,7 @@ try 'and signs nothing' 1 ann aoticache export "$work/x"
 holds 'no archive is there then' [ ! -e "$work/x" ]
 chmod 600 "$work/ann/secret-key"
 
-# ---- three in the morning ----
+# ---- a compromised key ----
 
 try 'Bob revokes Ann'\''s key by its name' 0 bob aoticache key distrust "${public%%:*}"
 prints 'and is told what went' '^removed [0-9a-f]{12}: only the revoked key .* signed it$'
@@ -272,7 +273,7 @@ echo 'nonsense:nonsense' >>"$work/bob/revoked_keys"
 try 'a damaged list of revoked keys' 1 bob aoticache import "$archive"
 says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is fixed'
 
-# ---- a key of one's own that is revoked, and another in its place ----
+# ---- a user's own key that is revoked, and its replacement ----
 
 eve() { AOTICACHE_KEYS=$work/eve AOTICACHE_DIR=$work/cache-of-eve "$@"; }
 frank() { AOTICACHE_KEYS=$work/frank AOTICACHE_DIR=$work/cache-of-frank "$@"; }
@@ -318,13 +319,13 @@ try 'which signs' 0 eve aoticache export "$work/of-eve.tar"
 try 'what others take who trust it' 0 frank aoticache import "$work/of-eve.tar" --trust "$third"
 try 'a key that is not revoked stays' 1 eve aoticache key generate eve@box-12
 says 'with what replaces it' "'aoticache key rotate' replaces it"
-# Two keys may have one name, where configuration and user each trust one.
+# Two keys may have one name, if configuration and user each trust one.
 run aoticache key generate twin --output "$work/twin-1" && one=$(cat "$out")
 run aoticache key generate twin --output "$work/twin-2" && two=$(cat "$out")
 try 'one key is trusted' 0 frank aoticache key trust "$one"
 try 'a name that two keys have is revoked' 0 frank env AOTICACHE_TRUSTED_KEYS="$two" aoticache key distrust twin
 holds 'both of them' sh -c 'grep -qxF "$2" "$1" && grep -qxF "$3" "$1"' - "$work/frank/revoked_keys" "$one" "$two"
-# A '#' in a name begins no comment, and at its beginning it would.
+# A '#' in a name does not begin a comment, but at its beginning it would.
 try 'a name that is a comment' 1 aoticache key generate '#b' --output "$work/x"
 says 'is none' "and the first not '#'"
 try 'one with a # in it' 0 aoticache key generate 'x#y' --output "$work/x#y"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What docs/kubernetes.md says of pods, tried without Kubernetes. A container is a root folder in a mount namespace of its
-# own, with a user, a group and supplementary groups. A volume is a folder with the owner and the mode that the kubelet gives
-# it. No mount is visible outside the containers.
+# Tests what docs/kubernetes.md says about pods, without Kubernetes. A container is a root directory in its own mount
+# namespace, with a user, a group and supplementary groups. A volume is a directory with the owner and the mode that the
+# kubelet gives it. No mount is visible outside the containers.
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 
@@ -12,13 +12,13 @@ setpriv --reuid 1000650000 --regid 0 --clear-groups true 2>"$err" || lacks "no r
 
 page=docs/kubernetes.md
 folder=/var/cache/kernels
-mounts=()   # VOLUME:PATH[:ro], for the containers that follow
+mounts=()   # VOLUME:PATH[:ro], for the following containers
 settings=() # their variables
 path=/opt/aoticache/bin:/usr/bin:/bin
 network=()
 mkdir "$work/volumes" "$work/root"
 
-# Runs in the new mount namespace: makes a root folder with the system and the build, read-only, and the volumes in it.
+# Runs in the new mount namespace: makes a root directory with the system and the build, read-only, and the volumes in it.
 # shellcheck disable=SC2016 # for the inner shell
 container='root=$1 build=$2 volumes=$3 mounts=$4 user=$5 group=$6 groups=$7 && shift 7 &&
 mount -t tmpfs -o mode=755 tmpfs "$root" && cd "$root" && mkdir -p usr etc proc dev opt/aoticache app && mkdir -m 1777 tmp || exit 125
@@ -43,7 +43,7 @@ drop="--inh-caps=-all --bounding-set=-all"
 [ "$user" != 0 ] || drop=
 exec chroot . /usr/bin/setpriv --reuid "$user" --regid "$group" $groups $drop -- /usr/bin/env -i "$@"'
 
-# as USER:GROUP[:GROUPS] COMMAND...: in a container with $mounts and $settings, without any other variable
+# as USER:GROUP[:GROUPS] COMMAND...: runs it in a container with $mounts and $settings, without any other variable
 as() {
     local user group groups
     IFS=: read -r user group groups <<<"$1"
@@ -56,7 +56,8 @@ as 0:0 true 2>"$err" || lacks "a container cannot be made: $(tail -n 1 "$err")"
 abs() { as "$1" aoticache run aten::abs --input "float32:$2=-2" --hook "$3" --json; } # USER SIZE HOOK
 volume() { mkdir -p "$work/volumes/$1" && chown "$2" "$work/volumes/$1" && chmod "$3" "$work/volumes/$1"; } # NAME OWNER MODE
 empty_dir() { if [ -n "${2:-}" ]; then volume "$1" "0:$2" 2777; else volume "$1" 0:0 0777; fi; } # NAME [FSGROUP]
-# projected NAME FILE MODE GROUP <contents: a file of a Secret or a ConfigMap, or its next version, exchanged by a link
+# projected NAME FILE MODE GROUP <contents: makes a file of a Secret or a ConfigMap, or replaces it by its next version, with
+# a link
 projected() {
     local place=$work/volumes/$1 version
     volume "$1" 0:0 0755
@@ -69,9 +70,9 @@ projected() {
     ln -s "$version" "$place/..new" && mv -T "$place/..new" "$place/..data"
     [ -L "$place/$2" ] || ln -s "..data/$2" "$place/$2"
 }
-# take COMMAND-LIST: "[...]" of a container as the array $command
+# take COMMAND-LIST: puts "[...]" of a container into the array $command
 take() { mapfile -t command < <(python3 -c 'import json, sys; print("\n".join(json.loads(sys.argv[1])))' "$1"); }
-# take_from BLOCK: the command in a block of the page; take_like WORDS: the list in its text that begins with these
+# take_from BLOCK: takes the command in a block of the page; take_like WORDS: the list in its text that begins with these
 take_from() { take "$(example $page "$1" | sed -n 's/.*command: \(\[[^]]*\]\).*/\1/p')"; }
 take_like() { take "$(grep -o "\`\[$1[^]]*\]\`" $page | tr -d '\`')"; }
 
@@ -126,7 +127,7 @@ shared() { # WHAT VOLUME: two users of the group
 }
 volume claim 0:2000 2775
 shared 'a claim' claim
-# What the kubelet does at each start of a pod, without OnRootMismatch
+# The kubelet does this at each start of a pod, without OnRootMismatch
 chown -R :2000 "$work/volumes/claim"
 find "$work/volumes/claim" -type f -exec chmod ug+rw {} + -o -type d -exec chmod ug+rwx,g+s {} +
 try 'after the kubelet has changed all modes: all is well' 0 as 1001:1001:2000 aoticache verify
@@ -248,7 +249,7 @@ example docs/remotes.md redis-users | while read -r line; do
 done
 echo writes-secret >"$work/writer" && chmod 600 "$work/writer"
 aoticache key generate builder-1 >"$out" 2>&1
-for n in 2 3; do # on the machine that builds
+for n in 2 3; do # on the building machine
     AOTICACHE_REMOTE="redis://127.0.0.1:$redis_port user=writer secret-file=$work/writer" run aoticache compile aten::abs --input float32:$n --hook c
 done
 aoticache tag --op 'aten::*' release-4 >"$out"

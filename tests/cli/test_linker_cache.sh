@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make install` and `make uninstall` let the dynamic linker know, or say that somebody must.
+# `make install` and `make uninstall` update the dynamic linker's cache, or say that this must be
+# done.
 . tests/cli/lib.sh
 
 if is_instrumented; then
@@ -7,7 +8,8 @@ if is_instrumented; then
     finish
 fi
 
-# A stand-in for ldconfig, which looks in one folder and notes that it was called to change something.
+# A stand-in for ldconfig, which searches one directory and records that it was called to change
+# something.
 prefix=$work/prefix
 mkdir "$work/stand-in"
 cat >"$work/stand-in/ldconfig" <<'SCRIPT'
@@ -57,7 +59,7 @@ prints_not 'likewise' 'linker'
 is 'neither runs it' 0 "$(calls)"
 PATH=${PATH#*:}
 
-# With the real one, in a name space for mounts, where /usr/local and /etc are copies.
+# With the real one, in a mount namespace in which /usr/local and /etc are copies.
 inside() { # COMMAND
     unshare -m bash -c 'mount --bind "$0/local" /usr/local && mount --bind "$0/etc" /etc && mount --bind "$0/ldconfig" /var/cache/ldconfig &&
         '"$1" "$work"

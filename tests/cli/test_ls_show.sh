@@ -102,7 +102,7 @@ try 'a prefix that is too short' 2 aoticache show ab
 try 'no hexadecimal digits' 2 aoticache show zzzzzz
 try 'no key' 2 aoticache show
 
-# Two keys with the very same library: sources that look at nothing of the request.
+# Two keys with the very same library: the sources do not depend on the request.
 kernel "$work/same" aten_abs.c <tests/hosts/kernels/pointwise.c
 for size in 5 6; do
     run aoticache compile aten::abs --input float32:$size --hook c --kernels "$work/same" --json
@@ -113,7 +113,7 @@ says 'is called ambiguous' "prefix $shared is ambiguous"
 is 'and both are named' 2 "$(grep -c 'aten::abs' "$err")"
 
 # ---- guards, kept output, failures ----
-# Stores a kernel for many shapes with what its compiler said, as a hook would: no hook that runs here makes one.
+# Stores a kernel for many shapes with its compiler's output, as a hook would: no hook that runs here makes one.
 cat >"$work/store_dynamic.py" <<'PYTHON'
 import ctypes, os, sys
 library = ctypes.CDLL(sys.argv[1])
@@ -144,7 +144,7 @@ product = Product(ctypes.sizeof(Product), files, 1, (ctypes.c_uint64 * 2)(), b"s
 assert library.aoticache_cache_put(cache, request, ctypes.byref(product), None, None) == 0
 library.aoticache_cache_close(cache)
 PYTHON
-# Instrumented libraries cannot be loaded by a Python that is not.
+# A Python that is not instrumented cannot load instrumented libraries.
 if is_instrumented; then
     skip 'a kernel for many shapes' 'the library is instrumented'
 elif ! try 'a kernel for many shapes is stored' 0 \

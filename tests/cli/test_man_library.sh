@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The manual pages of the library: each prototype is the header's, and each function's own page or link is installed.
+# The manual pages of the library: each prototype is that of the header, and each function's page or link is
+# installed.
 . tests/cli/lib.sh
 
-# Prints "NAME PROTOTYPE" for what headers declare (first argument: headers) or what the pages show (pages).
+# Prints "NAME PROTOTYPE" for the declarations in headers (first argument: headers) or in the pages (pages).
 prototypes() {
     python3 - "$1" <<'PYTHON'
 import glob, re, sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A file system without flock(2), as Lustre is by default: a program has its kernels, and it is said why none is stored.
+# A file system without flock(2), as Lustre is by default: a program gets its kernels, and a message says why none is
+# stored.
 . tests/cli/lib.sh
 
 if is_instrumented; then

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Nothing is free on the disk, and no process has the index open, so that SQLite cannot make its -shm file: what is in the
-# cache is found, listed and verified all the same, also where the last changes are only in the WAL. On a small tmpfs, in a
-# mount namespace of its own that ends with the script.
+# Nothing is free on the disk, and no process has the index open, so that SQLite cannot make its -shm file: entries are
+# still found, listed and verified, even if the last changes are only in the WAL. Runs on a small tmpfs, in its own mount
+# namespace, which ends with the script.
 DISK_TEST='no space' DISK_SIZE=8m
 . tests/cli/small_disk.sh
-fill() { # until nothing at all is left
+fill() { # until nothing is left
     cat /dev/zero >>"$disk/fill" 2>/dev/null
     [ "$(stat -f -c %a "$disk")" = 0 ] || not_ok 'set-up' "$(stat -f -c %a "$disk") blocks are free"
 }
 call() { aoticache run aten::abs --input "float32:$1=-2" "${@:2}"; }
 count() { aoticache ls --json 2>/dev/null | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["entries"]))'; }
 objects() { (cd "$AOTICACHE_DIR" && find objects -type f -exec sha256sum {} + | LC_ALL=C sort); }
-die_with_changes() { # SQL: and nothing but the WAL is left of it
+die_with_changes() { # SQL: the process dies, and its changes are only in the WAL
     (python3 - "$AOTICACHE_DIR/index.sqlite3" "$1" <<'PYTHON'
 import os, signal, sqlite3, sys
 index = sqlite3.connect(sys.argv[1])
@@ -67,7 +67,7 @@ aoticache ls --json >"$out" 2>"$err"
 is "a WAL: its changes are seen" True "$(python3 -c 'import json,sys; print(min(e["uses"] for e in json.load(sys.stdin)["entries"]) >= 1000)' <"$out")"
 everything_is_read 'a WAL'
 
-# ---- an index that cannot be read is nothing that is well ----
+# ---- an unreadable index is reported as a problem ----
 
 rm -f "$disk/fill"
 cp "$AOTICACHE_DIR/index.sqlite3" "$work/index.sqlite3"
@@ -88,7 +88,7 @@ head -c 100 "$work/index.sqlite3" >"$AOTICACHE_DIR/index.sqlite3"
 not_well 'an index that is cut off' 4
 not_well 'no index' 4
 
-# ---- room again ----
+# ---- free space again ----
 
 mv "$work/index.sqlite3" "$AOTICACHE_DIR/index.sqlite3"
 try 'room: a miss is stored' 0 call 8 --hook c --quiet

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # tests/unit/test_options.c walks every public struct that begins with its size, and every public function that takes one:
-# here the public headers say whether any is missing there.
+# this compares its list with the public headers.
 . tests/cli/lib.sh
 
 test=tests/unit/test_options.c
-# Every declaration of the public headers on a line of its own, without comments.
+# Prints every declaration of the public headers on a separate line, without comments.
 (cd "$BUILD/include/aoticache" && find . -name '*.h' | sort) | while read -r header; do
-    # what is left of a header that has gone is not looked at
+    # headers that have been removed are skipped
     [ -e "$header" ] && "${CC:-cc}" -fpreprocessed -dD -E -P "$header" 2>/dev/null
 done | grep -v '^ *#' | tr '\n' ' ' | sed 's/;/;\n/g' | tr -s ' ' >"$work/declarations"
 
-# A bridge and its host tell their versions by a number.
+# A bridge and its host announce their versions as a number.
 grep -oE 'typedef struct aoticache_[a-z_]+ \{ size_t size;' "$work/declarations" | awk '{ print $3 }' |
     grep -vE '^aoticache_bridge(_host)?$' | sort -u >"$work/structs"
 holds 'structs are found' [ "$(wc -l <"$work/structs")" -ge 19 ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where the output goes: a pipe that nobody reads, a full device, a terminal of 80 columns, a window; and messages as JSON.
+# Kinds of output: a pipe without a reader, a full device, a terminal of 80 columns, a window; and messages as JSON.
 . tests/cli/lib.sh
 
 tool() { python3 tests/cli/output_of_tools.py "$@"; }
@@ -9,7 +9,7 @@ key=$(aoticache ls aten::abs --json | python3 -c 'import json,sys; print(json.lo
 aoticache copy "$work/other" --quiet >/dev/null
 aoticache tag "$key" nightly --quiet
 
-# ---- a pipe that nobody reads, a full device ----
+# ---- a pipe without a reader, a full device ----
 
 while IFS= read -r command; do
     # shellcheck disable=SC2086
@@ -99,7 +99,7 @@ prints 'and gives the terminal back' '^echo True$'
 
 # ---- messages as JSON ----
 
-# message NAME PATH EXPECTED: of the last one; notes may stand before it
+# message NAME PATH EXPECTED: compares a member of the last one; notes may precede it
 message() {
     tail -n 1 "$err" >"$work/message"
     is "$1" "$3" "$(field "$2" "$work/message" 2>&1 | tail -n 1)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tarball of the sources, the version in all places, the Python package for distributions, and what the library is said to
-# be made of. Packages themselves are tested in fresh systems, by hand (docs/packaging.md).
+# The tarball of the sources, the version in all files, the Python package for distributions, and the list of the library's
+# components. Packages themselves are tested in fresh systems, by hand (docs/packaging.md).
 . tests/cli/lib.sh
 
 try 'all files say the same version' 0 scripts/packaging/version --check
@@ -9,7 +9,7 @@ is 'it is that of the tools' "$version" "$(aoticache --version | grep -oE '[0-9]
 
 # ---- the badges ----
 
-# badge_check FILE EXPRESSION: what --check says in a copy in which sed has changed this file
+# badge_check FILE EXPRESSION: runs --check in a copy in which sed has changed this file, and prints its output
 badge_check() {
     rm -rf "$work/copy"
     mkdir -p "$work/copy/scripts/packaging" "$work/copy/base" "$work/copy/docs"
@@ -60,11 +60,11 @@ else
         [ -f "$work/unpacked/aoticache-$version/$file" ] || missing="$missing $file"
     done
     is 'what is needed is there' '' "$missing"
-    # That it can be built is seen without building: make finds every file that a rule needs.
+    # Checks without building that it can be built: make finds every file that a rule needs.
     try 'make finds all its sources' 0 make -C "$work/unpacked/aoticache-$version" -s -n BUILD="$work/unpacked/build" all tests
 fi
 
-# ---- the Python package beside a library of the system ----
+# ---- the Python package with a library of the system ----
 
 if python3 -c 'import tomllib' 2>/dev/null; then
     try 'the Python package is put into a folder' 0 python3 scripts/packaging/install-python "$work/packages"
@@ -81,7 +81,7 @@ fi
 
 # ---- packages of Debian ----
 
-# What building needs is looked at first. A stand-in for dpkg says what is missing.
+# The packages that building needs are checked first. A stand-in for dpkg reports the missing ones.
 mkdir -p "$work/dpkg"
 stand_in() { # NAME: a program with these lines
     { echo '#!/bin/sh' && cat; } >"$work/dpkg/$1" && chmod +x "$work/dpkg/$1"
@@ -106,7 +106,7 @@ else
     skip 'the real dpkg-checkbuilddeps' 'there is none here, or nothing is missing'
 fi
 
-# ---- what it is made of ----
+# ---- the components ----
 
 if is_instrumented; then
     skip 'what it is made of' 'this build is instrumented'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# aoticache pin, unpin and tag; and rm of what is pinned.
+# aoticache pin, unpin and tag; and rm of pinned entries.
 . tests/cli/lib.sh
 
 try 'pin where nothing was ever stored' 7 aoticache pin 0123456789
@@ -80,7 +80,7 @@ try 'more tags than a key may have' 1 aoticache tag "$b" $(seq -f t%g 65)
 says 'says so' 'has 64 tags already'
 try 'takes them away' 0 aoticache tag --delete "$b" $(seq -f t%g 65)
 
-# ---- what ls and rm make of it ----
+# ---- pins and tags in ls and rm ----
 run aoticache ls
 prints 'ls has a column' '  MARKS$'
 prints 'with the marks' "^${a:0:12} .*  pinned nightly v3 x+\$"
@@ -104,7 +104,7 @@ aoticache compile aten::abs --input float32:2 --hook c --quiet >/dev/null
 run aoticache ls --pinned --json
 is 'and holds for what comes after it' 2 "$(field entries | python3 -c 'import json,sys; print(len(json.load(sys.stdin)))')"
 
-# ---- the index is lost; a mark is damaged ----
+# ---- the index is lost; a pin is damaged ----
 before=$(rows)
 rm "$AOTICACHE_DIR"/index.sqlite3*
 try 'the index is lost' 0 aoticache pin --list
@@ -123,7 +123,7 @@ says 'says that it cannot be had again' 'pin or tag the key again'
 is 'the other is there' 1 "$(rows | wc -l)"
 holds 'the link is not followed' [ ! -e "$AOTICACHE_DIR/marks/$b" ]
 
-# ---- many at once ----
+# ---- many concurrently ----
 for i in 1 2 3 4 5 6 7 8; do aoticache tag "$mm" "many$i" --quiet & done
 wait
 is 'no change is lost' 8 "$(marks "$mm" | grep -o many | wc -l)"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The pictures of the documents: plots of what the benchmarks measured, and the demo as a terminal that plays.
+# The pictures of the documents: plots of the benchmarks' results, and the demo as an animated terminal.
 . tests/cli/lib.sh
 
 # shellcheck disable=SC2317 # holds calls it
 well_formed() { python3 -c 'import sys, xml.dom.minidom as d; d.parse(sys.argv[1])' "$1"; }
-# drawn FILE NAME: is SVG, and has nothing of this machine
+# drawn FILE NAME: checks that it is SVG, and contains nothing of this machine
 drawn() {
     holds "$2 is SVG" well_formed "$1"
     holds "$2 names no path of this machine" [ "$(grep -cF -e "$PWD" -e "$work" "$1")" = 0 ]
@@ -38,7 +38,7 @@ try 'an option that there is not' 2 scripts/plot-bench --none
 BENCHES=none try 'a benchmark that there is not' 2 scripts/bench
 says 'is named' 'there is no none'
 
-# A benchmark that measures one figure and leaves one out; it finds out whether it is to be quick.
+# A benchmark that measures one figure and leaves one out; it prints whether it is to be quick.
 mkdir -p "$work/build/tests/bench"
 cat >"$work/build/tests/bench/bench_fake" <<'SH'
 #!/bin/sh
@@ -57,7 +57,7 @@ holds 'the plot says that it was quick' grep -q 'Of make bench QUICK=1: fake, to
 BENCHES=fake QUICK=0 try 'one that is not quick' 0 scripts/bench
 prints 'leaves out another figure' 'left out: a thousand calls \(too slow\)'
 unset BUILD VENV
-# Limits bind ratios: in seconds they would be those of one machine.
+# Limits apply to ratios: in seconds they would depend on the machine.
 is 'no benchmark has a limit in place of a peer' '' "$(grep -lE '"(the limit|goal)"|target_is' tests/bench/*.c tests/bench/*.py scripts/bench)"
 
 # ---- models ----

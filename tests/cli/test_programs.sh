@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The C programs of README.md, of the documents and of docs/examples, as their readers compile them: as C11 and as C++17, with
-# each compiler that is here, with warnings as errors, linked to the shared library and to the archive.
+# The C programs of README.md, of the documents and of docs/examples, compiled as their readers do: as C11 and as C++17, with
+# each installed compiler, with warnings as errors, linked to the shared library and to the archive.
 . tests/cli/lib.sh
 
 install_for_examples 'programs of the documents'
@@ -95,7 +95,7 @@ for compiler in g++ clang++; do
     prints 'and computes' '^2 4 6$'
 done
 
-# The programs that need nothing else run in C++ as in C, and with the library inside.
+# Programs without further requirements run in C++ as in C, and with the library linked statically.
 example docs/kernels.md linear >"$work/linear.c"
 read -ra shared < <(pkg-config --libs aoticache)
 read -ra static < <(pkg-config --static --libs aoticache | sed 's/-laoticache/-l:libaoticache.a/')

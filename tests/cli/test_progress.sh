@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is shown while something takes long: on a terminal, and only there.
+# Progress messages during long operations: they appear only on a terminal.
 . tests/cli/lib.sh
 
 printf '#!/bin/sh\nread -r request\nsleep 2\nexit 1\n' >"$work/slow"

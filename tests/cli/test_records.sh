@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tools with entries whose file is kept in the manifest, as records of torch.compile and Triton are: one file each.
+# The tools with entries whose file is in the manifest, as for records of torch.compile and Triton: one file each.
 . tests/cli/lib.sh
 
 fill=$BUILD/tests/helpers/fill_cache
@@ -35,7 +35,7 @@ for other in imported merged; do
     try "$other: sound" 0 env AOTICACHE_DIR="$work/$other" aoticache verify
 done
 
-# The last byte belongs to the content: it is the object's, too.
+# The last byte belongs to the content, and so to the object, too.
 object=$AOTICACHE_DIR/objects/${artifact:0:2}/${artifact:2}
 chmod 600 "$object" && printf x | dd of="$object" bs=1 seek=$(($(stat -c %s "$object") - 1)) conv=notrunc status=none && chmod 444 "$object"
 try 'verify finds damage of the content' 4 aoticache verify

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a server answers decides what is asked next: each row of the two tables (cache/remote/modules/http_answers.c,
-# redis_answers.c) is tried. What stops writes stops no reads; what one object meets stops no other; a program always has its
-# kernel.
+# A server's answer decides what is requested next: tests each row of the two tables (cache/remote/modules/http_answers.c,
+# redis_answers.c). If writes stop, reads do not; an error about one object does not stop requests for others; a program
+# always gets its kernel.
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 
@@ -11,9 +11,9 @@ printf 'aten::abs(float32[%s]) on cpu\n' 4 5 >"$work/there"
 printf 'aten::abs(float32[%s]) on cpu\n' 4 5 6 7 >"$work/list"
 rule() { printf '%s\n' "$@" >"$rules"; } # [LINE]...
 at() { env AOTICACHE_DIR="$work/$1" "${@:2}"; } # CACHE COMMAND...
-asked() { grep -cE "$1" "$log"; } # PATTERN: so many requests
+asked() { grep -cE "$1" "$log"; } # PATTERN: prints the number of matching requests
 
-# start KIND: a server that has two kernels, of which $url is the remote
+# start KIND: starts a server that has two kernels; its remote is $url
 start() {
     : >"$rules"
     : >"$log"
@@ -26,7 +26,7 @@ start() {
     try "$1: two kernels are there" 0 at first aoticache warm "$work/there" --hook c
 }
 
-# warm NAME FETCHED COMPILED: four kernels, of which the server has two, in one process
+# warm NAME FETCHED COMPILED: compiles or fetches four kernels, of which the server has two, in one process
 warm() {
     : >"$log"
     echo "reset $((++resets))" >>"$rules"
@@ -46,13 +46,13 @@ else
     rule
     warm 'http, all well' 2 2 0
 
-    # Reads: what it is, how many lines, whether others are asked for
+    # Reads: the meaning, the number of lines, whether other kernels are still requested
     while IFS='|' read -r code wanted; do
         rule "GET ac/ $code" "HEAD ac/ $code"
         if [ -z "$wanted" ]; then
             warm "http, GET $code" 0 4 0
         else
-            lines=2 # reads, and writes of records, which are read before
+            lines=2 # one for reads, one for writes of records, which are read first
             case $code in 403 | 502 | 504) lines=1 ;; esac
             warm "http, GET $code" 0 4 $lines
             says "http, GET $code: what it means" "remote $url: $wanted"
@@ -85,7 +85,7 @@ CASES
     AOTICACHE_REMOTE+=' timeout=500ms' warm 'http, GET without an answer' 0 4 1
     says 'http, GET without an answer: is left alone' "remote $url: Timeout was reached; it is left alone"
 
-    # Writes: what a server does not take, it may still give.
+    # Writes: a server that refuses to store kernels may still serve them.
     while IFS='|' read -r code wanted; do
         rule "PUT / $code"
         warm "http, PUT $code" 2 2 2
@@ -109,14 +109,14 @@ CASES
     AOTICACHE_REMOTE="$url unsigned=allow" try 'http: when it takes kernels again' 0 at machine aoticache run aten::abs --input float32:8=-2 --hook c
     is 'http: what waited is sent' 0 "$(find "$work/machine/unsent" -type f | wc -l)"
 
-    # A program that goes on for longer than the first pauses: the lines do not alternate.
+    # A program that runs for longer than the first pauses: the lines do not alternate.
     printf '#!/bin/sh\ncase "$*" in *.c*) sleep 1 ;; esac\nexec cc "$@"\n' >"$work/slow-cc" && chmod +x "$work/slow-cc"
     printf 'aten::abs(float32[%s]) on cpu\n' 21 22 23 24 25 >"$work/new"
     rule 'PUT / 403'
     try 'http, a token that may only read, for seconds' 0 at machine aoticache warm "$work/new" --hook c --cc "$work/slow-cc" --jobs 1
     is 'http, a token that may only read: two lines' 2 "$(grep -c 'remote http' "$err")"
 
-    # One object that is too large: the others go.
+    # One object that is too large: the others are sent.
     rule 'PUT cas/ 413'
     warm 'http, PUT 413' 2 2 2
     says 'http, PUT 413: is told of each' 'a kernel is not sent to .*: the server takes no object of this size .HTTP status 413.'
@@ -129,7 +129,7 @@ CASES
     is 'http, PUT 413: does not try these again' 2 "$(find "$work/machine/unsent" -type f | wc -l)"
     AOTICACHE_REMOTE="$url unsigned=allow max-object=300M" try 'http, PUT 413: with other settings' 0 at machine aoticache run aten::abs --input float32:9=-2 --hook c
     is 'http, PUT 413: they are tried' 0 "$(find "$work/machine/unsent" -type f | wc -l)"
-    # The first record's object alone is refused: a push sends the others.
+    # Only the first record's object is refused: a push sends the others.
     rm -rf "$work/machine"
     AOTICACHE_REMOTE='' at machine aoticache warm "$work/list" --hook c >/dev/null
     object=$(cd "$work/machine/objects" && find . -type f -size +4k | tr -d ./ | head -n 1)
@@ -144,7 +144,7 @@ CASES
     try 'http, push to a full server' 1 at machine aoticache push --all
     is 'http, push to a full server: ends after three' 3 "$(asked '^PUT ')"
 
-    # Conditions: a server that refuses them gets records all the same, and has no leases.
+    # Conditions: a server that refuses them still gets records, and has no leases.
     for code in 400 501; do
         AOTICACHE_REMOTE="$url/plain-$code unsigned=allow"
         rule plain "PUT? / $code"
@@ -157,7 +157,7 @@ CASES
         prints "http, conditions $code: doctor" 'read and written, one compile for each machine: the server ignores If-None-Match'
     done
 
-    # Folders: a server that makes none by itself is asked to.
+    # Directories: if a server does not make them itself, it is asked to.
     AOTICACHE_REMOTE="$url/folder/deep unsigned=allow namespace=team"
     rule folders
     warm 'http, folders' 0 4 0
@@ -172,7 +172,7 @@ CASES
     says 'http, folders that nobody makes: it is said' 'the server has no folder for it .HTTP status 409.: create it there, or let'
     holds 'http, folders that nobody makes: nobody waits' [ $((SECONDS - begun)) -le 20 ]
 
-    # A lease without Last-Modified ends by the clock of who waits.
+    # A lease without Last-Modified ends by the clock of the waiting machine.
     rule undated
     AOTICACHE_REMOTE="$url/undated unsigned=allow"
     rm -rf "$work/machine" "$work/other"

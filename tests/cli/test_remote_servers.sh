@@ -11,7 +11,7 @@ at() { env AOTICACHE_DIR="$work/$1" "${@:2}"; } # CACHE COMMAND...
 AOTICACHE_REMOTE='' at first aoticache warm "$work/there" --hook c >/dev/null 2>"$err" ||
     { not_ok 'set-up' "$(cat "$err")" && finish; }
 
-# warm NAME FETCHED COMPILED: three kernels, of which the server has two
+# warm NAME FETCHED COMPILED: compiles or fetches three kernels, of which the server has two
 warm() {
     rm -rf "$work/machine"
     try "$1: a program has its kernels" 0 at machine aoticache warm "$work/list" --hook c --json
@@ -46,7 +46,7 @@ else
     prints_not 'Redis, a user who may write: what doctor wrote is gone' 'stays there'
     is 'Redis: nothing of doctor is left but the probe' '' "$(redis --scan --pattern 'aoticache/other/keys/doctor')"
 
-    # A secret that changes while a program runs: its next request has the new one.
+    # A secret that changes while a program runs: its next request uses the new one.
     redis acl setuser rotating on '>old' '~aoticache/*' '&aoticache/*' +@all >/dev/null
     echo old >"$work/rotating" && chmod 600 "$work/rotating"
     for n in $(seq 40 75); do echo "aten::abs(float32[$n]) on cpu"; done >"$work/many"
@@ -55,7 +55,7 @@ else
     program=$!
     sent() { [ "$(redis --scan --pattern 'aoticache/rotating/ac/*' | wc -l)" -ge "$1" ]; }
     holds 'Redis, a secret that changes: the program sends' until_it sent 3
-    redis acl setuser rotating '>new' >/dev/null # both count for a while, as docs/kubernetes.md recommends
+    redis acl setuser rotating '>new' >/dev/null # both are valid for a while, as docs/kubernetes.md recommends
     echo new >"$work/rotating.new" && chmod 600 "$work/rotating.new" && mv "$work/rotating.new" "$work/rotating"
     redis acl setuser rotating '<old' >/dev/null
     redis client kill user rotating >/dev/null
@@ -65,7 +65,8 @@ else
     holds 'Redis, a secret that changes: everything was sent' sent 36
     is 'Redis, a secret that changes: nothing is left' 0 "$(find "$work/program/unsent" -type f 2>/dev/null | wc -l)"
 
-    # A secret's file that is empty when a program starts, because it is being written: it is read again a second later.
+    # A secret's file that is empty when a program starts, because it is being written: the program reads it again a second
+    # later.
     printf '#!/bin/sh\nsleep 0.7\nexec cc "$@"\n' >"$work/slow-cc" && chmod +x "$work/slow-cc"
     head -n 5 "$work/many" >"$work/five"
     : >"$work/rotating"
@@ -77,7 +78,7 @@ else
     wait "$program"
     holds 'Redis, an empty secret: the program sends once there is one' [ "$(redis --scan --pattern 'aoticache/late/ac/*' | wc -l)" -ge 1 ]
 
-    # Without memory: what is there is served.
+    # Without memory: existing kernels are served.
     redis config set maxmemory-policy noeviction >/dev/null
     redis config set maxmemory 1 >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis without memory' 2 1
@@ -86,7 +87,7 @@ else
     prints 'Redis without memory: doctor' 'cannot write an object .cas/.: the server refuses: OOM'
     redis config set maxmemory 0 >/dev/null
 
-    # As a replica: a primary that is not there; its data is served, or not.
+    # As a replica: its primary is down; its data is served, or not.
     start_nothing
     redis replicaof 127.0.0.1 "$closed_port" >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis, a replica' 2 1
@@ -98,8 +99,8 @@ else
     redis config set replica-serve-stale-data yes >/dev/null
     AOTICACHE_REMOTE=$remote warm 'Redis, a primary again' 2 1
 
-    # A failover behind one address: new connections come to the new primary, and those that are open stay with the old one,
-    # which is a replica now.
+    # A failover to another server at the same address: new connections reach the new primary, and open ones stay with the
+    # old one, which is now a replica.
     second_port=$(free_port)
     redis-server --port "$second_port" --bind 127.0.0.1 --save '' --dir "$work" --daemonize no >"$work/second.log" 2>&1 &
     servers+=($!)
@@ -169,13 +170,13 @@ if start_nginx "$(sed 's/client_max_body_size 1g/client_max_body_size 4k/' <<<"$
     cp -r "$work/nginx/data" "$work/empty" 2>/dev/null
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow" warm 'nginx that is only read' 0 3
     says 'nginx that is only read: it is said' 'the server refuses .HTTP status 403.: this user may not write; nothing is written there'
-    # Pages of its own, larger than any object here.
+    # Error pages, larger than any object here.
     head -c 30000 /dev/zero | tr '\0' 'x' >"$work/page.html"
     start_nginx "$(sed "s|location / {|error_page 404 /page.html; location = /page.html { internal; alias $work/page.html; } location / {|" <<<"$page")"
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow" try 'nginx with error pages' 0 at first aoticache push --all
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow" warm 'nginx with error pages' 2 1
     says_nothing 'nginx with error pages: nothing is said'
-    # A login page in place of everything.
+    # A login page for every request.
     start_nginx "server { listen 8080; root /srv/kernels; location / { default_type text/html; return 200 '<html>log in</html>'; } }"
     AOTICACHE_REMOTE="$nginx_url/kernels unsigned=allow"
     warm 'a login page' 0 3
@@ -204,7 +205,7 @@ fi
 
 # ---- a name server that does not answer ----
 
-# In namespaces of its own, where it is the only one.
+# In separate namespaces, in which it is the only one.
 cat >"$work/deaf" <<'SH'
 set -e
 ip link set lo up
@@ -235,7 +236,7 @@ else
     done
 fi
 
-# ---- the end of a program that sends to a server that takes its time ----
+# ---- the end of a program that sends to a slow server ----
 
 cat >"$work/slow.py" <<'PY'
 import socket, threading

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# aoticache push and pull: kernels go to real servers (Redis, nginx) and come from them, and nothing comes from a server that
-# lies. The configurations are those of docs/remotes.md (docs/remotes.md redis, docs/remotes.md nginx).
+# aoticache push and pull: kernels are sent to real servers (Redis, nginx) and fetched from them, and nothing is accepted
+# from a server that lies. The configurations are those of docs/remotes.md (docs/remotes.md redis, docs/remotes.md nginx).
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 
@@ -47,7 +47,7 @@ try 'not everything and a choice' 2 aoticache push --all --op 'aten::*'
 run env AOTICACHE_REMOTE= LD_DEBUG=files aoticache ls
 holds 'a process without remotes loads nothing for them' [ -z "$(grep -hE 'calling init.*(_remote_|zstd|curl|hiredis)' "$out" "$err")" ]
 
-# ---- what goes and comes ----
+# ---- sending and fetching ----
 
 for size in 4 5 6; do
     AOTICACHE_REMOTE='' run at first run aten::abs --input "float32:$size=-2" --hook c --json
@@ -59,7 +59,7 @@ public=$(grep -o 'builder-1:[A-Za-z0-9+/=]*' "$work/generated" | head -n 1)
 try 'a server that is not there' 1 at first push --all
 says 'is named' "remote redis://127.0.0.1:$closed_port: cannot connect"
 
-# goes_and_comes NAME URL: everything that holds of any server
+# goes_and_comes NAME URL: tests everything that is the same for all servers
 goes_and_comes() {
     local name=$1
     export AOTICACHE_REMOTE="$2 unsigned=allow"
@@ -117,7 +117,8 @@ goes_and_comes() {
     AOTICACHE_REMOTE="$2 unsigned=allow"
     example docs/remotes.md commands >"$work/commands" # docs/remotes.md commands
     try "$name: the commands of the page" 0 env AOTICACHE_DIR="$work/first" sh -e "$work/commands"
-    # Many writers of one record and of one list: each key's record has both entries, and no key is missing from a list.
+    # Many concurrent writers of one record and of one list: each key's record has both entries, and no key is missing from a
+    # list.
     AOTICACHE_REMOTE="$2 unsigned=allow namespace=crowd"
     local i writers=()
     for i in first second first second; do at "$i" push --all >/dev/null 2>&1 & writers+=($!); done
@@ -141,7 +142,7 @@ goes_and_comes() {
     prints "$name: all of them are" '^fetched 0 entries, .* 3 refused'
 }
 
-# A certificate for 127.0.0.1, signed by itself, once.
+# Makes a self-signed certificate for 127.0.0.1, once.
 make_certificate() {
     [ ! -s "$work/tls.pem" ] || return 0
     command -v openssl >/dev/null || return 1
@@ -217,7 +218,7 @@ else
     skip 'nginx' 'there is no nginx'
 fi
 
-# With TLS, and with what a server asks of those who write: a token, or a user and a password.
+# With TLS, and with credentials that a server demands for writes: a token, or a user and a password.
 only_known='set $known 0; if ($http_authorization = "Bearer swordfish") { set $known 1; }'
 only_known+=' if ($http_authorization = "Basic YW5uOnN3b3JkZmlzaA==") { set $known 1; } if ($known = 0) { return 401; }'
 if make_certificate &&
@@ -267,7 +268,7 @@ else
     skip 'S3' 'there is no moto (pip install "moto[s3,server]")'
 fi
 
-# A server for Bazel takes nothing but what Bazel would store, and gives no lease.
+# A server for Bazel accepts only objects that Bazel would store, and has no leases.
 example docs/remotes.md bazel >"$work/settings" # docs/remotes.md bazel
 try 'Bazel: the settings of the page are sound' 0 aoticache config --check "$work/settings"
 if start_storing bazel; then
@@ -277,7 +278,7 @@ if start_storing bazel; then
     goes_and_comes 'Bazel' "$storing_url/any/path layout=bazel"
 fi
 
-# Errors have pages, which are no objects and leave nothing behind.
+# Errors have pages, which are not objects and leave no files.
 if start_storing pages; then
     for layout in plain bazel; do
         AOTICACHE_REMOTE="$storing_url/missed-$layout layout=$layout unsigned=allow timeout=10s"
@@ -301,9 +302,9 @@ command -v zstd >/dev/null && head -c 8M /dev/zero | zstd -q -c >"$work/liar/bom
 echo 'something else' | zstd -q -c >"$work/liar/other" 2>/dev/null
 
 memory=1500000 # KiB of addresses
-! is_instrumented || memory=unlimited # a sanitizer takes terabytes of them
+! is_instrumented || memory=unlimited # a sanitizer uses terabytes of addresses
 
-# lies MOOD STATUS PATTERN: nothing comes, in bounded time and memory
+# lies MOOD STATUS PATTERN: nothing is accepted, in bounded time and memory
 lies() {
     local mood=$1 begun=$SECONDS
     rm -rf "$work/victim"
@@ -337,7 +338,7 @@ if [ -s "$work/liar/bomb" ]; then
 else
     skip 'a bomb' 'there is no zstd'
 fi
-# A whole entry of another key, well made.
+# A complete and correct entry of another key.
 : >"$work/mood"
 mapfile -t records < <(find "$work/liar/ac" -type f | LC_ALL=C sort)
 sed "s/$(basename "${records[1]}")/$(basename "${records[0]}")/" "${records[1]}" >"$work/record" && cp "$work/record" "${records[0]}"
@@ -346,7 +347,7 @@ try 'an entry under another key' 1 at victim pull --all
 says 'is refused' 'it answers another key than the one that was asked for'
 is 'the others came' 2 "$(at victim ls --json | grep -c '"key"')"
 
-# Each answer is in time, all together are not: the lookup does not wait for them. A pull does.
+# Each answer arrives in time, all together do not: the lookup does not wait for them. A pull does.
 rm -rf "$work/liar/ac" "$work/victim"
 at first push --all >/dev/null
 echo late >"$work/mood"
@@ -357,7 +358,7 @@ rm -rf "$work/victim"
 try 'but not a pull' 0 at victim pull --key "${key:0:16}"
 : >"$work/mood"
 
-# ---- a module of one's own (docs/remotes.md module) ----
+# ---- a custom module (docs/remotes.md module) ----
 
 cp docs/examples/remote_directory.c "$work"
 mkdir "$work/kernels"

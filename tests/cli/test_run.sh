@@ -4,7 +4,7 @@
 
 add=(aoticache run aten::add.Tensor --input float32:2x3=arange --input float32:2x3=10 --hook c)
 
-# ---- the main path ----
+# ---- the main case ----
 try 'a miss compiles and runs' 0 "${add[@]}" --json
 member 'the source of a miss' source compiled
 member 'it is stored' stored true
@@ -155,8 +155,9 @@ wait "$tool" 2>/dev/null
 holds 'its process ends with the tool' gone_soon
 try 'and the next one does not wait' 5 aoticache run aten::abs --input float32:2 --hook command:/bin/false --retry
 
-# ---- where it cannot be stored ----
-# From no room at all up to the first size where all fits: each time the caller gets the kernel.
+# ---- a cache that cannot be written ----
+# From no free space up to the first size at which all fits: each time the caller gets the
+# kernel.
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     mkdir -p "$work/small"
     for kib in $(seq 32 32 640) $(seq 768 256 4096); do

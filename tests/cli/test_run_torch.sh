@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# aoticache run with kernels that PyTorch really compiles, and that then run in a C process without PyTorch.
+# aoticache run with kernels that PyTorch really compiles, which then run in a C process without PyTorch.
 . tests/cli/lib.sh
 
 python=${AOTICACHE_TEST_PYTHON:-$VENV/bin/python}
@@ -8,8 +8,8 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
     finish
 fi
 worker=(--hook worker --python "$python" --json)
-# LeakSanitizer's tracer reads the thread-local blocks of libraries that have been unloaded, and dies of it ("Tracer caught
-# signal 11") with those that PyTorch makes. What they leave behind is counted by tests/python/test_loader_leaks.py.
+# LeakSanitizer's tracer reads the thread-local blocks of unloaded libraries, and crashes ("Tracer caught signal 11") on
+# those that PyTorch makes. tests/python/test_loader_leaks.py counts their leaks.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
 add=(aoticache run aten::add.Tensor --input float32:2x3=arange --input float32:2x3=10)
@@ -49,7 +49,7 @@ try 'show' 0 aoticache show "$key"
 prints 'the producer' '^producer +pytorch '
 prints 'it needs no PyTorch to run' '^PyTorch +not needed'
 
-# What a holder's refusal of aten::add_ recommends: with in_place the worker's kernel writes, and the stack is empty.
+# A holder's refusal of aten::add_ recommends this: with in_place the worker's kernel writes, and the stack is empty.
 install_for_examples 'an operator in place'
 cat >"$work/add.c" <<'C'
 #include <aoticache.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What helps to run it: completions of the shells, units for systemd, the line for cron, man pages.
+# Installed files for operators: completions of the shells, units for systemd, the line for cron, man pages.
 . tests/cli/lib.sh
 
 aoticache run aten::abs --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
@@ -7,7 +7,7 @@ key=$(aoticache ls --json | python3 -c 'import json,sys; print(json.load(sys.std
 
 aoticache run aten::add.Tensor --input float32:2 --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
 
-# ---- bash and zsh, each on a terminal of its own, in which Tab is pressed ----
+# ---- bash and zsh, each on its own terminal, in which Tab is pressed ----
 
 for shell in bash zsh; do
     command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
@@ -29,7 +29,7 @@ done
 # ---- fish ----
 
 if command -v fish >/dev/null; then
-    mkdir "$work/fish" # it keeps files in the home
+    mkdir "$work/fish" # fish keeps files in the home
     complete_fish() { HOME=$work/fish fish -c "source scripts/completion/aoticache.fish; complete -C '$1'"; }
     run complete_fish 'aoticache ru'
     prints 'fish completes commands' '^run'
@@ -49,7 +49,7 @@ else
     skip 'fish completes' 'there is no fish'
 fi
 
-# ---- what is installed, and taken back ----
+# ---- installed and uninstalled files ----
 
 stage=$work/stage
 try 'what is built is installed' 0 install_to "$stage" /usr
@@ -71,7 +71,7 @@ prints 'as do those of aoticache-stat' "^ExecStart=/bin/sh -c 'exec /usr/bin/aot
 prints_not 'no place is left open there' '@bindir@'
 
 if command -v systemd-analyze >/dev/null; then
-    # The program must be there for the check to pass: the units are looked at with the one that was built.
+    # The check needs the program: the units are checked with the one that was built.
     mkdir "$work/units"
     for unit in "$stage"/usr/lib/systemd/user/* "$stage"/usr/lib/systemd/system/*; do
         sed "s|/usr/bin/aoticache|$BUILD/bin/aoticache|g; /^Documentation=man:/d" "$unit" >"$work/units/${unit##*/}"
@@ -86,11 +86,11 @@ if command -v systemd-analyze >/dev/null; then
 else
     skip 'systemd finds nothing wrong with the units' 'there is no systemd-analyze'
 fi
-# The commands of the units and of cron, as a person's service manager and cron run them: without the variables of a shell.
+# Runs the commands of the units and of cron as a user's service manager and cron do: without the variables of a shell.
 started() { # HOME LINE
     env -i HOME="$1" PATH=/usr/bin:/bin AOTICACHE_CONFIG="$work/service.conf" TEXTFILES="$work" bash -c "$2"
 }
-commands_of() { # of a kind of unit, with what systemd puts in
+commands_of() { # of a kind of unit, with systemd's substitutions
     sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/"aoticache-$1"*.service |
         sed "s|/usr/bin/aoticache|$BUILD/bin/aoticache|g; s/[$][$]/$/g; s/%[iu]/x/g"
 }
@@ -157,7 +157,7 @@ prints 'of entries of a run' '^aoticache_gc_limit_entries\{\} 1000$'
 prints 'of ages of a run' '^aoticache_gc_limit_age_seconds\{\} 7776000$'
 prints 'of free space of a run' '^aoticache_gc_limit_free_bytes\{\} [1-9][0-9]*$'
 prints 'the version that ran' "^aoticache_build_info\{program=\"aoticache-gc\",version=\"$version\"\} 1\$"
-# The node exporter takes neither file where a sample is in both, and warns where a help differs.
+# The node exporter rejects both files if a sample is in both, and warns if a help text differs.
 is 'no sample is in both files' '' "$(cat "$work"/{stat,gc}.prom | grep -v '^#' | sed 's/ [^ ]*$//' | sort | uniq -d)"
 is 'nor has a name two helps' '' "$(cat "$work"/{stat,gc}.prom | grep '^# HELP' | sort -u | cut -d' ' -f3 | uniq -d)"
 AOTICACHE_MAX_SIZE=0 run aoticache-stat --prometheus

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# S3 with signatures that are verified: kernels go there and come from there, leases too, and whose secret is wrong is refused.
+# S3 with verified signatures: kernels are sent and fetched, also leases, and a wrong secret is refused.
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 
@@ -35,7 +35,7 @@ try 'and found from elsewhere' 0 at fourth aoticache run aten::abs --input float
 member 'without a compile' source fetched
 is 'no request was refused' '' "$(cat "$work/refused")"
 
-# More than a mebibyte, before which libcurl asks whether it may send it.
+# More than a mebibyte: for such sizes libcurl first asks whether it may send it.
 if [ "$(uname -m)" = x86_64 ]; then
     head -c 1500000 /dev/urandom >"$work/noise"
     cp -r "$BUILD/share/aoticache/kernels" "$work/kernels"
@@ -51,7 +51,7 @@ else
     skip 'an object of more than a mebibyte' 'the noise is skipped by an instruction of x86-64'
 fi
 
-# moto, with its authentication on after the first requests, which make a user and a bucket.
+# moto, with authentication enabled after the first requests, which make a user and a bucket.
 if "$venv_python" -c 'import boto3, moto.server' 2>/dev/null; then
     port=$(free_port)
     INITIAL_NO_AUTH_ACTION_COUNT=4 "$venv_python" tests/helpers/moto_server.py -H 127.0.0.1 -p "$port" >"$work/moto.log" 2>&1 &

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Programs that hooks start: none comes from the working directory, nor, in a program with other rights than its
-# caller's, from anything that the caller says.
+# Programs that hooks start: none is taken from the working directory nor, in a program with other rights than
+# its caller, from any path that the caller gives.
 . tests/cli/lib.sh
 
-# What each of these says of itself when somebody runs it.
+# Each of these reports when it is run.
 mkdir -p "$work/evil"
 for name in cc python3 env sh as ld; do
     printf '#!/bin/sh\necho %s >>%s/ran\nexit 1\n' "$name" "$work" >"$work/evil/$name"
@@ -42,7 +42,7 @@ cp "$(command -v cc)" "$work/own-cc" 2>/dev/null
 (cd "$work" && run "$tool" compile aten::neg --input float32:3 --hook c --cc ./asks)
 holds 'a relative name is of the working directory of the host' grep -q "$work/./asks" "$err"
 
-# A kernel library whose RUNPATH is relative would load code from wherever its user happens to be.
+# A kernel library with a relative RUNPATH would load code from the user's current directory.
 mkdir -p "$work/rpath/lib" "$work/elsewhere/lib"
 printf '#include <stdio.h>\n__attribute__((constructor)) static void run(void) { fputs("LOADED\\n", stderr); }\n' >"$work/rpath/helper.c"
 if "${CC:-cc}" -shared -fPIC "$work/rpath/helper.c" -o "$work/rpath/lib/libhelper.so" 2>/dev/null; then
@@ -105,7 +105,7 @@ prints_not 'and nothing of the caller' 'OF_THE_CALLER|CPATH|PYTHONPATH'
 holds 'nothing of the caller ran' nothing_ran
 holds 'and no file was written where he says' [ ! -e "$work/recorded" ]
 
-# ---- a remote, and what libcurl and OpenSSL read ----
+# ---- a remote, and files that libcurl and OpenSSL read ----
 [ -e "$BUILD/lib/libaoticache_remote_http.so" ] || { skip 'a remote' 'this build has no libcurl' && finish; }
 cat >"$work/proxy.py" <<'PYTHON'
 import socket, sys
@@ -172,7 +172,7 @@ if is_instrumented || ! "${CC:-cc}" -D_GNU_SOURCE "$work/remote.c" -I"$BUILD/inc
     finish
 fi
 remote=$work/remote
-# For the test itself: a program with the rights of its caller uses the proxy. The remote is nowhere.
+# Checks the test itself: a program with the rights of its caller uses the proxy. The remote does not exist.
 try 'a program asks a remote' 0 env http_proxy="$at" "$remote" "$work/none" \
     "http://127.0.0.2:9/k secret-file=$work/secret $limits" plain
 holds 'by the proxy of its environment' grep -aq bearer-of-root "$work/seen"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first kernels that two machines share by a remote: what is said until there is a key and trust, and that the tutorial's
-# three commands begin it.
+# The first kernels that two machines share through a remote: the messages until there is a key and trust, and that the
+# tutorial's three commands set both up.
 . tests/cli/lib.sh
 . tests/cli/servers.sh
 
@@ -8,7 +8,7 @@ start_redis || { skip 'sharing' 'there is no redis-server' && finish; }
 redis_url=unix:$redis_socket
 echo "remote = $redis_url" >"$work/aoticache.conf"
 export AOTICACHE_CONFIG=$work/aoticache.conf
-on() { # MACHINE COMMAND...: each has a cache and keys of its own
+on() { # MACHINE COMMAND...: each has its own cache and keys
     local machine=$1
     shift
     AOTICACHE_DIR=$work/$machine/cache AOTICACHE_KEYS=$work/$machine/keys "$@"

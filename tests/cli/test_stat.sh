@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# aoticache-stat: its forms and tables, times, zeroing, bad input. What it counts is in tests/unit/test_statistics.c.
+# aoticache-stat: its forms and tables, times, zeroing, bad input. tests/unit/test_statistics.c tests what it counts.
 . tests/cli/lib.sh
 
 for wrong in 'x' '1' '-1h' '5y' '2025-13-01' '2025-02-31' '2999-01-01' '2025-01-01T' ''; do
@@ -105,7 +105,7 @@ for step in 5min hour day; do
     is "history=$step has all hits" 3 "$(python3 -c 'import json,sys; print(sum(s["counters"]["hits"] for s in json.load(sys.stdin)["history"]["slots"]))' <"$out")"
 done
 for since in 1h 90m 2d 1w "$(date -u +%Y-%m-%d)" "$(date -u -d yesterday +%Y-%m-%dT%H:%M)"; do
-    # A test that runs over midnight has nothing to say of today alone.
+    # A test that runs over midnight cannot check today's numbers.
     case $since in ????-??-??) [ "$(date -u +%H%M)" -gt 0010 ] || continue ;; esac
     try "stat --since $since" 0 aoticache-stat --since "$since" --json
     member "--since $since has all of it" counters.hits 3
@@ -184,7 +184,7 @@ is 'a histogram' 3 "$(python3 "$work/check.py" "$out" aoticache_lookup_seconds_b
 is 'entries' 3 "$(python3 "$work/check.py" "$out" aoticache_entries)"
 try 'stat --prometheus --by operator' 0 aoticache-stat --prometheus --by operator
 is 'sums of an operator' 3 "$(python3 "$work/check.py" "$out" aoticache_operator_hits_total operator=aten::abs)"
-# What is not UTF-8 in a label would make Prometheus refuse the whole file.
+# Bytes in a label that are not UTF-8 would make Prometheus refuse the whole file.
 odd=$work/$'caf\xe9 \xed\xa0\x80 \xf0\x9f\x90\xb1 "x"'
 cp -a "$AOTICACHE_DIR" "$odd"
 try 'stat --prometheus of a directory whose name is not UTF-8' 0 aoticache-stat --prometheus --cache-dir "$odd"
@@ -237,7 +237,7 @@ else
     skip 'the live view' "$no_terminal"
 fi
 
-# ---- read-only, and older ----
+# ---- read-only and older caches ----
 
 chmod -R a-w "$AOTICACHE_DIR"
 try 'a read-only cache' 0 without_capabilities aoticache-stat --json

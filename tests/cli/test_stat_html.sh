@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page of aoticache-stat --html: what is in the file, and what a browser makes of it.
+# The page of aoticache-stat --html: its contents, and how a browser shows it.
 . tests/cli/lib.sh
 
 browser=
@@ -75,7 +75,8 @@ if [ -z "$browser" ]; then
     skip 'in a browser' 'there is no chromium'
     finish
 fi
-# Pasts of other lengths, whose labels are times, days and hours, or dates: STEP SLOTS SINCE.
+# Histories of other lengths, whose labels are times, days and hours, or dates: STEP SLOTS
+# SINCE.
 pasts=()
 for past in '300 3 -' '3600 30 -' '3600 720 -' '86400 3 60d' '86400 400 395d'; do
     read -r step slots since <<<"$past"

@@ -3,8 +3,8 @@
 . tests/cli/lib.sh
 
 aoticache run aten::abs --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
-aoticache-stat --quiet >/dev/null # takes in what the process has left for later
-# Each counter gets a number of its own, so that a name with another one's number is noticed.
+aoticache-stat --quiet >/dev/null # merges the statistics that the process has left pending
+# Each counter gets a different number, so that a name with another one's number is noticed.
 python3 - "$AOTICACHE_DIR/index.sqlite3" >"$work/numbers" <<'PYTHON' || not_ok 'set-up' 'no numbers'
 import re, sqlite3, sys
 header = open("cache/stats/statistics.h").read()

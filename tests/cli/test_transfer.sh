@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# aoticache export, import, merge and copy: kernels move between caches and run there; nothing half-made appears.
+# aoticache export, import, merge and copy: kernels move between caches and run there; no partial entry appears.
 . tests/cli/lib.sh
 
 for size in 4 5 6; do
@@ -69,7 +69,7 @@ else
     member 'all were there' entries_present 3
     member 'none was passed over' entries_passed_over 0
 
-    # Interrupted, waiting for what does not come.
+    # Interrupted while waiting for data that never arrives.
     mkfifo "$work/pipe"
     aoticache import - --cache-dir "$work/waiting" <"$work/pipe" >/dev/null 2>"$work/interrupted" &
     importer=$!
@@ -151,12 +151,12 @@ try 'an argument is needed' 2 aoticache merge
 try 'not to a terminal, not with --json' 2 aoticache export - --json
 try 'a level that is none' 2 aoticache export "$work/x" --level 0
 
-# In containers every export has the same process id, and one that was killed leaves its file.
+# In containers every export has the same process id, and a killed one leaves its file.
 try 'an export after one that was killed with this id' 0 \
     sh -c ': >"$1.new-$$" && exec aoticache export "$1"' sh "$work/again.tar.zst"
 holds 'the archive is whole' [ -s "$work/again.tar.zst" ]
 
-# Killed at any instant, what is there is sound.
+# Killed at any instant: the imported part is sound.
 for round in $(seq "${AOTICACHE_KILLS:-6}"); do
     rm -rf "$work/killed"
     aoticache merge "$AOTICACHE_DIR" --cache-dir "$work/killed" --quiet >/dev/null 2>&1 &

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Whom a cache directory is shared with against one's will: who may rename the folders above it, who puts forged files into
-# it, and what root does in the directory of somebody else.
+# Other users who could tamper with a cache directory: users who may rename the directories above it, users who put forged
+# files into it; and what root does in another user's directory.
 other_users=1
 . tests/cli/lib.sh
 
 [ "$(id -u)" = 0 ] || { skip 'several users' 'only root can run as several users'; finish; exit 77; }
 command -v setpriv >/dev/null || { skip 'several users' 'there is no setpriv'; finish; exit 77; }
 
-# Users and a group by number alone: nothing is added to the system.
+# Users and a group only by number: nothing is added to the system.
 group=54321
 chmod 755 "$work"
-cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$BUILD/include" "$work/" # the build may lie where others cannot look
+cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$BUILD/include" "$work/" # other users may be unable to read the build
 as() { # USER COMMAND...
     local user=$1
     shift
@@ -21,8 +21,8 @@ as() { # USER COMMAND...
 store() { aoticache run aten::abs --input "float32:$1" --hook c --quiet; }
 export -f store
 
-# forge INDEX FILE: beside the index a rollback journal of no page that names a super-journal, which SQLite deletes when it
-# rolls back (https://sqlite.org/fileformat.html, section 3).
+# forge INDEX FILE: writes, next to the index, a rollback journal without pages that names a super-journal, which SQLite
+# deletes when it rolls back (https://sqlite.org/fileformat.html, section 3).
 forge() {
     python3 - "$@" <<'PYTHON'
 import os, struct, sys
@@ -36,7 +36,7 @@ os.chmod(index + "-journal", 0o660)
 PYTHON
 }
 
-# ---- the folders above ----
+# ---- the directories above ----
 
 parent=$work/parent
 export AOTICACHE_DIR=$parent/deep/cache
@@ -103,7 +103,7 @@ try 'and imports' 0 as 10001 aoticache import "$archive"
 is 'what came in is open to the group' '' "$(find "$shared" -type d ! -perm -2770)"
 unset AOTICACHE_ALLOW_SHARED
 
-# ---- root in the directory of a user ----
+# ---- root in a user's directory ----
 
 export AOTICACHE_DIR=$work/home10003/cache
 try 'a user stores' 0 as 10003 bash -c 'store 2'
@@ -119,7 +119,7 @@ for command in ls du verify tag\ --list; do
     try "root looks at it as the user: $command" 0 aoticache $command
     says "$command: says so" "$AOTICACHE_DIR belongs to user 10003: going on as that user"
 done
-run aoticache doctor # whose status also says whether that user reaches a compiler
+run aoticache doctor # its status also depends on whether that user reaches a compiler
 says 'doctor: says so' "$AOTICACHE_DIR belongs to user 10003: going on as that user"
 prints 'doctor finds it in order' '^OK +owner +uid 10003'
 try 'so does aoticache-stat' 0 aoticache-stat --json

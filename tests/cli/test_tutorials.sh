@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The tutorials for binding authors and operators, as printed, against an installation as a user has it: every sh block in its
-# order, in one shell. (The one for PyTorch users: tests/python/test_torch_examples.py.)
+# The tutorials for binding authors and operators, as printed, against an installation as a user has it: every sh block in order,
+# in one shell. (The one for PyTorch users: tests/python/test_torch_examples.py.)
 . tests/cli/lib.sh
 
 install_for_examples 'tutorials'
 export prefix=$stage PATH=$stage/bin:$PATH LD_LIBRARY_PATH=$stage/lib
 
-# all_blocks FILE LANGUAGE: the lines of all its blocks.   follow PAGE FOLDER [FAILURE]: runs those of a tutorial in the folder;
-# one command fails as the page says
+# all_blocks FILE LANGUAGE: prints the lines of all its blocks.   follow PAGE DIRECTORY [FAILURE]: runs those of a tutorial in
+# the directory; one command fails as the page says
 all_blocks() { awk -v fence="\`\`\`$2" '$0 == fence { on = 1; next } /^```/ { on = 0 } on' "$1"; }
 follow() {
     { echo 'trap '"'"'echo "$? from $BASH_COMMAND" >&2'"'"' ERR' && all_blocks "docs/tutorials/$1" sh; } >"$2/blocks"
     run env -C "$2" bash blocks
-    # Those that are to fail: `aoticache why` ends with 3 where it explains a miss.
+    # Some are expected to fail: `aoticache why` ends with 3 if it explains a miss.
     is "$1: every command works" "${3:-}" "$(grep -E '^[0-9]+ from ' "$err" | grep -v '^3 from aoticache why ')"
 }
 
@@ -45,7 +45,7 @@ is 'the other one trusts this one alone' "$(AOTICACHE_KEYS=$work/operator/keys a
 holds 'and has no key of its own' [ ! -e "$work/operator/second/keys/secret-key" ]
 holds 'the home has nothing of it' [ -z "$(find "$work/home" -type f)" ]
 
-# `make check-quickstart` runs whole pages in fresh systems, by hand: here, that it finds all commands of a page.
+# `make check-quickstart` runs whole pages in fresh systems, by hand: this checks that it finds all commands of a page.
 example docs/tutorials/operator.md share >"$work/share"
 for page in binding-author operator pytorch-user; do
     try "$page.md: its commands are found" 0 scripts/packaging/check-quickstart --commands "docs/tutorials/$page.md"
@@ -53,8 +53,8 @@ for page in binding-author operator pytorch-user; do
     prints 'they begin with what the page needs' '^scripts/install-deps --for build$'
     all_blocks "docs/tutorials/$page.md" sh | grep -vxFf "$out" >"$work/missing"
     is 'no sh block is left out' '' "$(cat "$work/missing")"
-    # Blocks of commands have no language where the tests do not run them; the last of the author's has a placeholder. What needs
-    # a server is run by cli/test_sharing.sh.
+    # Blocks of commands have no language if the tests do not run them; the last of the author's has a placeholder.
+    # cli/test_sharing.sh runs those that need a server.
     awk '/^```/ { if (on) { on = 0 } else { on = 1; first = $0 == "```" } next } on && first { print; first = 0 }' \
         "docs/tutorials/$page.md" | grep -E '^(aoticache[a-z-]* [a-z]|python|pip|make|scripts/)' | grep -v '^aoticache [a-z]*: ' |
         grep -vxFf "$out" | grep -vxFf "$work/share" >"$work/missing"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Two versions at once, in small: older versions of the project and this one use the same cache (tests/versions/trial.py;
-# docs/store.md says what they do). `make long FORMS=versions` tries all versions of tests/versions/list.
+# Two versions concurrently, in small: older versions of the project and this one use the same cache
+# (tests/versions/trial.py; docs/store.md describes what they do). `make long FORMS=versions` tests all versions of
+# tests/versions/list.
 . tests/cli/lib.sh
 
 if is_instrumented; then
@@ -12,7 +13,7 @@ if [ "$status" != 0 ]; then
     skip 'two versions' 'this is no git repository: the older versions are not there'
     finish
 fi
-# Its lines are this script's.
+# Its lines count as this script's.
 python3 tests/versions/trial.py --short --seconds 4 2>"$err" | tee "$out"
 status=${PIPESTATUS[0]}
 passed=$(grep -c '^ok - ' "$out")

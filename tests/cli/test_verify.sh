@@ -4,7 +4,7 @@ other_users=1
 . tests/cli/lib.sh
 
 call=(aten::abs --input float32:4=-2 --hook c --json)
-fresh() { # an empty cache with one kernel; its key and library
+fresh() { # makes an empty cache with one kernel; sets its key and library
     chmod -R u+rwX "$AOTICACHE_DIR" 2>/dev/null
     rm -rf "$AOTICACHE_DIR"
     run aoticache run "${call[@]}"
@@ -20,7 +20,7 @@ try 'a sound cache, as JSON' 0 aoticache verify --json
 member 'no findings' findings '[]'
 member 'one entry' entries 1
 
-# What a file system or a backup puts at the root of a volume.
+# Files that a file system or a backup puts at the root of a volume.
 mkdir "$AOTICACHE_DIR/lost+found" "$AOTICACHE_DIR/.snapshot"
 touch "$AOTICACHE_DIR/CACHEDIR.TAG" "$AOTICACHE_DIR/.nfs000000000001"
 try 'the root of a volume' 0 aoticache verify --repair
@@ -94,7 +94,7 @@ rm -f "$AOTICACHE_DIR"/index.sqlite3*
 try 'an index that is lost' 0 aoticache run "${call[@]}"
 member 'is rebuilt, too' source index
 
-# Parts and kinds of it.
+# Verifying parts and kinds of it.
 chmod -R u+rwX "$AOTICACHE_DIR" && rm -rf "$AOTICACHE_DIR"
 for size in 4 5 6 7 8; do aoticache compile aten::abs --input float32:$size --hook c --quiet >/dev/null; done
 fresh_library() { aoticache ls --json | python3 -c 'import json,sys; d=json.load(sys.stdin); print((d if isinstance(d,list) else d["entries"])[0]["library"])'; }
@@ -120,14 +120,14 @@ try 'a run that was stopped' 0 aoticache verify --resume
 prints 'is added to' '^4 entries, 9 objects, 99 B .*all is well$'
 says 'and it is said' '^aoticache verify: 9 of these objects were looked at by earlier runs$'
 
-# A signal: what was done is said, and the next run goes on. A pipe that nobody reads stops it in the midst of its findings.
-# SIGTERM, because SIGINT is ignored in the background of a script.
+# A signal: the progress is reported, and the next run continues. A pipe without a reader stops it while it reports
+# findings. SIGTERM, because SIGINT is ignored in the background of a script.
 for i in $(seq 3000); do : >"$AOTICACHE_DIR/objects/foreign-file-with-a-rather-long-name-so-that-a-pipe-is-full-soon-$i"; done
 mkfifo "$work/pipe"
 aoticache verify >"$work/pipe" 2>"$work/interrupted" &
 verifier=$!
 exec 3<"$work/pipe"
-read -r first <&3 # it is at work, and cannot end before the rest is read
+read -r first <&3 # it is running, and cannot end before the rest is read
 kill -TERM "$verifier"
 { echo "$first" && cat <&3; } >"$work/said"
 exec 3<&-
@@ -142,7 +142,7 @@ member 'to the end' partial false
 member 'and counts nothing twice' foreign 3000
 try 'all is repaired' 0 aoticache verify --repair --quiet
 
-# Inside a file: nobody says how large this one should be, so that all of it is read.
+# Inside a file: nothing records the size of this one, so all of it is read.
 mkdir -p "$AOTICACHE_DIR/objects/f7"
 huge=$AOTICACHE_DIR/objects/f7/$(printf '%062d' 0)
 if truncate -s 1T "$huge" 2>/dev/null; then
@@ -161,15 +161,15 @@ fi
 rm -f "$huge" "$AOTICACHE_DIR/verify.state"
 rmdir --ignore-fail-on-non-empty "$AOTICACHE_DIR/objects/f7" # one run in 40 has an object there
 
-# What may not be read.
+# Unreadable files.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-    cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$work/" # the build may lie where others cannot look
+    cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$work/" # other users may be unable to read the build
     chmod 755 "$work"
     cp -r "$AOTICACHE_DIR" "$work/theirs"
     chown -R 10001 "$work/theirs"
     as() { setpriv --reuid 10001 --regid 10001 --clear-groups -- env HOME="$work" XDG_CONFIG_HOME="$work" \
         AOTICACHE_HOME="$work" "$work/bin/aoticache" verify --cache-dir "$work/theirs" "$@"; }
-    # Each in turn: entries' libraries and manifests, and what of it is left of those that went.
+    # Each in turn: entries' libraries and manifests, and leftovers of removed entries.
     for folder in "$work"/theirs/objects/??; do
         chown 0 "$folder"
         chmod 700 "$folder"

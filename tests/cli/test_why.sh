@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# aoticache why: every reason for a miss, and what it says of it.
+# aoticache why: every reason for a miss, and the message for it.
 . tests/cli/lib.sh
 
 try 'why where nothing was ever stored' 3 aoticache why aten::abs --input float32:3 --hook none
@@ -79,7 +79,7 @@ prints 'says how much there is' '^stored are +3 kernels of operators with other 
 try 'an operator that the compiler does not know' 3 aoticache why aten::unheard_of --input float32:3 --hook c
 prints 'says so' '^compiler +.*unheard_of.*; environments are not compared$'
 
-# ---- what this machine cannot run, and kernels for many shapes ----
+# ---- kernels that this machine cannot run, and kernels for many shapes ----
 cat >"$work/store.py" <<'PYTHON'
 import ctypes, os, sys
 library = ctypes.CDLL(sys.argv[1])

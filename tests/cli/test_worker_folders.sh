@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Where a worker's PyTorch keeps its files: in folders in which nobody else can put any. With a torch that is none, and
-# notes what it was given.
+# The directories in which a worker's PyTorch keeps its files: other users must be unable to put files into them. Uses
+# a fake torch, which records its arguments.
 . tests/cli/lib.sh
 
 mkdir -p "$work/packages/torch/_inductor" "$work/tmp" "$work/xdg" "$work/cwd"

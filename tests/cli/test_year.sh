@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A simulated year: the size stays within the budget, and what is kept is what will be needed, nearly as well as plain LRU
-# keeps it. The long form is `make year`; its figures are in docs/performance.md.
+# A simulated year: the size stays within the budget, and the kept entries are those that will be needed, nearly as well
+# as with plain LRU. The long form is `make year`; its figures are in docs/performance.md.
 . tests/cli/lib.sh
 
 place=$work

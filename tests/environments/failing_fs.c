@@ -1,17 +1,18 @@
 /*
- * failing_fs: a file system by FUSE that passes everything on to a folder, and fails on purpose.
+ * failing_fs: a FUSE file system that forwards all calls to a directory, and fails on purpose.
  *
  *   failing_fs FOLDER MOUNTPOINT [direct_io] [FUSE OPTION]...
  *
- * What fails is written into the file .control of the mount point, which no folder has:
+ * Which calls fail is written into the file .control of the mount point, which no directory lists:
  *
  *   EIO 7 read,write     each seventh call of these kinds fails with EIO (EIO, ENOSPC, EINTR, EROFS, EACCES, EDQUOT)
- *   short 3 read,write   each third does only half
+ *   short 3 read,write   each third processes only half
  *   well                 nothing fails
  *
- * Reading .control gives how many calls have failed. Kinds: read write create open unlink mkdir rmdir rename link fsync list
- * change (mode, owner, size, times) stat; all; changes (all but read, open, list and stat). Half a read is for direct_io alone:
- * elsewhere the kernel takes it for the end of the file. direct_io: no page cache, so that no file can be mapped and shared.
+ * Reading .control returns how many calls have failed. Kinds: read write create open unlink mkdir rmdir rename link fsync list
+ * change (mode, owner, size, times) stat; all; changes (all except read, open, list and stat). Half a read is only for
+ * direct_io: otherwise the kernel treats it as the end of the file. direct_io: no page cache, so that no file can be mapped
+ * and shared.
  */
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -47,11 +48,11 @@ static const char *const kind_names[] = {
 
 static int folder;
 static bool is_direct;
-static _Atomic int error_now, each; /* error 0: half is done; each 0: nothing fails */
+static _Atomic int error_now, each; /* error 0: half is processed; each 0: nothing fails */
 static _Atomic unsigned kinds;
 static _Atomic long calls, failures;
 
-/* ---- what fails ---- */
+/* ---- failures ---- */
 
 static bool is_due(enum kind kind)
 {
@@ -62,7 +63,7 @@ static bool is_due(enum kind kind)
     return true;
 }
 
-/* 0, or the error, negative. */
+/* Returns 0, or the error, negative. */
 static int failure(enum kind kind)
 {
     return error_now != 0 && is_due(kind) ? -error_now : 0;
@@ -115,7 +116,7 @@ static int control(const char *bytes, size_t size)
     return -EINVAL;
 }
 
-/* ---- what is passed on ---- */
+/* ---- forwarded calls ---- */
 
 static bool is_control(const char *path)
 {
@@ -144,7 +145,7 @@ static void *fs_init(struct fuse_conn_info *connection, struct fuse_config *conf
     (void)connection;
     config->use_ino = 1;
     config->nullpath_ok = 0;
-    config->hard_remove = 1; /* what is removed while open is not renamed instead, and has no path any longer */
+    config->hard_remove = 1; /* a file that is removed while open is not renamed, so it has no path any longer */
     config->entry_timeout = config->attr_timeout = config->negative_timeout = 0;
     return NULL;
 }
@@ -191,7 +192,7 @@ static int fs_open(const char *path, struct fuse_file_info *file)
         return 0;
     }
     FAIL_IF_DUE(KIND_open);
-    /* the kernel appends, and reads what it writes a part of */
+    /* the kernel does the appending, and reads the rest of what it writes in part */
     const int fd = openat(folder, below(path), (file->flags & ~(O_APPEND | O_DIRECT)) | O_CLOEXEC);
     if (fd < 0)
         return -errno;

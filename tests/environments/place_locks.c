@@ -1,12 +1,14 @@
 /*
- * place_locks: a process that has one of the locks of a cache (docs/store.md, Locks) and is stopped, and what others then get.
+ * place_locks: holds one of the locks of a cache (docs/store.md, Locks) in a stopped process; other processes then use the
+ * cache.
  *
- *   place_locks CACHE hold LOCK   takes it and stops itself; after SIGCONT it goes on, and ends with 0 if all was well
+ *   place_locks CACHE hold LOCK   takes it and stops itself; after SIGCONT it continues, and ends with 0 if all was well
  *   place_locks CACHE ask         tries each operation, waits 400 ms for locks and for compiles, and prints a line for each:
  *                                 OPERATION STATUS MILLISECONDS MESSAGE
  *
- * lease and collect are taken by the library itself, which calls a function that stops; object by a lookup; write by the index.
- * store, store_shared, gate, index_gate and uses are held inside one call only, so they are taken here by their files.
+ * The library itself takes lease and collect, and then calls a function that stops; a lookup takes object; the index takes
+ * write. store, store_shared, gate, index_gate and uses are held only inside one call, so this program locks their files
+ * itself.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -132,7 +134,7 @@ static aoticache_status hold(const char *lock, aoticache_error *error)
     return status;
 }
 
-/* ---- the others ---- */
+/* ---- the other processes ---- */
 
 static uint64_t begun_ns;
 
@@ -169,7 +171,7 @@ static void ask(void)
     aoticache_error error = {.message = ""};
     aoticache_key key;
     char folder[] = "/tmp/aoticache-locks-XXXXXX";
-    const int number = 1000000 + (int)getpid(); /* that nobody has stored: place_work has fewer */
+    const int number = 1000000 + (int)getpid(); /* not stored: place_work uses smaller numbers */
     if (mkdtemp(folder) == NULL)
         fail("mkdtemp", folder);
     begun_ns = aoticache_monotonic_ns();

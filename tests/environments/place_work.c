@@ -1,19 +1,20 @@
 /*
- * place_work: what the trial of odd places does with a cache, and how it looks afterwards whether all is there.
+ * place_work: uses a cache in the trial of unusual environments, and checks afterwards that all entries are there.
  *
  *   place_work STATE work CACHE SECONDS [processes=8] [threads=1] [kill=1] [jump=1] [bus=1]
  *   place_work STATE check CACHE [quarantine=1]
  *   place_work STATE read CACHE [part=1]
  *
- * STATE is a file on a sound file system. It says which entries were reported as stored; the sources of what is put lie
- * beside it. `work` runs processes with threads that put, look up, get or compile, remove, collect, verify, list, flush and
- * open again. Any of these may fail, for the place may be full or ill; what failed is counted and printed, a line for each
- * kind: "failure STATUS ACTION COUNT MESSAGE", "log COUNT MESSAGE". `kill`: now and then one of them is killed and replaced.
- * `jump`: their clock jumps by years, in both directions. `bus`: they may die of SIGBUS. Bytes that are not those of the entry end the trial at once.
+ * STATE is a file on a sound file system. It records which entries were reported as stored; the sources of the entries are next
+ * to it. `work` runs processes with threads that put, look up, get or compile, remove, collect, verify, list, flush and open
+ * again. Any of these may fail, for the file system may be full or failing; failures are counted and printed, a line for each
+ * kind: "failure STATUS ACTION COUNT MESSAGE", "log COUNT MESSAGE". `kill`: from time to time a process is killed and replaced.
+ * `jump`: their clock jumps by years, in both directions. `bus`: they may die of SIGBUS. If bytes differ from those of the
+ * entry, the trial ends immediately.
  *
- * `check` is for the time when the place is well again: each entry that was reported as stored is found with its bytes, nothing
- * is damaged, missing or unreadable, nothing was moved aside (quarantine: but an index), and all operations succeed. `read` only
- * looks, for a cache that cannot be written; part: a copy of an earlier moment, which need not have all.
+ * `check` runs after the environment is restored: each entry that was reported as stored is found with its bytes, nothing is
+ * damaged, missing or unreadable, nothing was quarantined (quarantine: except an index), and all operations succeed. `read` only
+ * reads, for a cache that cannot be written; part: a copy of an earlier moment, which may lack entries.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +38,7 @@
 
 #define MAX_PROCESSES 64
 #define MAX_THREADS 64
-#define KEYS 40         /* that come and go */
+#define KEYS 40         /* entries that are stored and removed again */
 #define FIRST_KEPT 1000 /* pinned before they are stored, and never removed */
 #define MAX_KEPT 20000
 #define MAX_BYTES 40000
@@ -60,7 +61,7 @@ static const char *const action_names[] = {
 #undef ACTION_NAME
 };
 
-/* One kind of line, found again by its hash. A process that is killed while it writes the text leaves it empty. */
+/* One kind of line, found again by its hash. If a process is killed while it writes the text, the text stays empty. */
 struct seen {
     _Atomic uint64_t hash;
     _Atomic long count;
@@ -69,7 +70,7 @@ struct seen {
 
 static struct state {
     _Atomic long done[ACTION_COUNT];
-    _Atomic long failed, missed; /* missed: a lookup did not find what is stored, which an ill place may cause */
+    _Atomic long failed, missed; /* missed: lookups did not find a stored entry, as failing storage may cause */
     _Atomic long jumps;
     _Atomic int next_kept;
     _Atomic int64_t ahead;
@@ -83,20 +84,20 @@ static bool is_jumping, may_fault;
 static long faults;
 static uint64_t end_ns;
 
-/* ---- what was seen ---- */
+/* ---- lines that were seen ---- */
 
 static bool is_hex(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-/* Numbers, digests and the names of temporary files are what differs from one failure to the next of its kind. */
+/* Removes what differs between failures of the same kind: numbers, digests and the names of temporary files. */
 static void generalise(const char *line, char *ret_text, size_t size)
 {
     size_t at = 0;
     while (*line != '\0' && at + 12 < size) {
         size_t digits = 0, hex = 0;
-        if (strncmp(line, "aoticache-", 10) == 0) { /* a temporary folder */
+        if (strncmp(line, "aoticache-", 10) == 0) { /* a temporary directory */
             at += (size_t)snprintf(ret_text + at, size - at, "aoticache");
             line += strcspn(line, "/");
         }
@@ -176,7 +177,7 @@ static void print_seen(void)
     }
 }
 
-/* ---- libraries: bytes that follow from the number ---- */
+/* ---- libraries: their bytes are computed from the number ---- */
 
 static size_t make_bytes(int number, char *ret_bytes)
 {
@@ -209,7 +210,7 @@ static void check_bytes(int number, const aoticache_artifact *artifact)
     char expected[MAX_BYTES], actual[MAX_BYTES + 1], detail[80];
     const size_t size = make_bytes(number, expected);
     ssize_t got;
-    int tries = 0; /* the place may fail this read, too */
+    int tries = 0; /* the environment may make this read fail, too */
     do
         got = pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual, 0);
     while (got != (ssize_t)size && ++tries < 20);
@@ -222,7 +223,7 @@ static void check_bytes(int number, const aoticache_artifact *artifact)
 
 /* ---- one operation each ---- */
 
-/* Where memory is short, another thread gives some back; or the process ends with its time. */
+/* Creates a request. If memory is short, it waits until another thread frees some, or the process ends at the end of its time. */
 static aoticache_request *request_of(int number)
 {
     aoticache_request *request = NULL;
@@ -244,7 +245,7 @@ static aoticache_request *request_of(int number)
 static aoticache_status put(aoticache_cache *cache, int number, aoticache_error *error)
 {
     char path[2][700];
-    aoticache_status status = AOTICACHE_NOT_FOUND; /* counts as nothing where the source cannot be written */
+    aoticache_status status = AOTICACHE_NOT_FOUND; /* counts as nothing if the source cannot be written */
     snprintf(path[0], sizeof path[0], "%s/%d-%lx.so", sources, (int)getpid(), (unsigned long)pthread_self());
     snprintf(path[1], sizeof path[1], "%s/side", sources);
     aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};
@@ -291,7 +292,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
     return deliver(deliver_user, &product);
 }
 
-/* Of KEYS, or of what is kept. */
+/* Returns one of KEYS, or of the kept ones. */
 static int any_number(unsigned random)
 {
     const int kept = state->next_kept < MAX_KEPT ? state->next_kept : MAX_KEPT;
@@ -336,7 +337,7 @@ static void collect(aoticache_cache *cache, aoticache_error *error)
     expect(ACTION_collect, status == AOTICACHE_LOCKED ? AOTICACHE_OK : status, error);
 }
 
-/* An index that the disk cannot read counts as damaged: SQLite takes EIO for that (docs/reliability.md). */
+/* An index that the disk cannot read counts as damaged: SQLite reports that for EIO (docs/reliability.md). */
 static void see_finding(void *user, const char *what, const char *name, const char *detail)
 {
     const bool is_index = strncmp(name, "index.sqlite3", 13) == 0;
@@ -371,7 +372,7 @@ static aoticache_cache *try_to_open(aoticache_error *error)
     return aoticache_cache_open(&options, &cache, error) == AOTICACHE_OK ? cache : NULL;
 }
 
-/* NULL once the time is over. */
+/* Opens the cache. Returns NULL once the time is over. */
 static aoticache_cache *open_patiently(void)
 {
     aoticache_error error = {.message = ""};
@@ -428,7 +429,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Where no thread can be started, the process does its work itself. */
+/* Runs the threads. If none can be started, the process does the work itself. */
 static void work(unsigned seed, int thread_count)
 {
     static struct thread threads[MAX_THREADS];
@@ -462,7 +463,7 @@ static pid_t start(unsigned seed, int threads)
     return child;
 }
 
-/* SIGXFSZ: of a limit. SIGBUS: of btrfs without room, which docs/reliability.md tells of. */
+/* Waits for a process. SIGXFSZ may come from a limit, SIGBUS from btrfs without space (docs/reliability.md). */
 static void end_of(pid_t child, bool was_killed)
 {
     int result = 0;
@@ -490,7 +491,7 @@ static void run(int processes, int threads, bool kills)
     pid_t children[MAX_PROCESSES];
     unsigned seed = 1;
     long killed = 0;
-    for (int i = 0; i < processes; i++) /* there may be a limit: fewer, then */
+    for (int i = 0; i < processes; i++) /* a limit may allow fewer */
         if ((children[i] = start(seed++, threads)) < 0 && i == 0)
             fail("fork", strerror(errno));
     while (aoticache_monotonic_ns() < end_ns) {

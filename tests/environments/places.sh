@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The trial of odd places: a cache on file systems that are full, ill, unusual or pulled away, and in processes that may use
-# little, are stopped, are many, or have a clock that jumps. In each place eight processes put, look up, compile, remove,
-# collect and verify for some seconds, and some are killed (tests/environments/place_work.c). Then the place is made well, and all
-# that was reported as stored must be there with its bytes, `aoticache verify` must find nothing wrong, and all must work.
+# Tests a cache in unusual environments: on file systems that are full, failing, unusual or unmounted while in use, and in
+# processes that have low limits, are stopped, are many, or have a clock that jumps. In each, eight processes put, look up,
+# compile, remove, collect and verify for some seconds, and some are killed (tests/environments/place_work.c). Then the
+# environment is restored. All entries that were reported as stored must be there with their bytes, `aoticache verify` must find
+# nothing wrong, and all operations must work.
 #
-# usage: bash tests/environments/places.sh [PLACE...]   those; all without a name
+# usage: bash tests/environments/places.sh [PLACE...]   only those; all without a name
 #        bash tests/environments/places.sh --list
 #
-# PLACE_SECONDS: how long each work takes, 10 by default; 1 leaves out some ways to fail. SHOW=1: also each kind of failure.
-# Mounts and their loop devices go with the script: it has a mount
-# namespace of its own. A place that this kernel, machine or user cannot have is skipped and says why.
+# PLACE_SECONDS: how long each work takes, 10 by default; 1 leaves out some ways to fail. SHOW=1: prints each kind of failure,
+# too. Mounts and their loop devices end with the script: it has its own mount namespace. An environment that this kernel, machine
+# or user cannot provide is skipped with the reason.
 if [ "${1:-}" != --list ] && [ -z "${AOTICACHE_TEST_NAMESPACE:-}" ]; then
     for way in -m -Urm; do
         # shellcheck disable=SC2016 # for the inner shell
@@ -26,9 +27,9 @@ seconds=${PLACE_SECONDS:-10}
 PATH=$PATH:/usr/sbin:/sbin
 programs=$BUILD/tests/environments
 mounts=()
-with=() # before the command that works
+with=() # precedes the command in works
 mkdir -m 1777 "$work/temporary"
-export TMPDIR=$work/temporary # what those that are killed leave goes with the script
+export TMPDIR=$work/temporary # files that killed processes leave are removed with the script
 
 leave() {
     jobs -p | xargs -r kill -KILL 2>/dev/null
@@ -38,9 +39,10 @@ leave() {
 }
 trap leave EXIT
 
-# ---- pieces ----
+# ---- functions that the environments share ----
 
-# mounts NAME MOUNT-ARGUMENT...: mounts at $place, a new folder; else skips NAME, and says why. is_mounted: just that.
+# mounts NAME MOUNT-ARGUMENT...: mounts at $place, a new directory; if that fails, skips NAME with the reason. is_mounted: only
+# mounts.
 is_mounted() { # NAME MOUNT-ARGUMENT...
     place=$work/$1
     mkdir -p "$place" && mount "${@:2}" "$place" 2>"$err" || return 1
@@ -52,14 +54,14 @@ mounts() {
     skip "$1" "cannot be mounted here: $(tail -n 1 "$err" | sed "s|$work/||g")"
     return 1
 }
-# disk NAME SIZE MAKER ARGUMENT...: a file $image of that size with a file system; skips NAME where that cannot be.
+# disk NAME SIZE MAKER ARGUMENT...: makes a file $image of that size with a file system; skips NAME if that is impossible.
 disk() {
     image=$work/$1.image
     command -v "$3" >/dev/null || { skip "$1" "there is no $3"; return 1; }
     [ -e /dev/loop-control ] || { skip "$1" 'there are no loop devices'; return 1; }
     truncate -s "$2" "$image" && "${@:3}" "$image" >"$out" 2>"$err" || { skip "$1" "$3 fails: $(tail -n 1 "$err")"; return 1; }
 }
-unmount() { # the place, by all who have it; a killed process may have it for a moment longer
+unmount() { # unmounts $place; a killed process may keep it busy for a moment longer
     for _ in $(seq 100); do
         umount "$place" 2>"$err" && return
         sleep 0.1
@@ -68,7 +70,7 @@ unmount() { # the place, by all who have it; a killed process may have it for a 
     return 1
 }
 
-# works WHAT [place_work's options]: eight processes at work in $place, for $seconds.
+# works WHAT [place_work's options]: runs eight processes in $place, for $seconds.
 works() {
     local what=$1
     run "${with[@]}" timeout $((seconds + 120)) "$programs/place_work" "$work/$name.state" work "$place/cache" "$seconds" "${@:2}"
@@ -78,7 +80,7 @@ works() {
     cp "$out" "$work/$name.work"
     [ -z "${SHOW:-}" ] || cut -c 1-250 "$out"
 }
-# fails_with WHAT PATTERN: something failed in that work, and each failure's line matches the pattern.
+# fails_with WHAT PATTERN: checks that something failed in that work, and each failure's line matches the pattern.
 fails_with() {
     if [ "$seconds" -le 1 ] && ! grep -q '^failure' "$work/$name.work"; then
         skip "$name: $1: something fails" 'a second was not enough to come to its limit'
@@ -88,24 +90,24 @@ fails_with() {
     is "$name: $1: each message says so" '' "$(grep '^failure' "$work/$name.work" | grep -vE -- "$2" | cut -c 1-300 | head -n 5)"
 }
 fails_with_nothing() { is "$name: nothing fails" '' "$(grep '^failure' "$work/$name.work" | grep -v LOCKED | cut -c 1-300 | head -n 5)"; }
-# is_well WHAT [place_work's options]: all is there, and works.
+# is_well WHAT [place_work's options]: checks that all entries are there, and all operations work.
 is_well() {
     [ -z "${REPAIR_FIRST:-}" ] || AOTICACHE_DIR=$place/cache aoticache verify --repair >/dev/null 2>&1
     run timeout 300 "$programs/place_work" "$work/$name.state" check "$place/cache" "${@:2}"
     grep '^#.*reported' "$out" | sed "s/^# /# $name: /"
     holds "$name: $1: all is there and works" [ "$status" = 0 ]
     if [ "$status" != 0 ]; then sed 's/^/#   /' "$out" | head -n 20; fi
-    AOTICACHE_DIR=$place/cache aoticache verify --repair >/dev/null 2>&1 # manifests of those that were killed
+    AOTICACHE_DIR=$place/cache aoticache verify --repair >/dev/null 2>&1 # stores manifests of killed processes
     try "$name: $1: verify" 0 env AOTICACHE_DIR="$place/cache" aoticache verify
 }
-# is_readable WHAT CACHE STATE [options]: all that STATE says is there.
+# is_readable WHAT CACHE STATE [options]: checks that all entries in STATE are there.
 is_readable() {
     run timeout 300 "$programs/place_work" "$3" read "$2" "${@:4}"
     grep '^#.*reported' "$out" | sed "s/^# /# $name: $1: /"
     holds "$name: $1: all is there" [ "$status" = 0 ]
     if [ "$status" != 0 ]; then sed 's/^/#   /' "$out" | head -n 20; fi
 }
-# is_undamaged WHAT CACHE: as found, not repaired. One that was killed may leave a kernel that is not yet in the index.
+# is_undamaged WHAT CACHE: checks without repairing. A killed process may leave a kernel that is not yet in the index.
 is_undamaged() {
     run env AOTICACHE_DIR="$2" aoticache verify
     prints "$name: $1: nothing is damaged" 'all is well$|: 0 damaged, 0 missing, 0 foreign, [0-9]+ not in the index$'
@@ -123,9 +125,9 @@ place_ext4() { disk ext4 256M mkfs.ext4 -q -F && mounts ext4 -o loop "$image" &&
 place_xfs() { disk xfs 400M mkfs.xfs -q -f && mounts xfs -o loop "$image" && plain && unmount; }
 place_btrfs() { disk btrfs 400M mkfs.btrfs -q -f && mounts btrfs -o loop "$image" && plain && unmount; }
 
-# ---- power: the file system is shut down under those who use it, as it is when the disk goes away ----
+# ---- power: the file system is shut down while it is in use, as if the disk were removed ----
 
-shut_down() { # FS_IOC_SHUTDOWN, without writing what is in memory, not even the log
+shut_down() { # FS_IOC_SHUTDOWN, without writing cached data, not even the log
     python3 - "$place" <<'PYTHON'
 import fcntl, os, struct, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack("I", 2))
@@ -154,7 +156,7 @@ place_xfs_power() { disk xfs_power 400M mkfs.xfs -q -f && mounts xfs_power -o lo
 
 # ---- full, quota, read-only ----
 
-full_of() { # WHAT COMMAND...: work in the full place, then the command that makes room
+full_of() { # WHAT COMMAND...: work on the full file system, then the command that frees space
     works "full of $1" kill=1
     fails_with "full of $1" "$no_space|Disk quota exceeded|open for reading only|readonly database"
     holds "$name: room again" "${@:2}"
@@ -168,7 +170,7 @@ place_blocks() {
     mounts blocks -t tmpfs -o size=3m tmpfs || return 0
     full_of blocks mount -o remount,size=300m "$place"
 }
-ballast() { # KIB: all of the disk but that
+ballast() { # KIB: fills the disk except for that
     dd if=/dev/zero of="$place/ballast" bs=64k >/dev/null 2>&1
     truncate -s "-$1K" "$place/ballast" 2>/dev/null
     true
@@ -206,7 +208,7 @@ place_btrfs_quota() {
     place=$disk
     unmount
 }
-place_ext4_quota() { # root has none: another user
+place_ext4_quota() { # quotas do not apply to root: another user
     disk ext4_quota 128M mkfs.ext4 -q -F -O quota && mounts ext4_quota -o loop,usrquota "$image" || return 0
     local uid=54321 own=$programs
     if ! setquota -u $uid 0 3000 0 0 "$place" 2>"$err"; then
@@ -225,7 +227,7 @@ place_ext4_quota() { # root has none: another user
     is_well 'with room'
     unmount
 }
-# The kernel makes it read-only under those who use it, as on a disk that fails. No administrator can: there are writers.
+# The kernel makes it read-only while it is in use, as on a failing disk. An administrator cannot: files are open for writing.
 place_read_only() {
     disk read_only 256M mkfs.ext4 -q -F && mounts read_only -o loop,errors=remount-ro "$image" || return 0
     local trigger
@@ -250,7 +252,7 @@ place_read_only() {
         unmount
     fi
 }
-place_image() { # an image that was never written to again
+place_image() { # an image that is not written to again
     disk image 128M mkfs.ext4 -q -F && mounts image -o loop "$image" || return 0
     seconds=1 works 'filling'
     unmount && mount -o loop,ro "$image" "$place" || return 0
@@ -272,11 +274,11 @@ place_overlay() {
     is_readable 'the lower layer through an upper one' "$place/cache" "$work/$name.state"
     works 'work in the upper layer' kill=1
     fails_with_nothing
-    # What was copied up has lost its hard links.
+    # Copying a file up breaks its hard links.
     AOTICACHE_DIR=$place/cache try 'overlay: repair' 0 aoticache verify --repair
     is_well 'afterwards'
     mounts overlay_ro -t overlay -o "lowerdir=$disk/lower:$disk/none" overlay || return 0
-    cp "$work/$name.state" "$work/$name.lower" # what came later is not there
+    cp "$work/$name.state" "$work/$name.lower" # entries that are stored later are not there
     is_readable 'only lower layers' "$place/cache" "$work/$name.lower" part=1
     is_undamaged 'only lower layers' "$place/cache"
     run env AOTICACHE_DIR="$place/cache" aoticache rm --all --yes
@@ -345,7 +347,7 @@ EROFS 1 changes|Read-only file system|open for reading only|readonly database
 EINTR 5 all|Interrupted system call|File exists|disk I/O error|malformed|open for reading only|readonly database|replaced again and again|could not be read
 short 2 read,write|
 WAYS
-    # A listing that fails is not one of an empty folder.
+    # A listing that fails is not one of an empty directory.
     echo 'EIO 1 list' >"$place/.control"
     run env AOTICACHE_DIR="$place/cache" aoticache verify
     holds "$name: verify that can list nothing does not say that all is well" [ "$status" = 1 -o "$status" = 6 ]
@@ -376,7 +378,7 @@ place_nfs() {
         return 0
     fi
     mounts nfs -t nfs4 -o vers=4.2 localhost:/ || return 0
-    sleep 12 # what a server that has just started leaves to clients of before
+    sleep 12 # the grace period of a server that has just started, for its earlier clients
     plain
     unmount
     rpc.nfsd 0
@@ -398,7 +400,7 @@ place_cgroup() { # below the script's own group, by version 2
     echo 0 >"$group/memory.swap.max" 2>/dev/null
     place=$work/cgroup
     mkdir -m 700 "$place"
-    # a process that the kernel kills for its memory is one that was killed
+    # a process that the kernel kills for its memory counts as killed
     bash -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout $((seconds + 120)) \
         "$programs/place_work" "$work/cgroup.state" work "$place/cache" "$seconds" kill=1 >"$work/cgroup.work" 2>&1
     holds 'cgroup: processes go on' [ $? = 0 ]
@@ -421,7 +423,7 @@ place_clock() {
     fails_with_nothing
     is_well 'with the right clock'
 }
-limited() { # WHAT PATTERN COMMAND [work's options]: with what the command sets; PATTERN empty: nothing need fail
+limited() { # WHAT PATTERN COMMAND [work's options]: with the limits that the command sets; PATTERN empty: failures are optional
     local what=$1 pattern=$2
     with=(bash -c "$3; exec \"\$@\"" -)
     works "$what" "${@:4}"
@@ -435,7 +437,7 @@ place_limits() {
     local seconds=$((seconds > 4 ? seconds / 2 : seconds)) uid=54321
     seconds=1 works 'without limits'
     limited '16 descriptors' 'Too many open files|unable to open database file|open for reading only|disk I/O error' 'ulimit -n 16'
-    # Beyond the limit there is a signal, which ends the process, unless it is ignored.
+    # Exceeding the limit raises a signal, which ends the process, unless it is ignored.
     limited 'files of 256 KiB' '' 'ulimit -f 256'
     limited 'files of 256 KiB, no signal' 'File too large|disk I/O error|open for reading only|is full' 'trap "" XFSZ; ulimit -f 256'
     if is_instrumented; then
@@ -444,7 +446,7 @@ place_limits() {
         limited '6 MB of addresses' '[Mm]emory|[Cc]annot allocate|unable to open a temporary database' 'ulimit -v 6000' threads=4
         [ "$seconds" -le 1 ] || limited '16 MB of addresses' '' 'ulimit -v 16000' threads=4
     fi
-    # Root may have any number of processes.
+    # Limits on the number of processes do not apply to root.
     [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && chown -R $uid "$place" "$work/limits.state"* 2>/dev/null ||
         { skip limits 'processes: another user cannot be had here'; return 0; }
     chmod 755 "$work"
@@ -456,7 +458,7 @@ place_limits() {
     chown -R 0 "$place"
     is_well 'after no more processes' quarantine=1
 }
-stopped() { # LOCK EXPECTED: what fails while a process that has it is stopped
+stopped() { # LOCK EXPECTED: which operations fail while a process that holds it is stopped
     local lock=$1 holder i
     "$programs/place_locks" "$place/cache" hold "$lock" >"$work/holder" 2>&1 &
     holder=$!
@@ -496,7 +498,7 @@ if [ "${1:-}" = --list ]; then
     echo "$places"
     exit 0
 fi
-{ # read as a whole: it may be edited while it runs
+{ # bash reads this whole block first, so the file may be edited while it runs
     for name in ${*:-$places}; do
         declare -F "place_$name" >/dev/null || { not_ok "$name" 'there is no such place (--list)'; continue; }
         begun=$SECONDS

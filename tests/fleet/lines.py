@@ -10,7 +10,7 @@ import svg  # noqa: E402
 from svg import COLOURS, span  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 400, 70, 170, 40, 50
-ROUND = 4  # the points of so many lines are round, those of the others square
+ROUND = 4  # the points of the first lines are round, those of the others square
 
 
 def short(value):
@@ -21,7 +21,8 @@ def short(value):
 
 
 def plot(title, across, up, all_series):
-    """all_series: [(label, [(x, y)], is_dashed)]; those with the same label have the same colour, and one legend."""
+    """Returns the plot. all_series: [(label, [(x, y)], is_dashed)]; those with the same label have the same colour,
+    and one legend."""
     left, right = span([x for _, points, _ in all_series for x, _ in points])
     values = [y for _, points, _ in all_series for _, y in points]
     low, high = span(values)

@@ -1,8 +1,9 @@
-"""What a Redis server spends on the requests of cache/remote/modules/redis.c: inputs of simulate.py (docs/fleet.md).
+"""Measures what the requests of cache/remote/modules/redis.c cost a Redis server: inputs of simulate.py
+(docs/fleet.md).
 
-Starts a redis-server on the loopback and asks it the same scripts over many connections. The times are the processor's
+Starts a redis-server on the loopback and sends it the same scripts over many connections. The times are the processor
 time that the server itself has used (INFO cpu), so a busy machine changes them little; the latency is one client's.
-Then its limits: how many connections wait for a busy server, and what answers that nobody reads do to its kernels.
+Then it measures the limits: how many connections wait for a busy server, and how unread answers affect its kernels.
 
     python3 tests/fleet/measure.py [REQUESTS]
 """
@@ -42,7 +43,7 @@ class Client:
         self.file = self.socket.makefile("rb")
 
     def read(self):
-        """One answer: a number, a line, bytes or None."""
+        """Reads one answer: a number, a line, bytes or None."""
         line = self.file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b"$":
@@ -68,7 +69,7 @@ class Client:
 
 
 class Server:
-    """A redis-server of our own, on a free port."""
+    """Our own redis-server, on a free port."""
 
     def __init__(self):
         with socket.socket() as free:
@@ -105,7 +106,7 @@ def processor_seconds(client):
 
 
 def cost(client, clients, request, count):
-    """The server's processor seconds of one request, asked over all connections."""
+    """Returns the server's processor seconds for one request, sent over all connections."""
     rounds = max(1, count // len(clients))
     before = processor_seconds(client)
     for _ in range(rounds):
@@ -125,7 +126,7 @@ def cost_of_connecting(client, port, count):
 
 
 def cost_of_telling(client, port, listeners, count):
-    """Of each who is told, beside the PUBLISH itself."""
+    """Returns the cost of notifying one listener, including its share of the PUBLISH."""
     heard = [Client(port) for _ in range(listeners)]
     for each in heard:
         each.ask(command("SUBSCRIBE", "aoticache/lease/x"))
@@ -156,7 +157,7 @@ BUSY = ("local b = redis.call('TIME') local e = b[1] * 1000000 + b[2] + ARGV[1] 
 
 
 def queue_places(port, tries=1500, busy_ms=1500, limit=0.25):
-    """How many of so many connections are made within the limit while the server does something else."""
+    """Returns how many of this many connections are made within the limit while the server is busy."""
     client = Client(port)
     client.socket.sendall(script(BUSY, "busy", str(busy_ms)))
     time.sleep(0.1)
@@ -183,7 +184,8 @@ def queue_places(port, tries=1500, busy_ms=1500, limit=0.25):
 
 
 def kernels_left(port, readers=800, answers=4, kernels=50):
-    """How many of 50 kernels of 200 kB a server of 200 MB still has after clients have asked and do not read."""
+    """Returns how many of 50 kernels of 200 kB a server of 200 MB still has after clients have sent requests without
+    reading."""
     client = Client(port)
     for option, value in (("maxmemory", "200mb"), ("maxmemory-policy", "allkeys-lru")):
         client.ask(command("CONFIG", "SET", option, value))

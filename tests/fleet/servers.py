@@ -1,8 +1,8 @@
-"""The servers of the simulation of a fleet (simulate.py): the clock, what a request costs a Redis server or S3, and
-what is counted. The constants of the protocol and the inputs are here, too.
+"""The servers of the simulation of a fleet (simulate.py): the clock, the cost of a request for a Redis server or S3, and the
+counts. The constants of the protocol and the inputs are here, too.
 
-A Redis server is a queue before one thread, then a network that answers share. S3 has latencies and no queue, and
-refuses what is over its rate.
+A Redis server is a queue for one thread, followed by a network that answers share. S3 has latencies and no queue, and refuses
+requests beyond its rate.
 """
 import collections
 import dataclasses
@@ -15,40 +15,40 @@ import random
 
 LEASE_SECONDS = 30.0       # LEASE_MS of miss.c
 RENEW_SECONDS = 10.0       # RENEW_MS
-TOLD_PAUSE = 1.0           # TOLD_PAUSE_MS: where the server tells (Redis)
-SHORTEST_PAUSE = 0.5       # SHORTEST_PAUSE_MS: where it does not (S3)
+TOLD_PAUSE = 1.0           # TOLD_PAUSE_MS: if the server notifies (Redis)
+SHORTEST_PAUSE = 0.5       # SHORTEST_PAUSE_MS: if it does not (S3)
 LONGEST_PAUSE = 2.0        # LONGEST_PAUSE_MS
-GRACE = 5.0                # GRACE_MS: so long who waits already forgives a server that does not answer
-PAUSES_IN_A_WAIT = 8       # a pause is this part of the time that was waited
+GRACE = 5.0                # GRACE_MS: how long a waiting machine tolerates a server that does not answer
+PAUSES_IN_A_WAIT = 8       # a pause is the time waited divided by this
 JITTER = (0.75, 1.24)      # of a pause
 CONNECT_TIMEOUT = 0.250    # connect-timeout=
 REQUEST_TIMEOUT = 2.0      # timeout=
 SECONDS_FOR_A_MIB = 1.0    # MS_FOR_A_MIB of connection.c
 FIRST_RETRY = 0.1          # FIRST_RETRY_MS of modules/http_request.c
-FIRST_REST = 1.0           # FIRST_BACKOFF_NS of health.c: a remote that failed is left alone, then twice as long each time
+FIRST_REST = 1.0           # FIRST_BACKOFF_NS of health.c: pause after a remote's first failure, doubled after each further one
 LONGEST_REST = 300.0
-SENT_AT_ONCE = 8           # AOTICACHE_UNSENT_AT_ONCE of internal.h: of what could not be sent before
+SENT_AT_ONCE = 8           # AOTICACHE_UNSENT_AT_ONCE of internal.h: of the unsent kernels of earlier processes
 LISTS = 256                # lists of keys that a pull reads
 
-# ---- inputs: measured ones by tests/fleet/measure.py, others with their source in docs/fleet.md ----
+# ---- inputs: measured by tests/fleet/measure.py, or with their source in docs/fleet.md ----
 
 
 @dataclasses.dataclass
 class Settings:
-    server: str = "redis"         # redis; redis-tuned: with room for all connections (TUNED); s3
-    state: str = "cold"           # cold: an empty server; warm: it has all kernels; prefetch: and machines pull first
+    server: str = "redis"         # redis; redis-tuned: with enough slots for all connections (TUNED); s3
+    state: str = "cold"           # cold: an empty server; warm: it has all kernels; prefetch: machines also pull first
     machines: int = 100
     keys: int = 20
-    window: float = 10.0          # machines start within so many seconds
-    canary: float = 0.0           # so many seconds before all others one machine starts
-    order: str = "same"           # of the keys; shuffled: each machine has its own
+    window: float = 10.0          # machines start within this many seconds
+    canary: float = 0.0           # one machine starts this many seconds before all others
+    order: str = "same"           # order of the keys; shuffled: each machine has its own
     is_process_per_key: bool = False  # a program ends after each kernel, and has then sent it
     first_compile: float = 3.4    # seconds: docs/performance.md, "What a miss costs"
     compile: float = 0.36
     compile_spread: float = 0.1   # sigma of the logarithm
-    work: float = 0.0             # between a kernel and the next miss
+    work: float = 0.0             # seconds between a kernel and the next miss
     local: float = 0.004          # unpack, verify, make durable, record
-    object_bytes: int = 20_000    # of a kernel as it is sent
+    object_bytes: int = 20_000    # size of a kernel as it is sent
     manifest_bytes: int = 750
     record_bytes: int = 450
     machine_bandwidth: float = 1.25e9 / 10  # bytes/s
@@ -57,11 +57,11 @@ class Settings:
     seed: int = 1
     # Redis
     rtt: float = 0.00025
-    bandwidth: float = 1.25e9     # of the server's network: 10 Gbit/s
+    bandwidth: float = 1.25e9     # the server's network: 10 Gbit/s
     command: float = 10e-6        # one script, without its bytes
     kilobyte: float = 1.65e-6     # more for each 1,000 bytes
-    accept: float = 34e-6         # a connection, its end included
-    tell: float = 10e-6           # one who listens, of a release
+    accept: float = 34e-6         # a connection, including its end
+    tell: float = 10e-6           # notifying one listener of a release
     max_clients: int = 10_000
     backlog: int = 512            # tcp-backlog 511, and one
     # S3
@@ -70,10 +70,10 @@ class Settings:
     gets: float = 5500.0          # per second and partition
     puts: float = 3500.0
     partitions: int = 1
-    # changes of the protocol, to see what they bring
+    # changes of the protocol, to see their effect
     first_pause: float = SHORTEST_PAUSE
     keeps_listening: bool = False  # one connection for listening, not one for each wait
-    gives_up: bool = False         # at a 503; else it asks again after FIRST_RETRY, then twice as long, in the time of a request
+    gives_up: bool = False         # at a 503; otherwise retries after FIRST_RETRY, doubled each time, within a request's limit
 
 
 TUNED = {"max_clients": 65_000, "backlog": 65_535}
@@ -81,7 +81,7 @@ FAILED, ABSENT, LOCKED, DONE = "failed", "absent", "locked", "done"
 
 
 class Loop:
-    """Events in the order of their times."""
+    """Runs events in the order of their times."""
 
     def __init__(self):
         self.now, self.heap, self.ids = 0.0, [], itertools.count()
@@ -97,7 +97,7 @@ class Loop:
 
 
 class Task:
-    """A generator that yields wherever something else resumes it."""
+    """A generator that yields whenever another event must resume it."""
 
     def __init__(self, generator):
         self.send = generator.send
@@ -110,7 +110,7 @@ class Task:
 
 
 class Counts:
-    """What the server did: totals, and sums for each second."""
+    """The server's work: totals, and sums for each second."""
 
     def __init__(self):
         self.requests = collections.Counter()
@@ -132,7 +132,7 @@ class Counts:
         self.most_connections = max(self.most_connections, self.connections)
 
     def spread(self, table, begin, end, amount):
-        """An amount over the seconds between two times."""
+        """Distributes an amount over the seconds between two times."""
         while int(begin) < int(end):
             edge = int(begin) + 1
             part = amount * (edge - begin) / (end - begin)
@@ -142,9 +142,9 @@ class Counts:
 
 
 class Link:
-    """A network that answers share: each has the same part of it, at most what a machine can take.
+    """A network that answers share: each gets an equal part of it, up to what a machine can receive.
 
-    `virtual` is how many bytes each answer has got since the beginning; an answer ends when it has got its own.
+    `virtual` is how many bytes each answer has received since the beginning; an answer ends when it has received its own size.
     """
 
     def __init__(self, loop, counts, rate, most):
@@ -186,7 +186,7 @@ class Link:
 
     def tick(self, _):
         if self.loop.now < self.next:
-            return  # a later plan has come first
+            return  # another tick came first
         self.next = math.inf
         self.advance()
         while self.heap and (self.heap[0][2] is None or self.heap[0][0] <= self.virtual + 1e-3):
@@ -212,7 +212,7 @@ class Link:
 
 
 class State:
-    """What a server keeps: records, leases, and who listens."""
+    """The state of a server: records, leases, and listeners."""
 
     def __init__(self, is_full):
         self.is_full, self.records, self.leases, self.listeners = is_full, set(), {}, collections.defaultdict(dict)
@@ -222,7 +222,7 @@ class State:
 
 
 class Redis:
-    """One thread that answers one request after the other, and a network."""
+    """One thread that processes requests one after the other, and a network."""
 
     tells, is_conditional = True, True
 
@@ -240,7 +240,7 @@ class Redis:
         return self.free
 
     def connect(self, task):
-        """Resumes with whether there is a connection: the kernel makes it, and the server takes it later."""
+        """Resumes with whether there is a connection: the kernel accepts it, and the server takes it from the backlog later."""
         settings, now = self.settings, self.loop.now
         while self.accepts and self.accepts[0] <= now:
             self.accepts.popleft()
@@ -257,7 +257,7 @@ class Redis:
         self.loop.at(now + settings.rtt if is_taken else self.free + settings.rtt / 2, task.resume, is_taken)
 
     def ask(self, task, kind, value, size=0, sent=0, count=1):
-        """One request. Resumes with `value`, or FAILED; `size` bytes come, `sent` bytes go."""
+        """Makes one request. Resumes with `value`, or FAILED; `size` bytes are received, `sent` bytes are sent."""
         settings, now = self.settings, self.loop.now
         self.counts.request(now, kind, count)
         self.counts.bytes_in += sent
@@ -283,7 +283,7 @@ class Redis:
         self.ask(task, "lease", DONE if is_free else LOCKED)
 
     def release(self, machine, key, task):
-        """One request; those who listen learn of it, one after the other."""
+        """Makes one request; the server notifies the listeners of it, one after the other."""
         self.ask(task, "release", DONE)
         if self.state.leases.get(key, (None, 0.0))[0] is not machine:
             return
@@ -300,7 +300,7 @@ class Redis:
 
 
 class S3:
-    """Latencies without a queue, and a limit of requests a second; what is over it is refused (503)."""
+    """Latencies without a queue, and a limit of requests per second; requests beyond it are refused (503)."""
 
     tells, is_conditional = False, False
 
@@ -312,7 +312,7 @@ class S3:
         self.left, self.filled = dict(self.rates), 0.0
 
     def is_allowed(self, way, count):
-        """Whether a second's requests are not used up: the allowance of one second fills at the rate."""
+        """Returns whether a second's requests are not used up: the allowance of one second fills at the rate."""
         passed, self.filled = self.loop.now - self.filled, self.loop.now
         for each, rate in self.rates.items():
             self.left[each] = min(rate, self.left[each] + passed * rate)

@@ -1,12 +1,12 @@
-"""How a fleet of machines loads a Redis server or S3 when all of them want the same kernels (docs/fleet.md).
+"""Simulates how a fleet of machines loads a Redis server or S3 when all of them want the same kernels (docs/fleet.md).
 
 A discrete-event simulation of the protocol of cache/remote/. Each machine asks for keys one after the other, with the
-requests, pauses, limits of time and rests of miss.c, fetch.c, send.c, push.c, connection.c and the two modules. A machine
-is what goes to the remote from one cache directory; other processes of that machine wait for it locally. The servers,
-the constants of the protocol and the inputs are in servers.py.
+requests, pauses, time limits and backoffs of miss.c, fetch.c, send.c, push.c, connection.c and the two modules. A machine
+makes the remote requests of one cache directory; other processes of that machine wait for it locally. The servers, the
+constants of the protocol and the inputs are in servers.py.
 
-The server's state changes in the order in which requests are sent. Everything random comes from one seed, so a run can
-be repeated to the last digit. tests/python/test_fleet_simulation.py compares small cases with real servers.
+The server's state changes in the order in which requests are sent. All randomness comes from one seed, so a run can be
+repeated to the last digit. tests/python/test_fleet_simulation.py compares small cases with real servers.
 
     python3 tests/fleet/simulate.py                               # one case, as JSON
     python3 tests/fleet/simulate.py --server s3 --state warm --machines 300
@@ -28,7 +28,7 @@ from servers import (ABSENT, DONE, FAILED, FIRST_REST, GRACE, JITTER, LEASE_SECO
 
 
 class Machine:
-    """One cache directory with its processes: what it has, and how its remote answers."""
+    """One cache directory with its processes: its kernels, and the state of its remote."""
 
     def __init__(self, fleet, number):
         self.fleet, self.settings, self.server, self.loop = fleet, fleet.settings, fleet.server, fleet.loop
@@ -37,7 +37,7 @@ class Machine:
         self.is_connected, self.listens, self.is_probed, self.sender_connected = False, False, False, False
         self.queue, self.unsent, self.is_sending = collections.deque(), collections.deque(), False
         self.sent = None  # the task that waits until all is sent
-        self.turns = 0    # how often it waited to be told
+        self.turns = 0    # how often it waited for a notification
 
     # ---- requests ----
 
@@ -53,7 +53,7 @@ class Machine:
         self.fleet.counts.failures["rests"] += self.failures == 1
 
     def ask(self, task, kind, value, size=0, sent=0, count=1, is_sender=False):
-        """A generator: the answer, after a connection was made if there is none."""
+        """Generator for the answer. Makes a connection first if there is none."""
         name = "sender_connected" if is_sender else "is_connected"
         if not getattr(self, name):
             is_made = yield self.server.connect(task)
@@ -64,7 +64,7 @@ class Machine:
         answer = yield self.server.ask(task, kind, value, size, sent, count)
         self.note(answer is not FAILED)
         if answer is FAILED and self.server.tells:
-            setattr(self, name, False)  # an answer that comes late is nobody's
+            setattr(self, name, False)  # a late answer must not be read as that of another request
             self.fleet.counts.connect(-1)
         return answer
 
@@ -74,7 +74,7 @@ class Machine:
     # ---- fetching (fetch.c) ----
 
     def fetch(self, task, key):
-        """Whether the kernel has come."""
+        """Returns whether the kernel was fetched."""
         if not self.is_awake():
             return False
         has = self.server.state.has(key)
@@ -94,7 +94,7 @@ class Machine:
     def acquire(self, task, key):
         if self.server.tells:
             if not self.is_connected:
-                answer = yield from self.ask(task, "lease", ABSENT)  # it connects; then the script itself
+                answer = yield from self.ask(task, "lease", ABSENT)  # connects; then runs the script itself
                 if answer is FAILED:
                     return FAILED
                 self.fleet.counts.requests["lease"] -= 1
@@ -136,7 +136,7 @@ class Machine:
             self.lapse(key)
 
     def lapse(self, key):
-        """A lease that nobody gave back ends by itself."""
+        """A lease that is not released expires."""
         if self.server.state.leases.get(key, (None,))[0] is self:
             self.server.state.leases[key] = (self, self.loop.now + LEASE_SECONDS)
 
@@ -146,7 +146,7 @@ class Machine:
             self.server.state.leases[key] = (self, math.inf)  # until release() or lapse()
 
     def wait(self, task, key):
-        """Until the kernel has come (DONE), we have the lease (LOCKED), or neither can be (FAILED)."""
+        """Waits until the kernel was fetched (DONE), we have the lease (LOCKED), or both fail (FAILED)."""
         begun = self.loop.now
         can_hear = False
         if self.server.tells:
@@ -175,7 +175,7 @@ class Machine:
         return answer is DONE
 
     def hear(self, task, key, ticket):
-        """From now on a release wakes the task, or is noted where it does something else."""
+        """From now on a release wakes the task, or is recorded if the task is busy."""
         def wake(was_told):
             if ticket[0] == "waits":
                 ticket[0] = None
@@ -186,7 +186,7 @@ class Machine:
         self.server.state.listeners[key][self] = wake
 
     def wait_a_while(self, task, key, ticket, begun, can_hear):
-        """Whether the server told."""
+        """Returns whether the server notified it."""
         settings = self.settings
         pause = min(max((self.loop.now - begun) / PAUSES_IN_A_WAIT, settings.first_pause), LONGEST_PAUSE)
         pause = (TOLD_PAUSE if can_hear else pause) * self.random.uniform(*JITTER)
@@ -206,11 +206,12 @@ class Machine:
             was_told = yield
             self.turns += 1
         if was_told:
-            self.hear(task, key, ticket)  # the list of those who are told was used up
+            self.hear(task, key, ticket)  # the notification removed it from the list of listeners
         return was_told
 
     def look(self, task, key, was_told):
-        """What wait() ends with, or None: fetches, and asks for the lease, in the order of wait_for_entry()."""
+        """Returns wait()'s result, or None to continue: fetches, and asks for the lease, in the order of
+        wait_for_entry()."""
         if was_told and (yield from self.fetch(task, key)):
             return DONE
         answer = yield from self.acquire(task, key)
@@ -293,7 +294,7 @@ class Machine:
                 return False
             if kind == "record":
                 self.server.state.records.add(key)
-            if not self.server.is_conditional:  # it looks whether another has written meanwhile
+            if not self.server.is_conditional:  # checks whether another has written meanwhile
                 if (yield from self.ask(task, f"read {kind}", DONE, size, is_sender=True)) is FAILED:
                     return False
         return True
@@ -301,7 +302,7 @@ class Machine:
     # ---- the program ----
 
     def pull(self, task):
-        """aoticache pull --all, before the program starts. It ends with the first request that fails."""
+        """Runs aoticache pull --all, before the program starts. It ends with the first request that fails."""
         settings, together = self.settings, 1 if self.server.tells else 4  # lists of one event
         size = together * settings.keys * 90 // LISTS
         for _ in range(LISTS // together):
@@ -401,7 +402,7 @@ def quantile(values, part):
 
 
 def simulate(**options):
-    """The result of one case, as a dictionary."""
+    """Returns the result of one case, as a dictionary."""
     return Fleet(Settings(**options)).run()
 
 
@@ -426,7 +427,7 @@ def print_table(results):
 
 
 def series(results, column):
-    """[(label, [(machines, value)])] for the plots."""
+    """Returns [(label, [(machines, value)])] for the plots."""
     names = {"redis": "Redis", "redis-tuned": "Redis, tuned", "s3": "S3"}
     found = []
     for each, state in CASES:
@@ -436,7 +437,7 @@ def series(results, column):
     return found
 
 
-PLOTS = {  # name: (title, unit, what the line shows, what the dashed line shows)
+PLOTS = {  # name: (title, unit, meaning of the line, meaning of the dashed line)
     "compiles": ("Compiles of each key", "compiles", "compiles_per_key", None),
     "requests": ("Most requests in a second", "requests/s", "peak_requests", None),
     "bytes": ("Bytes sent by the server", "bytes", "bytes_out", None),

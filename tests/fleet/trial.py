@@ -1,23 +1,23 @@
-"""One compile per fleet, tried: many processes of several machines ask for the same kernels at once, by one real server.
+"""Tests one compile per fleet: many processes of several machines ask for the same kernels concurrently, with one real server.
 
-A machine is a cache directory of its own. Each process is `aoticache warm` with a list of all kernels, so each asks for all
-of them. The compiler is slowed down and writes down what it compiles. Without --trouble there must be exactly one compile of
-each kernel. With --trouble processes are killed and stopped, the server is started anew, and machines are cut off from it
-for a while (by a proxy on the loopback); then each compile beyond the first must have its reason in what was done, and
-everything must be right at the end: each machine has every kernel, no cache is damaged, and nobody needs the server for a hit.
+A machine is a separate cache directory. Each process is `aoticache warm` with a list of all kernels, so each asks for all of
+them. The compiler is slowed down and records what it compiles. Without --trouble there must be exactly one compile of each
+kernel. With --trouble processes are killed and stopped, the server is restarted, and machines are cut off from it for a while
+(by a proxy on the loopback); then each compile beyond the first must be explained by these actions, and at the end each machine
+must have every kernel, no cache may be damaged, and hits must not need the server.
 
 With --there the server has all kernels before the machines begin, so none of them may compile any of these. --new gives each
-machine kernels of its own, which it compiles and sends, so that it writes during the trouble. The trouble of these runs is
-on the server: it is full, it takes no writes from this user, its secret changes (at the same moment the machines' file of the
-secret is replaced and all connections are cut), or it is started anew. Only a restart may cost compiles: of programs that the
-server has not answered yet, or whose requests end before it is back. With --after 3 --timeout 10 there are neither. Each kind
-of trouble must happen while programs run, and requests must follow it.
+machine its own kernels, which it compiles and sends, so that it writes during the trouble. The trouble of these runs is on the
+server: it is full, it refuses writes from this user, its secret changes (at the same moment the machines' file of the secret is
+replaced and all connections are cut), or it is restarted. Only a restart may cost compiles: in programs that the server has not
+answered yet, or whose requests end before it is back. With --after 3 --timeout 10 there are neither. Each kind of trouble must
+happen while programs run, and requests must follow it.
 
 python3 tests/fleet/trial.py --server redis|s3|web|nginx|s3-signed [--machines 8] [--processes 8] [--kernels 50] [--compile 0.5]
     [--there] [--new 1] [--delay 0.02] [--trouble [full,refuse,secret,restart,kill,stop,cut]] [--after 3] [--timeout 10]
     [--seed 1]
 
-Prints one line of JSON and what is wrong; exit status 1 if anything is.
+Prints one line of JSON and the errors found; exit status 1 if there are any.
 """
 
 import argparse
@@ -42,7 +42,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD", TOP / "build")).resolve()
 VENV = os.environ.get("VENV", str(BUILD / "venv"))
 LEASE_SECONDS = 30  # cache/remote/miss.c
-JOBS = 2  # of each process
+JOBS = 2  # jobs of each process
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *.c*)
     echo "begin $AOTICACHE_DIR $PPID $(date +%s.%N)" >>"$COMPILES"
@@ -88,7 +88,7 @@ def find_program(name: str) -> str:
 
 
 class Server:
-    """A server on a port of the loopback, which can be started anew. A subclass that keeps what it stored says so."""
+    """A server on a port of the loopback, which can be restarted. A subclass that keeps its data says so."""
 
     keeps = False
     user = None  # the user= of a remote; the secret is in a file that all machines share
@@ -128,7 +128,7 @@ class Server:
             (f" timeout={self.timeout}s" if self.timeout else self.words)
 
     def apply(self) -> None:
-        """Makes the running server do what self.trouble ("", "full" or "refuse") and self.secret say."""
+        """Makes the running server behave as self.trouble ("", "full" or "refuse") and self.secret say."""
         raise NotImplementedError
 
 
@@ -159,7 +159,7 @@ class Redis(Server):
 
 
 class Nginx(Server):
-    """nginx as docs/remotes.md has it, and for those who have the token only."""
+    """nginx as in docs/remotes.md, and only for clients with the token."""
 
     keeps = True
 
@@ -171,7 +171,7 @@ class Nginx(Server):
     def write_configuration(self) -> None:
         text = example("nginx").replace("listen 8080", f"listen 127.0.0.1:{self.port} backlog=128")
         text = text.replace("/srv/kernels", str(self.folder / "data"))
-        status = 401 if self.changes % 2 == 0 else 403  # servers differ in how they refuse an old token
+        status = 401 if self.changes % 2 == 0 else 403  # servers refuse an old token with different statuses
         asked = f'if ($http_authorization != "Bearer {self.secret}") {{ return {status}; }}\n    '
         if self.trouble == "full":  # as nginx answers without space
             asked += "if ($request_method = PUT) { return 507; }\n    "
@@ -244,13 +244,13 @@ SERVERS = {"redis": Redis, "s3": Moto, "web": Web, "nginx": Nginx, "s3-signed": 
 
 
 class Proxy(threading.Thread):
-    """Between one machine and the server. While it is cut, bytes of both sides wait, and nobody is told. Each piece is passed
-    on after `delay` seconds. Who has `gate` keeps it from passing anything on."""
+    """Connects one machine to the server. While it is cut, bytes of both sides wait, and neither side is notified. Each piece
+    is forwarded after `delay` seconds. While another thread holds `gate`, nothing is forwarded."""
 
     def __init__(self, target: int, delay: float):
         super().__init__(daemon=True)
         self.target, self.delay, self.is_cut = target, delay, False
-        self.gate, self.pieces = threading.Lock(), 0  # pieces: from the machine to the server
+        self.gate, self.pieces = threading.Lock(), 0  # pieces: number of those from the machine to the server
         self.pairs, self.near, self.waiting = {}, set(), collections.deque()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self.listener.getsockname()[1]
@@ -292,7 +292,7 @@ class Proxy(threading.Thread):
         self.waiting.append((time.monotonic() + self.delay, source, self.pairs[source], piece))
         if source in self.near and piece:
             self.pieces += 1
-        if not piece:  # nothing more comes from there; what waits still goes
+        if not piece:  # that side sends no more; waiting pieces are still forwarded
             del self.pairs[source]
 
     def pass_on(self, source: socket.socket, target: socket.socket, piece: bytes) -> None:
@@ -307,7 +307,7 @@ class Proxy(threading.Thread):
                 one.close()
 
     def drop(self) -> None:
-        """Cuts all connections. The caller has `gate`."""
+        """Cuts all connections. The caller holds `gate`."""
         for one in {*self.pairs, *(one for entry in self.waiting for one in entry[1:3])}:
             one.close()
         self.pairs.clear()
@@ -330,7 +330,7 @@ class Fleet:
         self.compiler.chmod(0o755)
         (folder / "compiles").touch()
         self.processes, self.outputs, self.troubles = {}, [], collections.Counter()
-        self.first_trouble = {}  # of each kind: how many pieces the machines had sent then
+        self.first_trouble = {}  # for each kind: how many pieces the machines had sent when it first came
         if options.there:
             self.fill_server()
 
@@ -349,7 +349,7 @@ class Fleet:
         return [f"aten::abs(float32[{n}]) on cpu\n" for n in kernels]
 
     def fill_server(self) -> None:
-        """A machine that is not of the fleet compiles all kernels and sends them."""
+        """Lets a machine outside the fleet compile all kernels and send them."""
         listed = self.folder / "list-there"
         listed.write_text("".join(self.lines(self.kernels)))
         aoticache = str(BUILD / "bin/aoticache")
@@ -363,7 +363,7 @@ class Fleet:
     def begin(self, machine: int) -> None:
         output = open(self.folder / f"output-{len(self.outputs)}", "w+")
         self.outputs.append(output)
-        # Each process begins with another kernel, or all would ask for the same one at the same time and for no other.
+        # Each process begins with another kernel; otherwise all would ask for the same kernels at the same times.
         shuffled = self.folder / f"list-{len(self.outputs)}"
         lines = self.lines(self.kernels_of(machine))
         random.Random(len(self.outputs)).shuffle(lines)
@@ -396,7 +396,7 @@ class Fleet:
             threading.Timer(LEASE_SECONDS + 10, lambda: victim.poll() is None and victim.send_signal(signal.SIGCONT)).start()
 
     def restart_server(self, chance: random.Random) -> None:
-        if not self.server.keeps:  # everything would be compiled anew
+        if not self.server.keeps:  # everything would be compiled again
             return
         self.server.stop()
         time.sleep(chance.uniform(0.1, 1.5))
@@ -422,7 +422,7 @@ class Fleet:
         self.troubles["writes refused"] += 1
 
     def change_secret(self, _: random.Random) -> None:
-        """At one moment for all machines: nothing passes meanwhile, and all connections are cut."""
+        """Changes it at one moment for all machines: nothing is forwarded meanwhile, and all connections are cut."""
         for proxy in self.proxies:
             proxy.gate.acquire()
         for proxy in self.proxies:
@@ -437,7 +437,8 @@ class Fleet:
         self.troubles["secret changed"] += 1
 
     def make_trouble(self, chance: random.Random) -> None:
-        """With --there each kind comes once before any comes again. "full" and "refuse" last until another kind comes."""
+        """Makes trouble of one kind. With --there each kind comes once before any comes again. "full" and "refuse" last until
+        another kind comes."""
         weights = {"kill": 6, "stop": 1, "restart": 1, "cut": 1, "full": 1, "refuse": 1, "secret": 1}
         kinds = {"kill": self.kill_one, "stop": self.stop_one, "restart": self.restart_server, "cut": self.cut_off,
                  "full": self.fill_up, "refuse": self.refuse_writes, "secret": self.change_secret}
@@ -475,7 +476,7 @@ class Fleet:
         for process in self.processes:
             if process.returncode != 0:
                 wrong.append(f"a process of machine {self.processes[process]} ended with {process.returncode}")
-        self.server.stop()  # from here on nothing may need it
+        self.server.stop()  # from here on nothing may need the server
         for machine in range(self.options.machines):
             environment = self.environment(machine)
             kernels = self.kernels_of(machine)
@@ -499,9 +500,10 @@ class Fleet:
             elif self.sent_pieces() == self.first_trouble[name]:
                 wrong.append(f"no request followed the trouble {name}")
         more = len(self.compiles()) - self.expected_compiles()
-        # Who ends or hangs compiles JOBS kernels at most, and they are compiled again. A machine that is cut off compiles what
-        # it needs meanwhile. While the server is gone, each process compiles what it asks for at that moment, unless the server
-        # has answered it before (--after) and the request may wait for longer than the restart takes (--timeout).
+        # A process that ends or hangs is compiling JOBS kernels at most, and they are compiled again. A machine that is cut off
+        # compiles the kernels that it needs meanwhile. While the server is down, each process compiles the kernels that it asks
+        # for at that moment, unless the server has answered it earlier (--after) and the request may wait for longer than the
+        # restart takes (--timeout).
         restarts = 0 if self.options.after and self.options.timeout >= 5 else self.troubles["server restarts"]
         allowed = JOBS * (self.troubles["killed"] + self.troubles["stopped"]) + len(self.kernels) * self.troubles["cut off"] + \
             JOBS * len(self.processes) * restarts
@@ -513,7 +515,7 @@ class Fleet:
         return (0 if self.options.there else len(self.kernels)) + self.options.machines * self.options.new
 
     def failed_writers(self) -> int:
-        """How many processes said that the server took no kernel from them."""
+        """Returns how many processes reported that the server accepted no kernel from them."""
         return sum("nothing is written there" in pathlib.Path(output.name).read_text() for output in self.outputs)
 
     def end(self) -> None:

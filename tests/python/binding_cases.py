@@ -1,9 +1,11 @@
-"""The binding on PyTorch's stable C ABI, with the real PyTorch, through ctypes.
+"""Tests the binding on PyTorch's stable C ABI with the real PyTorch, through ctypes.
 
-Operators are enabled and called from Python; kernels come from the hook for C sources, which is quick, and for what it
-has no source for (softmax, sums over dimensions) from the compile worker, which is PyTorch's AOTInductor.
+Operators are enabled and called from Python. Kernels come from the hook for C sources, which is fast. Operators for
+which that hook has no source (softmax, sums over dimensions) get kernels from the compile worker, which uses PyTorch's
+AOTInductor.
 
-usage: binding_cases.py CASE FOLDER      a case of test_torch_binding_stable.py. Environment: BUILD, the build folder.
+usage: binding_cases.py CASE DIRECTORY   runs a case of test_torch_binding_stable.py. Environment: BUILD, the build
+directory.
 """
 import contextlib
 import ctypes
@@ -20,7 +22,8 @@ os.environ.setdefault("AOTICACHE_PYTHON", sys.executable)
 WAIT, BACKGROUND, NEVER = 0, 1, 2
 OK, INVALID, UNSUPPORTED = 0, 2, 8
 
-#: Of PyTorch's tables of kernels, where lines name files, too: those of a folder libaoticache must not count.
+#: Appears in PyTorch's tables of kernels. Their lines also name files, and a directory named libaoticache must not
+#: count.
 OURS = "registered at libaoticache:"
 ABS = "aten::abs(Tensor self) -> Tensor"
 RELU = "aten::relu(Tensor self) -> Tensor"
@@ -77,7 +80,7 @@ class Failure(RuntimeError):
 
 
 class Operator:
-    """One that is enabled. Its fallback takes tensors and numbers alone."""
+    """An enabled operator. Its fallback takes only tensors and numbers."""
 
     def __init__(self, binding, schema, key="CPU"):
         self.binding, self.schema = binding, schema
@@ -94,7 +97,7 @@ class Operator:
 
     def read(self, kind, bits):
         if kind == "Tensor":
-            capsule = capsule_new(bits, None, None)  # the function for one tensor steals nothing, in spite of its name
+            capsule = capsule_new(bits, None, None)  # despite its name, it steals nothing
             return torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule])[0]
         return bool(bits & 255) if kind == "bool" else ctypes.c_int64(bits).value
 
@@ -123,7 +126,7 @@ class Operator:
 
 
 class Binding:
-    """A cache, a hook, a context and a binding; `with` frees them."""
+    """Holds a cache, a hook, a context and a binding; `with` frees them."""
 
     def __init__(self, folder, hook="c", **options):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
@@ -173,11 +176,11 @@ def raises(kind, text):
     raise AssertionError(f"no {kind.__name__} with {text!r}")
 
 
-# ---- cases: each in a process of its own ----
+# ---- cases: each runs in its own process ----
 
 
 def case_results(folder):
-    """Misses and hits give eager's result and strides, views and empty tensors among them."""
+    """Misses and hits give eager's result and strides, including for views and empty tensors."""
     samples = [torch.randn(4), torch.randn(3, 5), torch.randn(3, 5).t(), torch.randn(8, 6)[::2, 1:4], torch.randn(0, 3),
                torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.randn(5, dtype=torch.float64)]
     expected = [torch.abs(x) for x in samples]
@@ -193,7 +196,8 @@ def case_results(folder):
 
 
 def case_fallback(folder):
-    """Nothing is compiled: PyTorch's kernel answers; so it does for complex tensors and possible numbers."""
+    """Nothing is compiled: PyTorch's kernel answers. It also answers for complex tensors and for numbers that may be
+    None."""
     x, z, number = torch.randn(3), torch.tensor([3 + 4j]), torch.tensor(-2.0, dtype=torch.float64)
     expected = torch.abs(x)
     with Binding(folder, miss=NEVER) as binding:
@@ -205,7 +209,7 @@ def case_fallback(folder):
 
 
 def case_background(folder):
-    """A miss never waits; once the kernel is there, it answers."""
+    """A miss never waits; once the kernel is compiled, it answers."""
     x = torch.randn(7)
     expected = torch.abs(x)
     with Binding(folder, miss=BACKGROUND) as binding:
@@ -217,7 +221,7 @@ def case_background(folder):
 
 
 def case_exceptions(folder):
-    """A failing fallback is a Python exception with its message; what it had is given back."""
+    """A failing fallback raises a Python exception with its message; all references that it held are released."""
     with Binding(folder, miss=NEVER) as binding:
         op = Operator(binding, SOFTMAX)
         for _ in range(3):
@@ -227,7 +231,8 @@ def case_exceptions(folder):
 
 
 def case_disable(folder):
-    """PyTorch's kernel is back, also for what was served; enabling again uses the same function and the cache."""
+    """After disabling, PyTorch's kernel answers again, also for calls that were served; enabling again uses the same
+    function and the cache."""
     x = torch.randn(3)
     expected = torch.abs(x)
     before = torch._C._dispatch_dump_table("aten::abs").splitlines()[0]
@@ -245,7 +250,7 @@ def case_disable(folder):
 
 
 def case_refused(folder):
-    """What this way cannot serve is refused with the reason, and PyTorch goes on as before."""
+    """Operators that this binding cannot serve are refused with the reason, and PyTorch continues to answer them."""
     with Binding(folder) as binding:
         for schema, status, word in [
                 ("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", UNSUPPORTED, "alpha"),
@@ -262,7 +267,8 @@ def case_refused(folder):
 
 
 def case_autograd(folder):
-    """Backward through an enabled operator is PyTorch's, with and without a kernel; no_grad and inference_mode work."""
+    """Backward through an enabled operator runs PyTorch's formula, with and without a kernel; no_grad and
+    inference_mode work."""
     x = torch.tensor([-2.0, 3.0, -4.0], requires_grad=True)
     with Binding(folder) as binding:
         op, relu = Operator(binding, ABS), Operator(binding, RELU)
@@ -284,7 +290,8 @@ def case_autograd(folder):
 
 
 def case_worker(folder):
-    """Kernels of AOTInductor: softmax within PyTorch's tolerances, and its backward; lists and optional arguments."""
+    """Kernels of AOTInductor work: softmax within PyTorch's tolerances, and its backward; lists and optional
+    arguments."""
     x = torch.randn(4, 6, requires_grad=True)
     right = torch.softmax(x, 1)
     weights = torch.randn(4, 6)
@@ -305,7 +312,7 @@ def case_worker(folder):
 
 
 def case_threads(folder):
-    """Four threads call while operators come and go."""
+    """Four threads call while operators are enabled and disabled."""
     x = torch.randn(16)
     expected, wrong, ending = torch.abs(x), [], threading.Event()
 
@@ -315,7 +322,7 @@ def case_threads(folder):
                 wrong.append(1)
 
     with Binding(folder) as binding:
-        first = Operator(binding, ABS)  # PyTorch keeps our function, and that its fallback
+        first = Operator(binding, ABS)  # PyTorch keeps our function, and that keeps its fallback
         first.retire()
         threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
         for thread in threads:
@@ -340,7 +347,7 @@ def case_threads(folder):
 
 
 def case_fork(folder):
-    """A child goes on with what its parent enabled, enables more, and disables."""
+    """A child process keeps using what its parent enabled, enables more operators, and disables them."""
     torch.set_num_threads(1)
     x, y = torch.randn(3), torch.randn(5)
     expected, other = torch.abs(x), torch.abs(y)
@@ -366,11 +373,11 @@ def case_fork(folder):
 
 def leaves_nothing(call, times):
     found = bytes_per_call(call, times)
-    assert found < 16, f"{found} bytes per call"  # a handle has 32
+    assert found < 16, f"{found} bytes per call"  # a handle takes 32
 
 
 def case_memory(folder):
-    """Hits, fallbacks and exceptions leave nothing behind."""
+    """Hits, fallbacks and exceptions leak no memory."""
     x = torch.randn(1000)
     with Binding(folder) as binding, Binding(folder, miss=NEVER) as never:
         Operator(binding, ABS)
@@ -387,7 +394,7 @@ def failing(call):
 
 
 def case_binding_without_torch(folder):
-    """The library says what is missing where PyTorch is not in the process."""
+    """Without PyTorch in the process, the library's error says what is missing."""
     with raises(Failure, "import torch"):
         Binding(folder)
 

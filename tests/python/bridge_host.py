@@ -1,7 +1,8 @@
-"""A host of the bridge (eager/torch/bridge.h) in Python: what the core is to it, for tests of the bridge by itself.
+"""A host of the bridge (eager/torch/bridge.h) in Python. It replaces the core, so that the bridge can be tested
+alone.
 
-Compiles eager/torch/bridge.cpp against the PyTorch that runs the test, once for each content, below the build folder.
-Host records the arguments of each call as Python values and answers as it is told.
+Compiles eager/torch/bridge.cpp against the PyTorch that runs the test, once for each content, below the build
+directory. Host records the arguments of each call as Python values and answers as the test configures it.
 """
 import ctypes
 import hashlib
@@ -73,7 +74,7 @@ class BridgeStruct(ctypes.Structure):
 
 
 def status_number(name):
-    """The number that base.h gives to "INVALID"."""
+    """Returns the number that base.h gives to a status such as "INVALID"."""
     if not STATUS:
         text = open(os.path.join(ROOT, "base/base.h"), encoding="utf-8").read()
         listed = text[text.index("#define AOTICACHE_STATUS_LIST(X)"):]
@@ -84,7 +85,7 @@ def status_number(name):
 
 
 def compile_bridge(build, flags=()):
-    """The path of the compiled bridge; None without a C++ compiler."""
+    """Returns the path of the compiled bridge, or None without a C++ compiler."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         return None
@@ -107,14 +108,14 @@ def compile_bridge(build, flags=()):
 
 
 def read_view(view):
-    """A tensor as what the view says of it."""
+    """Returns a tensor as its view describes it."""
     return ("tensor", view.data, view.dtype, view.device.type, view.device.index, view.numel,
             tuple(view.sizes[:view.ndim]), tuple(view.strides[:view.ndim]), view.layout, view.requires_grad,
             view.dispatch_key_set)
 
 
 def read_value(value):
-    """As (kind, content); kinds by their names in value.h."""
+    """Returns a value as (kind, content), with the kinds named as in value.h."""
     one = {3: "int", 9: "dtype", 10: "layout", 11: "memory format"}
     lists = {12: ("ints", "int list"), 13: ("doubles", "double list"), 14: ("bools", "bool list")}
     kind, count = value.kind, value.count
@@ -147,7 +148,7 @@ def read_value(value):
 
 class Host:
     """The host, and the bridge that it opened. answer: what a call does with its arguments; by default nothing.
-    attempts: what an attempt answers; None: as a call."""
+    attempts: what an attempt answers; None: the same as a call."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
@@ -156,13 +157,13 @@ class Host:
         self.answer, self.attempts = lambda stack: FALLBACK, None
         self.message = "the kernel said no"
         self.turns, self.ends, self.passed, self.next_turn = [], [], [], NO_TURN
-        self.now = 0  # every reading of the clock is 10 later than the one before
+        self.now = 0  # each reading of the clock is 10 more than the previous one
         self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append),
                                  CALL(self.attempt), CLOCK(self.read_clock), TURN(self.take_turn),
                                  END(lambda op, ticket, ns: self.ends.append((ticket[0], ns))),
                                  PASSED(lambda op, calls: self.passed.append(calls)),
                                  PREPARE(lambda op, wrapped, stack: self.prepared.append(stack.contents.count)))
-        self.prepared = []  # how many arguments each such call had
+        self.prepared = []  # the number of arguments of each such call
         self.bridge = BridgeStruct(ctypes.sizeof(BridgeStruct))
 
     def read_clock(self):
@@ -182,7 +183,7 @@ class Host:
         return status, message.value.decode()
 
     def enable(self, op, key="CPU", schema=None, token=1):
-        """(status, message, registration); op: an OpOverload, or a name with its overload behind a dot."""
+        """Returns (status, message, registration). op: an OpOverload, or a name and its overload joined by a dot."""
         registration, message = c_void_p(), ctypes.create_string_buffer(1024)
         if isinstance(op, str):
             name, _, overload = op.partition(".")
@@ -201,12 +202,12 @@ class Host:
             self.calls.append((op, wrapped, [read_value(value) for value in values.values[:values.count]]))
             error.contents.message = self.message.encode()
             return self.answer(values)
-        except Exception as failure:  # nothing may leave a callback
+        except Exception as failure:  # no exception may leave a callback
             self.failures.append(failure)
             return FALLBACK
 
     def new_tensor(self, sizes, dtype=6):
-        """A handle that is the caller's, of a contiguous tensor; with its data's address."""
+        """Returns (handle, data address) of a new contiguous tensor; the caller frees the handle."""
         strides = [1] * len(sizes)
         for i in range(len(sizes) - 2, -1, -1):
             strides[i] = strides[i + 1] * sizes[i + 1]

@@ -1,4 +1,5 @@
-"""The structures of the C interface that many tests hand over or get, by ctypes: base/base.h, base/tensor_view.h."""
+"""The structures of the C interface that many tests pass or receive through ctypes: base/base.h,
+base/tensor_view.h."""
 import ctypes
 
 

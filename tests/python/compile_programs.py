@@ -1,13 +1,13 @@
-"""Programs for torch.compile, and a process that runs them and says what it started and what came out.
+"""Programs for torch.compile, and a process that runs them and reports which processes it started and the results.
 
     compile_programs.py [--uninstalled] [--any] [--ready] [--device DEVICE] [--save FILE] [--load FILE] [NAME ...]
 
-Prints one line of JSON: for each program the digest of its results, whether they are PyTorch's own, how many graphs Dynamo
-traced and Inductor lowered, and the seconds and processor seconds of its first call; the same of setting up; the processes that were started; the counts of the compile
-cache; the warnings. Exit status 3: a program raised.
+Prints one line of JSON: for each program the digest of its results, whether they equal PyTorch's own, how many graphs Dynamo
+traced and Inductor lowered, and the seconds and processor seconds of its first call; the same times for setting up; the processes
+that were started; the counts of the compile cache; the warnings. Exit status 3: a program raised.
 
-Each program is a function of torch: it returns a function to compile and the arguments of its calls. Those of
-transformers and torchvision have random weights and need these packages; available() says which can run here.
+Each program is a function of torch: it returns a function to compile and the arguments of its calls. Programs that use
+transformers and torchvision have random weights and need these packages; available() returns those that can run here.
 """
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ import warnings
 
 
 def once(run):
-    """Marks how a compiled function is to be called; else it is called with the arguments alone."""
+    """Marks how a compiled function is to be called; without it the function is called with the arguments alone."""
     def mark(function):
         function.run = run
         return function
@@ -29,7 +29,7 @@ def once(run):
 
 
 def inference(function):
-    """As programs that only predict call their models."""
+    """Calls the model as inference programs do."""
     def run(chosen, *arguments):
         return (chosen(*arguments),)
 
@@ -41,7 +41,7 @@ def inference(function):
 
 
 def gradients(model, loss):
-    """A training step: `loss` is compiled, and its backward pass with it. Gives the loss and the gradients."""
+    """Builds a training step: `loss` and its backward pass are compiled. Returns the loss and the gradients."""
     def run(function, *arguments):
         model.zero_grad()
         value = function(*arguments)
@@ -71,7 +71,7 @@ def reduction(torch):
 
 
 def normalizations(torch):
-    """Reductions over both dimensions, with what follows them."""
+    """Reductions over both dimensions, followed by other operations."""
     def function(x):
         x = (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-5).sqrt()
         return torch.logsumexp(x, 0), x.amax(1), x.abs().amin(0), (x * x).mean()
@@ -79,7 +79,7 @@ def normalizations(torch):
 
 
 def dynamic(torch):
-    """Three lengths: the second compile is for all of them, and one graph gets guards."""
+    """Three lengths: the second compile serves all of them, and one graph gets guards."""
     return lambda x: (x * x + 1).cumsum(0), [(torch.linspace(0, 1, n),) for n in (50, 70, 90)]
 
 
@@ -96,7 +96,7 @@ def complex_numbers(torch):
 
 
 def mapped(torch):
-    """vmap over a function of one row, and a gradient within."""
+    """vmap over a function of one row that computes a gradient."""
     def row(x, w):
         return torch.func.grad(lambda one: (torch.tanh(one) * w).sum())(x) + x
     return lambda x, w: torch.vmap(row, in_dims=(0, None))(x, w), [
@@ -104,7 +104,7 @@ def mapped(torch):
 
 
 def custom_operator(torch):
-    """An operator of the program's, in Python: Inductor compiles what is around it."""
+    """The program's own operator, in Python: Inductor compiles the code around it."""
     @torch.library.custom_op("compile_programs::twice", mutates_args=())
     def twice(x: torch.Tensor) -> torch.Tensor:
         return x * 2
@@ -116,7 +116,7 @@ def custom_operator(torch):
 
 
 def indexing(torch):
-    """Gathers, scatters, an update in place of an argument's clone, integers."""
+    """Gathers, scatters, an in-place update of a cloned argument, integers."""
     def function(x, index):
         x = x.clone()
         x[index] += 1
@@ -126,7 +126,7 @@ def indexing(torch):
 
 
 def graph_break(torch):
-    """Two graphs, since Dynamo cannot know what lies between."""
+    """Two graphs, since Dynamo cannot trace the code between them."""
     def function(x):
         x = torch.cos(x) * 3
         torch._dynamo.graph_break()
@@ -135,12 +135,12 @@ def graph_break(torch):
 
 
 def unseen(torch):
-    """For tests of misses: nothing else compiles it."""
+    """For tests of misses: no other test compiles it."""
     return lambda x: torch.cos(x) * 17 - torch.abs(x) / 3, [(torch.linspace(0, 1, 77),)]
 
 
 def tuned(torch):
-    """Inductor tries its own products against PyTorch's, and keeps the quicker."""
+    """Inductor times its own matrix multiplications against PyTorch's, and keeps the faster."""
     def function(x, w, b):
         return torch.relu(torch.nn.functional.linear(x, w, b))
     function.mode = "max-autotune"
@@ -149,7 +149,7 @@ def tuned(torch):
 
 
 def constant_one(torch, begin=0):
-    """Its graph has a constant, whose values are not in the C++."""
+    """Its graph has a constant whose values are not in the C++ code."""
     return lambda x: torch.tanh(x) + torch.arange(begin, begin + 60).to(torch.float32).sum() * torch.tensor(
         [float(begin + number) for number in range(60)]), [(torch.linspace(0, 1, 60),)]
 
@@ -159,7 +159,7 @@ def constant_two(torch):
 
 
 def of_lengths(x):
-    """At the module's level, where Dynamo's records and precompiles can find it again."""
+    """Is at module level, so that Dynamo's records and precompiles can find it again."""
     for number in range(4):
         x = (x * x + number).cumsum(0) / 100
     return x
@@ -172,7 +172,7 @@ def named(torch):
 # ---- layers ----
 
 def layers(torch):
-    """Called where gradients are recorded, and without a backward pass: PyTorch does not keep AOTAutograd's result."""
+    """Is called while gradients are recorded, but without a backward pass: PyTorch does not keep AOTAutograd's result."""
     nn = torch.nn
     model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))
     return lambda x: model(x), [(torch.randn(16, 64),)]
@@ -201,7 +201,7 @@ def convolution_training(torch):
 
 @inference
 def lstm(torch):
-    """A cell that is unrolled over eight steps, as Dynamo leaves torch.nn.LSTM itself out."""
+    """A cell unrolled over eight steps, since Dynamo does not compile torch.nn.LSTM itself."""
     cell = torch.nn.LSTMCell(16, 32)
 
     def function(x):
@@ -259,8 +259,8 @@ def transformer(torch):
 @contextlib.contextmanager
 def without_fakes(torch):
     """
-    For imports of torchvision, which transformers does too: it registers fakes for operators of its library, and beside
-    PyTorch's CPU wheel that one cannot be loaded.
+    Imports of torchvision, which transformers does too, need this: torchvision registers fakes for operators of its library, and
+    that library cannot be loaded with PyTorch's CPU wheel.
     """
     own = torch.library.register_fake
     torch.library.register_fake = lambda *_, **__: lambda function: function
@@ -318,14 +318,14 @@ SMALL = (pointwise, chain, reduction, normalizations, dynamic, bfloat16, complex
          transformer)
 OF_PACKAGES = {bert: "transformers", gpt2_training: "transformers", llama: "transformers", resnet: "torchvision",
                mobilenet: "torchvision"}
-OTHERS = (unseen, tuned, named, constant_one, constant_two)  # of single tests
+OTHERS = (unseen, tuned, named, constant_one, constant_two)  # used by single tests
 PROGRAMS = {one.__name__: one for one in (*SMALL, *OF_PACKAGES, *OTHERS)}
 MEASURED = tuple(one.__name__ for one in (*SMALL, *OF_PACKAGES))
 USUAL = ("pointwise", "reduction", "dynamic", "training", "bfloat16")
 
 
 def missing_package(name):
-    """The package that a program needs and that is not installed; None: it can run."""
+    """Returns the package that a program needs and that is not installed, or None if it can run."""
     package = OF_PACKAGES.get(PROGRAMS[name])
     return package if package is not None and importlib.util.find_spec(package) is None else None
 
@@ -356,7 +356,7 @@ def processor(who):
 
 
 class Watch:
-    """Seconds, processor seconds, and the part of them that processes took which were started (compilers), since it was made."""
+    """Counts seconds and processor seconds since it was created, and the part that started processes (compilers) took."""
 
     def __init__(self):
         self.begun = time.perf_counter()
@@ -384,7 +384,7 @@ def play(torch, name):
 
 
 def set_up(torch, options):
-    """What a program does before its first call: installs the cache, loads artifacts."""
+    """Does what a program does before its first call: installs the cache, loads artifacts."""
     watch = Watch()
     if not options.uninstalled:
         import aoticache
@@ -408,7 +408,7 @@ def main():
     options = parser.parse_args()
     started, said = [], []
     warnings.showwarning = lambda message, category, *_: said.append(f"{category.__name__}: {message}")
-    import torch  # for which wheels for CUDA run ldconfig since 2.15
+    import torch  # whose wheels for CUDA run ldconfig since 2.15
     sys.addaudithook(lambda event, arguments: started.append([str(one) for one in arguments[:2]])
                      if event in ("subprocess.Popen", "os.posix_spawn", "os.system") else None)
     if options.ready:

@@ -1,6 +1,6 @@
-"""Runs of compile_programs.py in a fresh machine's state, for the tests of torch.compile on the cache.
+"""Runs compile_programs.py as on a fresh machine, for the tests of torch.compile with the cache.
 
-One process fills a cache with the usual programs, if there is a compiler, for all tests of a build; they use copies.
+If there is a compiler, one process fills a cache with the usual programs for all tests of a build. The tests use copies.
 """
 import glob
 import hashlib
@@ -24,12 +24,12 @@ TOOL = os.path.join(BUILD, "bin", "aoticache")
 
 
 def fresh(name):
-    """An empty folder of this test."""
+    """Returns an empty directory of this test."""
     return tempfile.mkdtemp(prefix=f"{name}-", dir=FOLDER)
 
 
 def start(cache, *words, compiler=False, **more):
-    """A process in a fresh machine's state; without `compiler` nothing is on its PATH."""
+    """Starts a process as on a fresh machine. Unless `compiler` is true, its PATH is empty."""
     variables = environment(AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), HOME=fresh("home"),
                             AOTICACHE_CONFIG="", **more)
     if not compiler:
@@ -59,7 +59,8 @@ def digests(found):
 
 
 def check_warm(found, filled, but=()):
-    """Everything came from the cache: no process ran, and the values are the bits of the process that compiled."""
+    """Checks that everything came from the cache: no process was started, and the values equal those of the compiling
+    process bit for bit."""
     assert found["started"] == [], found["started"]
     assert all(one["same"] for one in found["programs"].values()), found["programs"]
     expected = {name: value for name, value in digests(filled).items() if name in found["programs"]}
@@ -72,7 +73,7 @@ filled_report = None
 
 
 def fixture():
-    """The directory of what filled() copies: it has another name if what makes it has changed."""
+    """Returns the directory that filled() copies; its name changes if the files that make it change."""
     digest = hashlib.sha256()
     for path in (__file__, PROGRAMS, os.path.join(BUILD, "lib", "libaoticache.so"),
                  *sorted(glob.glob(os.path.join(TOP, "eager", "torch", "aoticache", "*.py")))):
@@ -95,7 +96,7 @@ def fill(folder):
 
 
 def filled():
-    """The full cache, FULL, a copy of this test's; by the process that filled the first one: what it reported."""
+    """Copies the filled cache to FULL for this test. Returns what the process that filled it reported."""
     global filled_report
     if filled_report is None:
         folder = fixture()
@@ -110,11 +111,11 @@ def filled():
     return filled_report
 
 
-os.environ.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # of scripts/run-tests: the cache keeps what a trial of vector units gave
-#: No such trial, which would take most of the time of a process that compiles one program.
+os.environ.pop("TORCHINDUCTOR_VEC_ISA_OK", None)  # set by scripts/run-tests; a trial of vector units is cached
+#: Skips that trial, which would take most of the time of a process that compiles one program.
 QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
-#: For options that no other test compiles with, a precompiled header takes longer than the one compile that uses it. PyTorch
-#: has one for all processes that use the same options, below TMPDIR.
+#: If no other test compiles with some options, precompiling a header takes longer than the one compile that uses it.
+#: PyTorch keeps one for all processes that use the same options, below TMPDIR.
 PLAIN = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
 
 if COMPILER is None:

@@ -1,13 +1,13 @@
-"""Situations that PyTorch's own tests of its compile caches are about, as programs of our own, and a process that plays them.
+"""Our own versions of the situations in PyTorch's tests of its compile caches, and a process that runs them.
 
     compile_scenarios.py [--cache] [NAME ...]
 
-With `--cache` the compile cache is installed, else PyTorch is alone. Prints one line of JSON: for each scenario what each of
-its steps gave, how PyTorch's caches counted it, and the processes that were started. The tests play every scenario twice,
+With `--cache` the compile cache is installed; without it PyTorch runs alone. Prints one line of JSON: for each scenario the
+results of each step, the counts of PyTorch's caches, and the processes that were started. The tests run every scenario twice,
 in two processes, with and without the cache, and compare (tests/python/test_compile_scenarios.py).
 
-A scenario is a generator: it yields the results of a step, pairs of what was compiled and what eager PyTorch gives; None in
-the second place: there is nothing to compare with.
+A scenario is a generator that yields the results of a step, as pairs (compiled result, eager result). A second element of
+None means that there is nothing to compare with.
 """
 import hashlib
 import json
@@ -28,13 +28,13 @@ COUNTED = {
 
 
 def forget():
-    """What this process has compiled; what is on disk stays."""
+    """Drops what this process has compiled, but nothing on disk."""
     torch._dynamo.reset()
     torch._inductor.codecache.PyCodeCache.cache_clear()
 
 
 def twice(function, *argument_sets, **options):
-    """Two calls, the second after the process has forgotten the first."""
+    """Makes two calls, the second after the process has forgotten the first."""
     for _ in range(2):
         compiled = torch.compile(function, **options)
         for arguments in argument_sets:
@@ -54,7 +54,7 @@ def leaf(*sizes):
 
 
 def trained(function, *sizes):
-    """Results and gradients of a function of tensors of these sizes."""
+    """Returns results and gradients of a function of tensors of these sizes."""
     tensors = [leaf(*one) for one in sizes]
     out = function(*tensors)
     out.sum().backward()
@@ -72,7 +72,7 @@ def a_function_of_free_sizes():
 
 
 def inputs_that_share_memory():
-    """Other code than for inputs that do not, where one is written."""
+    """If one of the inputs is written, the code differs from that for inputs that do not share memory."""
     def function(x, y):
         x.mul_(2)
         return y + 1
@@ -113,7 +113,7 @@ def views_that_are_replayed():
 
 
 def a_constant_of_a_class():
-    """It is an input of the graph: other values are the same graph."""
+    """The constant is an input of the graph: other values use the same graph."""
     class Model(torch.nn.Module):
         constant = torch.full((2, 2), 2)
 
@@ -132,7 +132,7 @@ def a_constant_of_a_class():
 
 
 def constants_in_the_graph():
-    """Small ones are in the key by their values, large ones too."""
+    """The values of constants, small or large, are part of the key."""
     for size, begin in ((8, 0), (8, 1), (9, 0), (9, 1), (9, 0)):
         values = torch.arange(begin, begin + size).tolist()
         function = lambda x, values=values: x * torch.tensor(values)  # noqa: E731
@@ -157,7 +157,7 @@ def a_vmap():
 # ---- free sizes ----
 
 def sizes_that_are_specialized():
-    """A dimension is free, and two of its values have code of their own."""
+    """A dimension is dynamic, and two of its values have specialized code."""
     function = lambda x: x * 5  # noqa: E731
     for _ in range(2):
         compiled = torch.compile(function)
@@ -169,7 +169,7 @@ def sizes_that_are_specialized():
 
 
 def sizes_that_may_be_free():
-    """A second dimension is marked that tracing fixes again."""
+    """A second dimension is marked as dynamic, but tracing specializes it again."""
     function = lambda x, y, z: (x + y, z * 2)  # noqa: E731
     for marked in ((0, 2), (0, 1, 2)):
         tensors = [ramp(5), ramp(5), ramp(6)]
@@ -180,7 +180,7 @@ def sizes_that_may_be_free():
 
 
 def free_sizes_of_a_backward_pass():
-    """Forward and backward graph get different symbols of the same sizes."""
+    """Forward and backward graph get different symbols for the same sizes."""
     function = lambda x, y: torch.cat((x, x)) * 1 + (x * y).sum()  # noqa: E731
     for size in (5, 7):
         yield [(trained(torch.compile(function, dynamic=True), (size,), (size,)), trained(function, (size,), (size,)))]
@@ -190,7 +190,7 @@ def free_sizes_of_a_backward_pass():
 # ---- gradients ----
 
 def a_backward_pass_that_comes_later():
-    """Nothing is kept before the backward pass has run."""
+    """Nothing is stored before the backward pass has run."""
     function = lambda a, b: a.cos() + b  # noqa: E731
     for is_trained in (False, False, True, True):
         compiled = torch.compile(function)
@@ -207,7 +207,7 @@ def gradients_within():
 
 
 def an_autograd_function():
-    """One whose text changes is another."""
+    """If the source of an autograd function changes, it counts as another function."""
     def make(factor):
         if factor == 2:
             class Scale(torch.autograd.Function):
@@ -251,7 +251,7 @@ def activations_that_are_computed_again():
 
 
 def a_class_of_tensors():
-    """A wrapper around two tensors, in a joint graph."""
+    """A tensor subclass that wraps two tensors, in a joint graph."""
     from torch.testing._internal.two_tensor import TwoTensor
 
     def function(x):
@@ -303,7 +303,7 @@ def no_caches():
 
 
 def weights_that_are_frozen():
-    """Their values become part of the code. Equal values are the same graph, others another."""
+    """Their values become part of the code. Equal values use the same graph, other values another one."""
     for scale in (1, 2, 1):
         model = torch.nn.Linear(6, 6).eval()
         with torch.no_grad(), inductor_config.patch(freezing=True):
@@ -314,7 +314,7 @@ def weights_that_are_frozen():
 
 
 def passes_of_ones_own():
-    """A pass with a name of its own is part of the key; one without keeps the graph out of the caches."""
+    """A custom pass that has its own name is part of the key; one without a name keeps the graph out of the caches."""
     from torch._inductor.custom_graph_pass import CustomGraphPass
 
     class Pass(CustomGraphPass):
@@ -334,7 +334,7 @@ def passes_of_ones_own():
 
 
 def another_option():
-    """An option that changes code is part of the key."""
+    """An option that changes the generated code is part of the key."""
     function = lambda x: (x * 7).sum() + x.prod()  # noqa: E731
     for size in (4096, 8, 4096):
         with inductor_config.patch({"cpp.min_chunk_size": size}):
@@ -343,7 +343,7 @@ def another_option():
 
 
 def a_region_for_inductor():
-    """Inductor compiles one region of a graph that is else eager's."""
+    """Inductor compiles one region of a graph; the rest runs eagerly."""
     from torch._dynamo.backends.common import aot_autograd
     from torch.fx import traceback
     from torch.fx.passes.regional_inductor import regional_inductor
@@ -362,7 +362,7 @@ def a_region_for_inductor():
 
 
 def results_in_one_record():
-    """AOTAutograd's results with the graphs in them."""
+    """AOTAutograd's results contain the graphs."""
     function = lambda x, y: (x.sin() @ y).relu()  # noqa: E731
     with functorch_config.patch(bundled_autograd_cache=True):
         for _ in range(2):
@@ -380,10 +380,10 @@ SCENARIOS = {one.__name__: one for one in (
     results_in_one_record)}
 
 
-# ---- playing them ----
+# ---- running them ----
 
 def flat(value):
-    """The tensors of a result, None for nothing."""
+    """Returns the tensors of a result, with None for missing ones."""
     if isinstance(value, torch.Tensor):
         return [value.detach()]
     return [] if value is None else [tensor for one in value for tensor in flat(one)]
@@ -431,7 +431,7 @@ def main():
     for name in names:
         try:
             found[name] = play(SCENARIOS[name], started)
-        except Exception as error:  # noqa: BLE001 - the tests compare what is raised, too
+        except Exception as error:  # noqa: BLE001 - the tests also compare exceptions
             found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
     print(json.dumps({"scenarios": found, "warnings": said}))
 

@@ -1,4 +1,5 @@
-"""pytest for tests/python. scripts/run-tests counts one line for each case, as of the other tests: ok, not ok, skip."""
+"""pytest setup for tests/python. scripts/run-tests counts one line per case, as for the other tests: ok, not ok,
+skip."""
 import os
 
 import pytest
@@ -19,7 +20,7 @@ def name_of(nodeid):
 
 
 class Lines:
-    """Prints a line when a case has ended; what failed, and what it printed, comes from pytest at the end."""
+    """Prints a line when a case ends. pytest prints failures and captured output at the end."""
 
     def __init__(self, reporter):
         self.reporter = reporter
@@ -28,7 +29,7 @@ class Lines:
         self.reporter.ensure_newline()
         self.reporter.write_line(line)
 
-    def pytest_collectreport(self, report):  # a whole file
+    def pytest_collectreport(self, report):  # reports on a whole file
         if report.skipped:
             self.skip(report, os.path.basename(report.nodeid))
 
@@ -58,6 +59,6 @@ def pytest_sessionstart(session):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session, exitstatus):
-    """Nothing was run: the whole file was skipped, or what was asked for is not there."""
+    """Handles a run without any case: the whole file was skipped, or the selected case does not exist."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = 77 if session.config.pluginmanager.getplugin("terminalreporter").stats.get("skipped") else 1

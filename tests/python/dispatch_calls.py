@@ -1,10 +1,10 @@
-"""Random calls of random operators, in PyTorch's dispatcher and in ours: which kernels are reached one after the other,
-each with which key set, and what fails.
+"""Makes random calls of random operators in PyTorch's dispatcher and in ours, and compares which kernels are reached in
+turn, with which key sets, and which calls fail.
 
-Tensors of several kinds go in, under random thread-local sets; a kernel answers or redispatches. PyTorch's own
-fallbacks act here as redispatches where that is what they do there (autograd's, those that resolve conjugates,
-negatives and zero tensors); a call that would reach another one is not made there, and not counted. PyTorch does not
-always bring all of an operator's table up to date (docs/dispatch.md), so it is made to, after the registrations.
+Tensors of several kinds are passed under random thread-local sets; a kernel answers or redispatches. Those of PyTorch's
+fallbacks that only redispatch (autograd's, and those that resolve conjugates, negatives and zero tensors) do the same
+here. A call that would reach another fallback is not made in PyTorch, and not counted. PyTorch does not always update
+the whole table of an operator (docs/dispatch.md), so after the registrations the test forces an update.
 """
 import os
 import random
@@ -35,17 +35,17 @@ KERNEL_KEYS = ["CPU", "CPU", "Meta", "CUDA", "SparseCPU", "SparseCsrCPU", "Mkldn
                "FuncTorchDynamicLayerFrontMode", "VmapMode"]
 LOCAL_KEYS = [key for key in KERNEL_KEYS if key not in ("Undefined", "Autograd") and "Composite" not in key
               and key != "FuncTorchBatchedDecomposition"]
-NEXT_KEYS = [key for key in LOCAL_KEYS if key != "PythonDispatcher"]  # which is in all sets "after" another
+NEXT_KEYS = [key for key in LOCAL_KEYS if key != "PythonDispatcher"]  # all sets "after" another key have that one
 RESOLVE = ("Conjugate", "Negative", "ZeroTensor")
 AFTER_AUTOGRAD = C._after_autograd_keyset.raw_repr()
 
 
 class Unsafe(Exception):
-    """A fallback that does more than to redispatch."""
+    """Raised if a fallback does more than redispatch."""
 
 
 def make_tensors():
-    """Key set and tensor, of all kinds that a machine without accelerators has."""
+    """Returns (key set, tensor) of all kinds that a machine without accelerators has."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = torch.ones(2, 2)
@@ -63,7 +63,7 @@ def key_set(raw):
 
 
 class Operator:
-    """One operator with random kernels on both sides."""
+    """An operator with random kernels in both dispatchers."""
 
     def __init__(self, rng, players, number):
         self.namespace, self.schema = f"calls{number}", rng.choice(SCHEMAS)
@@ -84,7 +84,8 @@ class Operator:
             outcomes = [player.play(step) for player in players]
             assert outcomes[0] == outcomes[1], (step, outcomes, [player.message for player in players])
         refresh = C._dispatch_library("FRAGMENT", self.namespace, "", "file.py", 3)
-        # Not a function: under modes PyTorch finds those by operator and key, the last that was ever registered.
+        # Not a function: under modes PyTorch finds functions by operator and key and uses the last one that was ever
+        # registered.
         refresh.impl("f", "CompositeImplicitAutograd", torch.library.fallthrough_kernel)
         refresh.reset()
         assert players[0].check(self.name) == "done"
@@ -98,9 +99,9 @@ class Operator:
 
 
 def make_arguments(rng, schema, tensors):
-    """Pairs: as PyTorch takes it, as dispatch_host.Call does."""
+    """Returns pairs: the argument for PyTorch, the argument for dispatch_host.Call."""
     def tensor(optional=False):
-        if rng.random() < (0.3 if optional else 0.05):  # for a plain Tensor too: an undefined one
+        if rng.random() < (0.3 if optional else 0.05):  # a plain Tensor may also be undefined
             return None, ("none",)
         keys, value = rng.choice(tensors)
         return value, ("tensor", keys)
@@ -119,7 +120,7 @@ def make_arguments(rng, schema, tensors):
 
 
 class TorchLocal:
-    """Thread-local sets: what to do, by PyTorch's guards and functions."""
+    """Sets PyTorch's thread-local sets with its guards and functions."""
 
     def __init__(self, included, excluded):
         self.guards = [C._ForceDispatchKeyGuard(key_set(included), key_set(excluded))]
@@ -147,14 +148,14 @@ class TorchLocal:
 
 
 class TorchMode(TorchDispatchMode):
-    """Notes that it was asked, and calls the operator again."""
+    """Records that it was called, and calls the operator again."""
 
     def __init__(self, number, player):
         super().__init__()
         self.number, self.player = number, player
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function.namespace.startswith("calls"):  # and none that a fallback of PyTorch's calls: aten::clone
+        if function.namespace.startswith("calls"):  # skips operators that a fallback of PyTorch calls: aten::clone
             self.player.log.append((f"mode {self.number}", C._dispatch_tls_local_exclude_set().raw_repr()))
         return function(*args, **kwargs or {})
 
@@ -168,7 +169,7 @@ def own_mode(number, player):
 
 
 class Modes:
-    """On both sides the same, pushed for the time of a call."""
+    """Pushes the same modes on both sides for the duration of a call."""
 
     def __init__(self, players):
         self.pairs = [(TorchMode(number, players[0]), own_mode(number, players[1])) for number in range(3)]
@@ -213,7 +214,7 @@ class OwnLocal:
 
 
 def make_local(rng):
-    """What is done to the thread-local sets before a call."""
+    """Returns what is done to the thread-local sets before a call."""
     def keys(count):
         made = 0
         for _ in range(rng.randint(0, count)):
@@ -228,7 +229,7 @@ def make_local(rng):
 
 
 def make_options(rng, operator):
-    """How it is called: through its arguments, with a key set, with a key."""
+    """Returns how the operator is called: through its arguments, with a key set, or with a key."""
     r = rng.random()
     if r < 0.65:
         return ("call",)
@@ -240,7 +241,7 @@ def make_options(rng, operator):
         for _ in range(rng.randint(0, 4)):
             raw |= C.DispatchKeySet(torch_key(rng.choice(LOCAL_KEYS))).raw_repr()
         return "redispatch", raw if rng.random() < 0.8 else rng.getrandbits(62)
-    # PyTorch crashes where nothing is registered for the key.
+    # PyTorch crashes if nothing is registered for the key.
     keys = [key for key in LOCAL_KEYS if C._dispatch_has_kernel_for_dispatch_key(operator.name, torch_key(key))]
     return ("call_for_key", rng.choice(keys)) if keys else ("call",)
 
@@ -261,7 +262,8 @@ def torch_call(operator, manner, values):
             getattr(torch.ops, operator.namespace).f.default._op_dk(torch_key(manner[1]), *values)
         return "answered", None
     except RuntimeError as error:
-        # NotImplementedError is one. A fallthrough that is reached is no kernel, either: theirs is a failed assertion.
+        # NotImplementedError means that a kernel is missing. So does reaching a fallthrough: PyTorch then fails an
+        # assertion.
         absent = isinstance(error, NotImplementedError) or "fallthrough_kernel was executed" in str(error)
         return "no kernel" if absent else "failed", error
 
@@ -288,7 +290,7 @@ def own_call(operator, manner, specs):
 
 
 def fallback_of(passed):
-    """What our copies of PyTorch's fallbacks do."""
+    """Returns a function that gives what our copies of PyTorch's fallbacks do."""
     def make(key):
         below = (AFTER_AUTOGRAD if key.startswith("Autograd") else dispatch_players.full_after(key))
 
@@ -305,7 +307,7 @@ SNAPSHOT = C.DispatchKeySet(torch_key("PythonTLSSnapshot")).raw_repr()
 
 
 def log_of(player):
-    """PyTorch's modes are at two keys, of which the upper one takes a copy of the thread's sets and goes on."""
+    """PyTorch's modes are at two keys. The upper one copies the thread's sets and continues with the lower one."""
     return [(tag, keys & ~SNAPSHOT) for tag, keys in player.log]
 
 
@@ -340,9 +342,9 @@ def one_call(rng, players, operator, tensors, passed, modes):
             local.end()
     if count and "INTERNAL ASSERT FAILED" in str(theirs[1]) and re.search("python_(dispatch|arg_parser).cpp",
                                                                            str(theirs[1])):
-        return "skipped"  # fallbacks in Python under modes; modes that are reached where Python is excluded
+        return "skipped"  # fallbacks in Python under modes, or modes that are reached while Python is excluded
     logs = [log_of(player) for player in players]
-    if theirs[0] != "answered" and count:  # what fails under modes PyTorch tries several times
+    if theirs[0] != "answered" and count:  # under modes PyTorch tries a failing call several times
         logs[0] = logs[0][:len(logs[1])]
     if (theirs[0], logs[0]) == (ours[0], logs[1]):
         return "modes" if any(tag.startswith("mode") for tag, _ in players[0].log) else "same"
@@ -358,7 +360,7 @@ def one_call(rng, players, operator, tensors, passed, modes):
 
 
 def compare_calls(seed, calls, fallbacks, of_each=40):
-    """The calls that differ; how many there were of each kind."""
+    """Returns the calls that differ, and the number of calls of each kind."""
     counts, passed, different = {"same": 0, "modes": 0, "skipped": 0}, [], []
     C._set_autograd_fallback_mode("nothing")
     players = [dispatch_players.TorchPlayer(), dispatch_players.OwnPlayer()]

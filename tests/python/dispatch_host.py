@@ -1,8 +1,8 @@
 """The dispatcher (eager/dispatch/dispatcher.h, dispatch_key.h) by ctypes: every function of the two headers, and a thin
 object for each of their types.
 
-FUNCTIONS is the whole binding. missing() compares it with the headers, so that a function added there and not here is
-noticed: what this file can bind without a compiler, other languages can bind too.
+FUNCTIONS is the whole binding. missing() compares it with the headers, so that a function which is added only to a
+header is noticed. Other languages can bind everything that this file binds without a compiler.
 """
 import collections
 import ctypes
@@ -57,7 +57,7 @@ TYPES = {"v": None, "S": ctypes.c_int, "i": ctypes.c_int32, "I": ctypes.c_uint32
          "a": ctypes.POINTER(ctypes.c_char_p),
          "l": ctypes.POINTER(Value), "V": ctypes.POINTER(View)}
 
-# The result's letter, a colon, the arguments' letters; the names without aoticache_.
+# The letter of the result, a colon, the letters of the arguments. Names are given without aoticache_.
 FUNCTIONS = {
     "dispatcher_create": "S:oe", "dispatcher_free": "v:p", "dispatcher_get": "p:",
     "dispatcher_set_logger": "v:pL",
@@ -95,7 +95,7 @@ FUNCTIONS = {
 
 
 class Refused(Exception):
-    """A status that is not OK: status, its name; message."""
+    """Raised for a status that is not OK. status: its name; message."""
 
     def __init__(self, status, message):
         super().__init__(f"{status}: {message}")
@@ -108,13 +108,14 @@ def load():
         result, _, arguments = types.partition(":")
         function = getattr(library, "aoticache_" + name, None)
         if function is None:
-            continue  # missing() tells
+            continue  # missing() reports it
         function.restype, function.argtypes = TYPES[result], [TYPES[letter] for letter in arguments]
     return library
 
 
 def missing():
-    """Functions of the headers that FUNCTIONS lacks; of FUNCTIONS that the headers lack; that the library lacks."""
+    """Returns functions of the headers that FUNCTIONS lacks; functions in FUNCTIONS that the headers lack; those that
+    the library lacks."""
     declared = set()
     for header in ("dispatcher.h", "dispatch_key.h", "keys.h", "questions.h"):
         with open(os.path.join(FOLDER, header), encoding="utf-8") as file:
@@ -129,7 +130,8 @@ STRUCTS = {"error": Error, "tensor_view": View, "value": Value, "stack": Stack, 
 
 
 def wrong_sizes():
-    """Structures that this file declares otherwise than the library: name, bytes here, bytes there."""
+    """Returns structures that this file declares with another size than the library: name, bytes here, bytes in the
+    library."""
     sizes = {name: (ctypes.sizeof(kind), c.aoticache_dispatch_struct_size(f"aoticache_{name}".encode()))
              for name, kind in STRUCTS.items()}
     return {name: both for name, both in sizes.items() if both[0] != both[1]}
@@ -140,7 +142,7 @@ c.aoticache_free.restype, c.aoticache_free.argtypes = None, [ctypes.c_void_p]
 
 
 def call(name, *arguments):
-    """A function that gives a status and takes an error last; Refused where it is not OK."""
+    """Calls a function that returns a status and takes an error last. Raises Refused if the status is not OK."""
     error = Error()
     status = getattr(c, "aoticache_" + name)(*arguments, ctypes.byref(error))
     if status != 0:
@@ -181,12 +183,12 @@ def key_name(key):
     return c.aoticache_dispatch_key_name(key).decode()
 
 
-# Also of keys that cannot be parsed, since nobody names them.
+# Includes keys that cannot be parsed; no test uses their names.
 NUMBERS = {key_name(number): number for number in range(156, -1, -1)}
 
 
 class Kernels:
-    """Python functions as kernels. function(operator, keys, stack) -> None; what it raises becomes RUN_FAILED.
+    """Wraps Python functions as kernels. function(operator, keys, stack) -> None; an exception becomes RUN_FAILED.
 
     All share one C function and differ by user, a number. released: how often release() was called for each.
     """
@@ -199,10 +201,10 @@ class Kernels:
         try:
             self.functions[user](operator, keys, stack.contents)
             return 0
-        except Refused as refused:  # of a call further down: handed on
+        except Refused as refused:  # from a nested call: forwarded
             status = STATUS.index(refused.status)
             message = refused.message
-        except Exception as exception:  # nothing may pass through C
+        except Exception as exception:  # no exception may pass through C
             self.raised, status, message = exception, STATUS.index("RUN_FAILED"), repr(exception)
         if error:
             error.contents.status, error.contents.message = status, message.encode()[:1000]
@@ -248,12 +250,12 @@ class Operator:
         call("operator_check", self.handle)
 
     def has(self, question, argument):
-        """question: "has_kernel_for_key", "has_kernel_for_any", "has_computed_kernel", "is_fallthrough"."""
+        """question: "has_kernel_for_key", "has_kernel_for_any", "has_computed_kernel" or "is_fallthrough"."""
         return getattr(c, "aoticache_operator_" + question)(self.handle, argument)
 
 
 class ComputedKernel:
-    """What the operator has for the key now. Refused where it has none."""
+    """The kernel that the operator currently has for the key. Raises Refused if it has none."""
 
     def __init__(self, operator, key):
         self.handle = ctypes.c_void_p()
@@ -280,7 +282,7 @@ class Oplib:
              ctypes.byref(kernel))
 
     def impl(self, name, kernel, key=None):
-        """key: a name, a number or None."""
+        """Registers a kernel. key: a name, a number or None."""
         if isinstance(key, int):
             call("oplib_impl_for_key", self.handle, encoded(name), key, ctypes.byref(kernel))
         else:
@@ -316,7 +318,7 @@ class Dispatcher:
         return Oplib(self.handle, kind, namespace, key, file, line)
 
     def find(self, name, dangling=True):
-        """NOT_FOUND: Refused."""
+        """Finds an operator. Raises Refused on NOT_FOUND."""
         handle = ctypes.c_void_p()
         call("dispatcher_find_any" if dangling else "dispatcher_find", self.handle, encoded(name),
              ctypes.byref(handle))
@@ -342,8 +344,8 @@ class Dispatcher:
 
 
 class Call:
-    """A stack with arguments, and what keeps them alive. An argument: ("tensor", raw key set), ("tensors", [raw key set
-    or None, ...]), ("int", number) or ("none",)."""
+    """A stack with arguments, and the objects that keep them alive. An argument: ("tensor", raw key set), ("tensors",
+    [raw key set or None, ...]), ("int", number) or ("none",)."""
 
     def __init__(self, arguments, room=8):
         self.keep, self.values = [], (Value * (len(arguments) + room))()

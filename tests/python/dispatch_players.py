@@ -1,15 +1,15 @@
-"""Two players with one interface: PyTorch's dispatcher, and ours by dispatch_host.py. They take the same steps and
-answer the same questions, in the same form.
+"""Two players with one interface: PyTorch's dispatcher, and ours through dispatch_host.py. They take the same steps and
+answer the same questions in the same form.
 
-A step is a tuple: a verb and its arguments; libraries are named by numbers of the caller. play() returns "done",
-"refused" (RuntimeError there, INVALID here) or "absent" where the step's library does not exist.
+A step is a tuple: a verb and its arguments; the caller numbers the libraries. play() returns "done", "refused"
+(RuntimeError in PyTorch, INVALID here), or "absent" if the library of the step does not exist.
 
-What the two cannot have alike is said here once:
-- aten's built-in fallbacks exist in PyTorch only: copy_fallbacks() registers as many with the same texts here.
-- def_ without a word on aliasing is FROM_SCHEMA; with def_legacy it stays open: AOTICACHE_ALIAS_UNSAID.
-- Where PyTorch raises a RuntimeError, ours tells INVALID, EXISTS and MISMATCH apart.
-- PyTorch gives names in the order of its hash tables: both are sorted.
-- PyTorch refuses some questions about operators and kernels that are not there, where ours is false: both give None.
+The two differ in the following:
+- Only PyTorch has aten's built-in fallbacks: copy_fallbacks() registers as many with the same texts here.
+- def_ without aliasing information is FROM_SCHEMA; with def_legacy it stays undecided: AOTICACHE_ALIAS_UNSAID.
+- If PyTorch raises a RuntimeError, ours distinguishes INVALID, EXISTS and MISMATCH.
+- PyTorch returns names in the order of its hash tables: both lists are sorted.
+- For some questions about missing operators and kernels PyTorch raises and ours returns false: both give None.
 """
 import re
 
@@ -22,7 +22,7 @@ TYPED = "(Tensor _0) -> Tensor _0"
 
 
 def skip_reason():
-    """Of another PyTorch than the one whose keys and rules ours has; None for that one."""
+    """Returns a reason if PyTorch is not the version whose keys and rules ours has; None if it is."""
     version = torch.__version__
     return None if version.startswith("2.13.") else f"PyTorch {version}; the dispatcher is compared with 2.13"
 
@@ -43,13 +43,13 @@ class Player:
         return self.attempt(getattr(self, verb), self.libraries[number], *arguments)
 
     def close(self):
-        """Takes everything back, the libraries that were made last first."""
+        """Undoes everything, beginning with the libraries that were made last."""
         for number in sorted(self.libraries, reverse=True):
             self.play(("free", number))
 
 
 def torch_key(name):
-    """The key object; some names PyTorch only parses, others are only members of its enumeration."""
+    """Returns the key object. PyTorch can only parse some names; others exist only as members of its enumeration."""
     return C.DispatchKey.__members__.get(name) or C._parse_dispatch_key(name)
 
 
@@ -142,7 +142,7 @@ class TorchPlayer(Player):
             return "no name"
 
     def about_key(self, name, key):
-        """has_kernel, has_computed_kernel, is_fallthrough."""
+        """Returns has_kernel, has_computed_kernel and is_fallthrough."""
         key_value = torch_key(key)
         if not C._dispatch_has_kernel(name):
             return None
@@ -176,7 +176,7 @@ class TorchPlayer(Player):
 
 
 def built_in_fallbacks():
-    """(key, text, falls through) of PyTorch's fallbacks, read from the table of an operator without kernels."""
+    """Returns (key, text, falls through) of PyTorch's fallbacks, read from the table of an operator without kernels."""
     library = C._dispatch_library("FRAGMENT", "dispatch_players", "", "file.py", 1)
     library.def_("empty(Tensor x) -> Tensor")
     found = []
@@ -189,7 +189,7 @@ def built_in_fallbacks():
 
 
 class OwnPlayer(Player):
-    """Ours: a dispatcher of its own. registered: the kernels that have to be released, each once."""
+    """A player with its own dispatcher of our library. registered: the kernels that must be released, each once."""
     name = "ours"
 
     def __init__(self):
@@ -232,7 +232,7 @@ class OwnPlayer(Player):
         self.keep(library.impl, name, signature=TYPED, debug=debug, key=key or None)
 
     def note(self, tag, below=None):
-        """A kernel that notes that it was reached, and answers with its first argument or redispatches."""
+        """Returns a kernel that records that it was reached, and answers with its first argument or redispatches."""
         def kernel(operator, keys, stack):
             self.log.append((tag, keys))
             if below is None:
@@ -266,14 +266,14 @@ class OwnPlayer(Player):
             del self.libraries[number]
 
     def copy_fallbacks(self, found, function=None):
-        """function(key): what the fallback of a key does."""
+        """Registers copies of PyTorch's fallbacks. function(key): returns what the fallback of a key does."""
         library = self.libraries[-1] = self.dispatcher.oplib("IMPL", "_")
         for key, text, falls_through in found:
             self.keep(library.fallback, function=function and function(key), debug=text, fallthrough=falls_through,
                       key=dispatch_host.NUMBERS[key])
 
     def close(self):
-        """Also says which kernels were not released exactly once."""
+        """Closes the dispatcher, and reports kernels that were not released exactly once."""
         super().close()
         self.dispatcher.free()
         released = self.kernels.released

@@ -1,4 +1,5 @@
-"""A pickle that makes a folder when somebody unpickles it: a test sees by it that nobody has."""
+"""A pickle that creates a directory when it is unpickled, so that a test can check that no code
+unpickled it."""
 import os
 import pickle
 

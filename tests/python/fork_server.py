@@ -1,10 +1,10 @@
-"""A process that has imported PyTorch and its compiler, and forks processes that start with both.
+"""A process that has imported PyTorch and its compiler. It forks processes that start with both imported.
 
-Importing them takes three seconds of a processor, and the tests start some hundreds of processes. A forked process starts
-with its own environment, directory, arguments and files. It has compiled nothing and used no thread.
+Importing them takes three seconds of processor time, and the tests start some hundreds of processes. A forked process starts
+with its own environment, directory, arguments and files. It has compiled nothing and started no thread.
 
 usage: fork_server.py SOCKET           serves on that Unix socket until its standard input is closed
-       python -S -E fork_server.py --run SOCKET ARGUMENT...   a process that does what `python ARGUMENT...` does, as a fork
+       python -S -E fork_server.py --run SOCKET ARGUMENT...   does what `python ARGUMENT...` does, as a fork
 
 PyTorch reads many variables when it is imported. If one that it may read differs from the server's, --run starts Python itself.
 """
@@ -18,11 +18,11 @@ import sys
 import time
 import warnings
 
-#: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another one differs from
-#: the server's, --run starts Python.
+#: Variables that nothing reads when PyTorch is imported, or that a forked process applies itself. If another variable
+#: differs from the server's, --run starts Python.
 WHEN_USED = re.compile(r"AOTICACHE_(?!ENABLE|COMPILE|INSTALL).*|PATH|HOME|PWD|OLDPWD|SHLVL|_|PYTHON(PATH|DONTWRITEBYTECODE|WARNINGS)|PYTEST_.*|"
                        r"TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_(DIR|MANAGER)|TEST_.*|BUILD|VENV|SEEDS?|COUNT|PART|QUICK|CACHE|CASES|JOBS")
-#: And these, which PyTorch's configuration has read: a forked process sets what they stand for.
+#: PyTorch's configuration has read these too: a forked process sets the options that they control.
 SETTINGS = {"TORCHINDUCTOR_VEC_ISA_OK": ("cpp.vec_isa_ok", {"1": True, "0": False}, None),
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": ("cpp_cache_precompile_headers", {"1": True, "0": False}, True),
             "TORCHINDUCTOR_COMPILE_THREADS": ("compile_threads", {"1": 1}, None)}
@@ -44,7 +44,7 @@ def apply_settings(before, environment):
 # ---- the server ----
 
 def become(request, files):
-    """In the forked process: makes it what Python would be with these arguments."""
+    """Turns the forked process into what Python would be with these arguments."""
     for number, file in enumerate(files):
         os.dup2(file, number)
     os.closerange(3, 1 << 16)
@@ -86,7 +86,7 @@ def become(request, files):
     else:
         sys.argv = [first, *others]
         sys.path.insert(0, os.path.dirname(os.path.abspath(first)))
-        main = type(sys)("__main__")  # runpy would take its classes away at the end, while threads still run
+        main = type(sys)("__main__")  # runpy would remove its classes at the end, while threads still run
         main.__file__ = first
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
@@ -95,7 +95,7 @@ def become(request, files):
 
 
 def fork(listener, connections, connection, request, files):
-    """Returns the process id of the new process."""
+    """Forks. Returns the process id of the new process."""
     pid = os.fork()
     if pid:
         return pid
@@ -119,7 +119,7 @@ def fork(listener, connections, connection, request, files):
 
 
 def receive(connection):
-    """Returns the request and its three files, or None if the other side has gone."""
+    """Receives a request. Returns it and its three files, or None if the client has disconnected."""
     files = array.array("i")
     data, others, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(3 * files.itemsize))
     if not data:
@@ -139,7 +139,7 @@ def serve(path):
         importlib.import_module(name)
     import gc
     gc.collect()
-    gc.freeze()  # a forked process that collects does not copy all of this
+    gc.freeze()  # if a forked process collects garbage, it does not copy all of this
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path + ".new")
     listener.listen(64)
@@ -176,7 +176,7 @@ def serve(path):
                     asked = receive(source)
                 except OSError:
                     asked = None
-                if asked is None:  # the other side ended: after its process, or before, if it was killed
+                if asked is None:  # the client has disconnected: after its process ended, or earlier if it was killed
                     for pid, connection in children.items():
                         if connection is source:
                             os.killpg(pid, signal.SIGKILL)
@@ -228,7 +228,7 @@ def run(path, arguments):
         sys.exit("the fork server has gone")
     status, *used = status.split()
     status = int(status)
-    if "TEST_TIMES" in os.environ:  # of scripts/run-tests, which adds them to this process's
+    if "TEST_TIMES" in os.environ:  # set by scripts/run-tests, which adds them to this process's times
         with open(os.environ["TEST_TIMES"], "a") as file:
             file.write(" ".join(used) + "\n")
     if os.WIFSIGNALED(status):

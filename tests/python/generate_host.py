@@ -1,6 +1,6 @@
-"""docs/examples/generate.c, compiled as its first lines say, and the same loop with PyTorch's loader.
+"""Compiles docs/examples/generate.c as its first lines say, and runs the same loop with PyTorch's loader.
 
-"python generate_host.py" prints milliseconds per token beside PyTorch's aoti_load_package(), with larger models, too.
+"python generate_host.py" prints milliseconds per token next to those of PyTorch's aoti_load_package(), also for larger models.
 """
 import os
 import subprocess
@@ -34,8 +34,8 @@ def generate(program, package, prompt, *options):
 
 
 def torch_tokens(torch, package, prompt, count):
-    """The same loop with PyTorch's loader. Tokens, and milliseconds for each after the first."""
-    from torch._inductor.package import load_package  # what aoti_load_package() calls, with a model's name
+    """Runs the same loop with PyTorch's loader. Returns the tokens, and the milliseconds for each after the first."""
+    from torch._inductor.package import load_package  # aoti_load_package() calls it, with a model's name
 
     prefill, decode = (load_package(package, name, run_single_threaded=True) for name in ("prefill", "decode"))
     logits, keys, values = prefill(torch.tensor(prompt))

@@ -1,5 +1,5 @@
-"""Random models: what they take and give is a random tree of tensors, numbers, texts and None, and a call of one may differ from
-the export in any part of it. Each call is made in all forms that a model has here, and compared with ExportedProgram.module()."""
+"""Tests random models: inputs and outputs are random trees of tensors, numbers, texts and None, and a call may differ from the
+export in any part of them. Each call is made in all forms that a model has here, and compared with ExportedProgram.module()."""
 import collections
 import dataclasses
 import json
@@ -35,7 +35,7 @@ WORDS = ("sum", "mean", "twice", "")
 
 
 class Maker:
-    """One random model and its calls."""
+    """A random model and its calls."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -75,7 +75,7 @@ class Maker:
         return items if kind == "list" else tuple(items)
 
     def shapes(self):
-        """Dynamic shapes for torch.export, in the form of the arguments."""
+        """Returns dynamic shapes for torch.export, structured like the arguments."""
         if not self.has_rows:
             return None
 
@@ -84,7 +84,7 @@ class Maker:
                 return {0: ROWS} if value.shape[0] == 4 else None
             if isinstance(value, dict):
                 return type(value)((key, of(item)) for key, item in value.items())
-            if isinstance(value, Item):  # torch.export takes a list for a class
+            if isinstance(value, Item):  # torch.export takes a list for an instance of a class
                 return [of(value.first), of(value.second)]
             if isinstance(value, Pair):
                 return Pair(*map(of, value))
@@ -96,7 +96,7 @@ class Maker:
     # ---- calls ----
 
     def calls(self):
-        """(label, args, kwargs); the first is as exported."""
+        """Yields (label, args, kwargs) of each call; the first is as exported."""
         given = (self.args, self.kwargs)
         yield "as exported", *given
         yield "keys in another order", *turned(given)
@@ -132,7 +132,7 @@ def others(leaf, rng):
 
 
 def turned(value):
-    """The same with each dict's keys the other way round."""
+    """Returns the value with the keys of each dict in reverse order."""
     if type(value) is dict:
         return {key: turned(value[key]) for key in reversed(value)}
     if isinstance(value, Item):
@@ -143,7 +143,7 @@ def turned(value):
 
 
 def make_module(count, names, maker):
-    """A module whose forward has arguments p0, p1, ... and keyword-only ones, and uses all their leaves."""
+    """Returns a module whose forward has arguments p0, p1, ... and keyword-only ones, and uses all their leaves."""
     positional = [f"p{place}" for place in range(count)]
     signature = ", ".join(["self", *positional, *(["*"] if names else []), *names])
     space = {"compute": lambda *given: compute(maker.results, *given)}
@@ -156,7 +156,7 @@ def compute(choices, *given):
     leaves = pytree.tree_leaves(given)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     factor = 1
-    for place, leaf in enumerate(leaves):  # each constant counts, at its place
+    for place, leaf in enumerate(leaves):  # each leaf has its own factor, so that its position matters
         if isinstance(leaf, str):
             factor += (len(leaf) + 1) * (place + 1)
         elif leaf is None or isinstance(leaf, (bool, int, float)):
@@ -187,8 +187,8 @@ def shown(value):
 
 
 def same(got, expected, plain=False, loose=False):
-    """plain: without PyTorch, where arrays are NumPy's, and named tuples are tuples. loose: results may have any strides, because
-    inputs do not have those of the export."""
+    """Compares. plain: without PyTorch, so that results are NumPy arrays and plain tuples instead of named ones. loose: results
+    may have any strides, because inputs do not have those of the export."""
     if isinstance(expected, torch.Tensor):
         if plain and not isinstance(got, torch.Tensor) and hasattr(got, "__array__"):
             got = torch.from_numpy(got.__array__().copy())
@@ -224,7 +224,7 @@ def attempt(function, *args, **kwargs):
 
 
 class Table:
-    """What was found: how often each form was right or refused, and what was wrong."""
+    """Results: how often each form was right or refused, and what was wrong."""
 
     def __init__(self):
         self.counts, self.wrong = collections.Counter(), []
@@ -249,7 +249,7 @@ def play(seed, table, folder):
         warnings.simplefilter("ignore")
         try:
             program = torch.export.export(maker.module, maker.args, maker.kwargs, dynamic_shapes=maker.shapes())
-        except Exception as error:  # PyTorch does not export it
+        except Exception as error:  # PyTorch cannot export it
             table.counts["export", type(error).__name__] += 1
             return
         forms = {"compile": attempt(aoticache.compile, program, id=f"generated-{seed}")}
@@ -283,7 +283,7 @@ def plain_of(value):
 
 
 def play_tool(table, package, calls):
-    """aoticache run-package, without PyTorch: tensors in, tensors out."""
+    """Runs `aoticache run-package`, without PyTorch: tensors in, tensors out."""
     words = [os.path.join(BUILD, "bin", "aoticache"), "run-package", package, "--json", "--all-values"]
     for label, args, kwargs, expected, eager in calls[:1] + [one for one in calls if one[0].endswith(("1 rows", "10 rows"))]:
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]

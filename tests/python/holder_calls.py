@@ -1,10 +1,10 @@
-"""Calls of ATen operators as PyTorch's operator database makes them: drawn at random by a seed, written as
-holder_host.py writes values, with eager PyTorch's results.
+"""Draws random calls of ATen operators (by a seed) from PyTorch's operator database, written as holder_host.py
+writes values, with eager PyTorch's results.
 
-A sample of the database is run under a mode that sees what arrives at the level of ATen: overloads with their exact
-schemas and arguments. What no holder serves (operators that write to their arguments, return views, give no tensors)
-and what has no result to compare with (random numbers, memory as it is, sizes that depend on data) is left out, and
-counted. Needs PyTorch; operator_table.load_torch() comes first.
+A sample of the database is run under a mode that sees the calls at the level of ATen: overloads with their exact
+schemas and arguments. Calls that no holder serves (operators that write to their arguments, return views, return no
+tensors) and calls without a comparable result (random numbers, uninitialized memory, sizes that depend on data) are
+left out and counted. Needs PyTorch; operator_table.load_torch() must run first.
 """
 import itertools
 import random
@@ -28,7 +28,7 @@ TENSORS = TorchTensors(torch, tensor_file)
 
 
 class LeftOut(Exception):
-    """Why a call is not taken."""
+    """Raised with the reason why a call is left out."""
 
 
 # ---- values ----
@@ -70,7 +70,7 @@ def write_list(element, values):
 
 
 def write_value(kind, value):
-    """kind: a type of a schema."""
+    """Writes a value. kind: a type of a schema."""
     if kind.kind() == "OptionalType":
         return ["none"] if value is None else write_value(kind.getElementType(), value)
     if isinstance(value, torch.dtype) and value in tensor_file.NUMBERS:
@@ -84,7 +84,7 @@ def write_value(kind, value):
     if kind.kind() == "ListType":
         return write_list(kind.getElementType(), value)
     if kind.kind() == "TensorType":
-        # A number in the place of a tensor, which PyTorch wraps.
+        # A number in the position of a tensor, which PyTorch wraps.
         return ["tensor", write_tensor(value if isinstance(value, torch.Tensor) else torch.tensor(value))]
     if kind.kind() == "NumberType":
         return write_scalar(value)
@@ -95,7 +95,7 @@ def write_value(kind, value):
 
 
 def write_arguments(schema, args, kwargs):
-    """In the order of the schema, up to the last one that is given."""
+    """Writes the arguments in the order of the schema, up to the last one that is given."""
     values, last = [], 0
     for i, argument in enumerate(schema.arguments):
         given = i < len(args) or argument.name in kwargs
@@ -106,7 +106,7 @@ def write_arguments(schema, args, kwargs):
 
 
 def read_value(value):
-    """What PyTorch takes."""
+    """Returns a value in the form that PyTorch takes."""
     kind, content = value[0], value[1] if len(value) > 1 else None
     if kind == "tensor":
         return TENSORS.make(content[:4])
@@ -122,10 +122,10 @@ def read_value(value):
     return content
 
 
-# ---- what is taken ----
+# ---- what is included ----
 
 def reason_to_refuse(schema):
-    """Why no holder is made of it; None: one is."""
+    """Returns why no holder can be made for the schema, or None if one can."""
     if schema.is_mutable:
         return "writes to its arguments"
     if any(one.alias_info is not None for one in [*schema.arguments, *schema.returns]):
@@ -154,7 +154,7 @@ def reason_to_leave(func):
 
 
 class Recorder(TorchDispatchMode):
-    """calls: (overload, arguments written); refused: schemas by reason; left: counts by reason."""
+    """calls: (overload, written arguments); refused: schemas by reason; left: counts by reason."""
 
     def __init__(self, refused, left):
         super().__init__()
@@ -194,7 +194,7 @@ def record_sample(info, dtype, draw, refused, left):
 
 
 def compiled_results(call):
-    """What PyTorch's own compiler makes of a call, which now and then differs from eager PyTorch."""
+    """Returns the results of PyTorch's own compiler for a call, which sometimes differ from eager PyTorch."""
     namespace, name, overload = call["operator"].split(".")
     func = getattr(getattr(getattr(torch.ops, namespace), name), overload)
 
@@ -215,7 +215,7 @@ def expected_results(func, arguments, run=None):
 
 
 def metadata_of(func, arguments):
-    """What a request says: everything but data."""
+    """Returns what a request contains: everything except data."""
     def strip(value):
         if value[0] == "tensor":
             return ["tensor", value[1][:3]]
@@ -226,7 +226,8 @@ def metadata_of(func, arguments):
 
 
 def draw_calls(seed, count):
-    """The calls, schemas that no holder takes by reason, how many other calls were left out by reason."""
+    """Returns the calls, the schemas that no holder takes by reason, and how many other calls were left out by
+    reason."""
     warnings.simplefilter("ignore")
     draw, operators = random.Random(seed), operator_table.database()
     names, refused, left = sorted(operators), {}, {}
@@ -244,7 +245,7 @@ def draw_calls(seed, count):
             least = min(overloads.get(str(func), 0) for func, _ in found)
             func, arguments = draw.choice([call for call in found if overloads.get(str(call[0]), 0) == least])
             expected = expected_results(func, arguments)
-        except Exception as error:  # the sample is none that this PyTorch takes as it is
+        except Exception as error:  # this PyTorch does not accept the sample as it is
             reason = "PyTorch's own error" if not isinstance(error, LeftOut) else str(error)
             left[reason] = left.get(reason, 0) + 1
             continue

@@ -1,12 +1,11 @@
-"""Kernel holders (eager/holder/holder.h) by ctypes: operators called with tensors of PyTorch, or with plain memory in a
-process that has no PyTorch.
+"""Kernel holders (eager/holder/holder.h) by ctypes: operators are called with PyTorch's tensors, or with plain memory
+in a process without PyTorch.
 
-Everything that goes in and comes out has a form that JSON can hold, so that one process can record calls and others
-play them. A value is [kind, ...]: ["none"], ["tensor", TENSOR], ["tensors", [TENSOR or null, ...]], ["int", 3],
-["ints", [...]], ["double", x], ["doubles", [...]], ["bool", b], ["bools", [...]], ["complex", re, im],
-["scalars", [value, ...]], ["string", s], ["device", type, index], ["dtype", n], ["layout", n], ["memory_format", n]. A
-TENSOR is runner_tensors.py's [dtype, sizes, strides, hexadecimal bytes], followed by the dispatch key set of the
-tensor.
+All inputs and outputs have a form that JSON can hold, so that one process can record calls and others replay them. A
+value is [kind, ...]: ["none"], ["tensor", TENSOR], ["tensors", [TENSOR or null, ...]], ["int", 3], ["ints", [...]],
+["double", x], ["doubles", [...]], ["bool", b], ["bools", [...]], ["complex", re, im], ["scalars", [value, ...]],
+["string", s], ["device", type, index], ["dtype", n], ["layout", n], ["memory_format", n]. A TENSOR is
+runner_tensors.py's [dtype, sizes, strides, hexadecimal bytes], followed by the dispatch key set of the tensor.
 """
 import ctypes
 import os
@@ -21,8 +20,8 @@ MISS = {"wait": 0, "background": 1, "never": 2}
 DYNAMIC = {"never": 0, "after": 1, "always": 2}
 STATUS = ["OK", "NOT_FOUND", "INVALID", "NO_MEMORY", "IO", "CORRUPT", "LOCKED", "DENIED", "UNSUPPORTED",
           "COMPILE_FAILED", "LOAD_FAILED", "RUN_FAILED", "EXISTS", "MISMATCH"]
-CPU_KEY_SET = 635655225345  # of an ordinary tensor: torch._C._dispatch_keys(torch.ones(1)).raw_repr()
-ROOM = 16  # places on a stack beside the arguments: results
+CPU_KEY_SET = 635655225345  # the key set of an ordinary tensor: torch._C._dispatch_keys(torch.ones(1)).raw_repr()
+ROOM = 16  # stack slots in addition to the arguments, for results
 pointer, size_t, int64, uint32, uint64 = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_uint32,
                                           ctypes.c_uint64)
 
@@ -85,7 +84,7 @@ OUTPUT, OUTPUT_LIST = 18, 19
 
 
 class Refused(Exception):
-    """A status that is not OK; its name comes first."""
+    """Raised for a status that is not OK. The message begins with the name of the status."""
 
 
 class Host:
@@ -97,7 +96,7 @@ class Host:
         self.free.argtypes = self.c.aoticache_tensor_free.argtypes = [pointer]
         self.cache, self.hook, self.eager = pointer(), pointer(), pointer()
         self.holders, self.lock, self.keep = {}, threading.Lock(), []
-        # What cannot be compiled is not tried again by the next run.
+        # The next run does not retry kernels that cannot be compiled.
         options = CacheOptions(ctypes.sizeof(CacheOptions), os.fsencode(directory), False, False, False, 60000, 600000,
                                7 * 86400, None, None, 7 * 86400)
         self.call("aoticache_cache_open", ctypes.byref(options), ctypes.byref(self.cache))
@@ -114,7 +113,7 @@ class Host:
             raise Refused(f"{STATUS[status]}: {error.message.decode(errors='replace')}")
 
     def holder(self, schema, fallback=None):
-        """The one for this schema; a refusal is raised each time."""
+        """Returns the holder for this schema; a refusal is raised each time."""
         with self.lock:
             if schema not in self.holders:
                 self.holders[schema] = Holder(self, schema, fallback)
@@ -129,7 +128,7 @@ class Host:
 
 
 class Tensors:
-    """Either of runner_tensors.py's two kinds, with views as a binding fills them."""
+    """One of runner_tensors.py's two kinds of tensors, with views that are filled as a binding fills them."""
 
     def __init__(self, host, torch=None, tensor_file=None):
         self.host, self.torch = host, torch
@@ -138,7 +137,7 @@ class Tensors:
         self.handle_of, self.free = made.handle, made.free
 
     def view(self, tensor, key_set=None):
-        """A view, and the handle to free when it is done with."""
+        """Returns a view, and the handle to free after use."""
         view, handle = View(), self.handle_of(tensor)
         self.host.call("aoticache_tensor_get_view", pointer(handle), ctypes.byref(view))
         view.dispatch_key_set = key_set if key_set is not None else self.key_set(tensor)
@@ -150,7 +149,7 @@ class Tensors:
 
 
 class Arguments:
-    """Values of one call and everything that they point to."""
+    """The values of one call and everything that they point to."""
 
     def __init__(self, host, tensors, specs):
         self.host, self.tensors, self.kept, self.handles, self.made = host, tensors, [], [], []
@@ -218,7 +217,7 @@ class Arguments:
 
 class Holder:
     def __init__(self, host, schema, fallback=None):
-        """fallback(stack, error) -> status, with what ctypes gives for them."""
+        """fallback(stack, error) -> status; the arguments are ctypes objects."""
         self.host, self.holder, self.schema = host, pointer(), schema
         kernel = KERNEL(lambda user, key_set, stack, error: fallback(stack, error)) if fallback else KERNEL()
         self.kernel = kernel
@@ -227,7 +226,8 @@ class Holder:
         host.call("aoticache_holder_create", host.eager, ctypes.byref(options), ctypes.byref(self.holder))
 
     def __call__(self, tensors, specs):
-        """Arguments as values; those at the end that are left out get their defaults. The results as tensors."""
+        """Calls with arguments as values; omitted arguments at the end get their defaults. Returns the results as
+        tensors."""
         arguments = Arguments(self.host, tensors, specs)
         stack = Stack(arguments.values, len(specs), len(arguments.values))
         try:
@@ -236,7 +236,7 @@ class Holder:
             found = [tensor for i in range(stack.count) for tensor in self.take(tensors, arguments.values[i])]
             if tensors.torch is None:
                 for tensor in found:
-                    tensor.memory = arguments  # it may lie over an input
+                    tensor.memory = arguments  # the tensor may share the memory of an input
             return found
         finally:
             arguments.release()

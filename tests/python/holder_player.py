@@ -1,10 +1,10 @@
-"""Plays calls (holder_calls.py) on kernel holders, in one process: with PyTorch in it, or without.
+"""Makes recorded calls (holder_calls.py) on kernel holders in one process, with or without PyTorch.
 
     holder_player.py torch|alone CALLS RESULTS DIRECTORY MISS WORKERS
 
-CALLS is a JSON file: {"calls": [...], "refused": [schemas]}. RESULTS gets one line of JSON for each call as it ends:
-[number, "ok", tensors] or [number, "refused", why]; one [schema, "refused" or "made", why] for each schema of the
-second list; and last ["counts", the sums of all holders' counts].
+CALLS is a JSON file: {"calls": [...], "refused": [schemas]}. As each call ends, RESULTS gets one line of JSON:
+[number, "ok", tensors] or [number, "refused", why]. Then follows one [schema, "refused" or "made", why] for each
+schema of the second list, and last ["counts", the sums of all holders' counts].
 """
 import json
 import sys

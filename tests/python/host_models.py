@@ -1,6 +1,6 @@
-"""Two models, compiled by PyTorch, whose twins in C are tests/hosts/kernels/affine.c and folded.c. All numbers are
-small integers, so that both give the same bits. Compiled once per build folder, PyTorch version and text of this file.
-Environment: BUILD; MODELS: another build folder, whose models will do.
+"""Two models, compiled by PyTorch, whose counterparts in C are tests/hosts/kernels/affine.c and folded.c. All numbers
+are small integers, so that both give the same bits. They are compiled once per build directory, PyTorch version and
+text of this file. Environment: BUILD; MODELS: another build directory whose models may be used.
 """
 import hashlib
 import os
@@ -44,7 +44,7 @@ def make_models(torch):
 
 
 def torch_libraries(torch):
-    """Name to path of the libraries that PyTorch makes."""
+    """Returns name to path of the libraries that PyTorch makes."""
     with open(__file__, "rb") as text:
         version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
     folder = os.path.join(MODELS, "tests", "hosts", f"torch-{version}")

@@ -1,11 +1,11 @@
-"""Builds samples of PyTorch's operator database both ways, ours and PyTorch's own, and compares what they compute, bit for
-bit. One library is Inductor's code in our container (eager/inductor/), the other the one that Inductor builds by itself.
+"""Builds samples of PyTorch's operator database in two ways, ours and PyTorch's own, and compares their results bit for
+bit. One library is Inductor's code in our container (eager/inductor/), the other is what Inductor builds by itself.
 
-    inductor_builds.py [--ours-only] [--part I/N] [--names A,B] [--json FILE]   writes a line for each operator
+    inductor_builds.py [--ours-only] [--part I/N] [--names A,B] [--json FILE]   prints a line for each operator
 
---ours-only: PyTorch's form, which takes most of the time, is not built; results are compared with eager PyTorch's.
-Each operator is taken with its first sample that has a tensor, of float32 where it knows it. The last line counts outcomes;
-the exit status is 1 where a result differs, or where more than 5 % of what compiles is not built our way.
+--ours-only: does not build PyTorch's form, which takes most of the time; results are compared with eager PyTorch's. For
+each operator the first sample that has a tensor is used, in float32 if the operator takes it. The last line counts
+outcomes. The exit status is 1 if a result differs, or if our way cannot build more than 5 % of the operators that compile.
 """
 import argparse
 import collections
@@ -24,12 +24,12 @@ import torch
 import operator_table
 import own_build
 
-UNDEFINED = ("empty_like",)  # whatever the memory had
+UNDEFINED = ("empty_like",)  # returns uninitialized memory
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 
 
 class Call(torch.nn.Module):
-    """An operator with all but its tensors fixed."""
+    """An operator whose arguments are all fixed, except its tensors."""
 
     def __init__(self, op, sample):
         super().__init__()
@@ -64,7 +64,7 @@ def build(program, inputs, folder):
     path = os.path.join(folder, "kernel.so")
     path = torch._inductor.aot_compile(program.module(), inputs, options={"aot_inductor.output_path": path})
     for name in os.listdir(folder):
-        if name.endswith(".wrapper.json"):  # what the runner calls through its proxy; it looks beside the library
+        if name.endswith(".wrapper.json"):  # must be next to the library as kernel.json
             os.rename(os.path.join(folder, name), os.path.join(folder, "kernel.json"))
     return path
 
@@ -74,7 +74,7 @@ def tensors_of(result):
 
 
 def run(library, inputs):
-    """What the library computes in PyTorch's own runner."""
+    """Returns what the library computes in PyTorch's own runner."""
     runner = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1)
     torch.manual_seed(2)
     return runner.run([tensor.clone() for tensor in inputs])
@@ -100,7 +100,7 @@ def near(a, b):
 
 
 def play(builder, info, ours_only):
-    """{"outcome": ..., "reason": ...}: "same", "differs", "fallback", "not compiled", "no sample"."""
+    """Returns {"outcome": ..., "reason": ...}: "same", "differs", "fallback", "not compiled", "no sample"."""
     call = first_sample(info)
     if call is None or info.name in UNDEFINED:
         return {"outcome": "no sample"}

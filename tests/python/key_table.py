@@ -1,11 +1,11 @@
-"""Whether two exports of one model have one key: of real models, in two processes, and in two versions of PyTorch.
+"""Checks whether two exports of a model have one key: for real models, in two processes, and in two versions of PyTorch.
 
-Each model, small and with random weights, is exported in a process, and the text of its graph (graph.txt, docs/models-cache.md)
-is digested; a second process with other weights does the same. Prints a table and what differs. Models of transformers and
-torchvision are taken where these are installed (pip install --target=DIR, PYTHONPATH=DIR). Not a test: it takes minutes.
-tests/python/test_model_keys.py has the rules, one by one.
+A process exports each model, small and with random weights, and digests the text of its graph (graph.txt,
+docs/models-cache.md); a second process does the same with other weights. Prints a table and the differences. Models of
+transformers and torchvision are included if these are installed (pip install --target=DIR, PYTHONPATH=DIR). This is not a test:
+it takes minutes. tests/python/test_model_keys.py tests the rules one by one.
 
-usage: key_table.py [--other DIR] [MODEL...]     (--other: a folder with another PyTorch, which comes first in PYTHONPATH)
+usage: key_table.py [--other DIR] [MODEL...]     (--other: a directory with another PyTorch, which is put first in PYTHONPATH)
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 
 
 def export_all(folder, names, seed):
-    """Writes the text of each model's graph into the folder; prints one JSON object per model."""
+    """Writes the text of each model's graph into the directory; prints one JSON object per model."""
     import torch
     sys.path[:0] = [os.path.join(TOP, "eager", "torch"), HERE]
     import real_models
@@ -36,7 +36,7 @@ def export_all(folder, names, seed):
             with open(os.path.join(folder, name), "w") as file:
                 file.write(text)
             told.update(digest=_graph.digest(text), lines=text.count("\n"))
-        except Exception as error:  # noqa: BLE001 - it is said in the table
+        except Exception as error:  # noqa: BLE001 - the table reports it
             told["error"] = f"{type(error).__name__}: {error}".split("\n")[0][:100]
         print(json.dumps(told), flush=True)
 

@@ -1,7 +1,7 @@
-"""The thirty models of real_models.py at sizes where the mathematics counts: a run takes some 1 to 60 ms on one processor.
+"""The thirty models of real_models.py at sizes at which computing dominates: a run takes some 1 to 60 ms on one processor.
 
-LARGE gives for each name of THIRTY a function of torch that makes a module and its inputs. Weights are random, of a fixed
-seed. The networks of torchvision are whole; the others have two to four layers of width 256 or more. tests/bench/model_times.py
+LARGE maps each name of THIRTY to a function of torch that makes a module and its inputs. Weights are random, with a fixed seed.
+The networks of torchvision are complete; the others have two to four layers of width 256 or more. tests/bench/model_times.py
 measures them.
 """
 from real_models import config, decoder, deeplab, language, of_torchvision, of_transformers, ssd_head, without_head
@@ -10,7 +10,7 @@ LENGTH = 128  # tokens of a text
 SIZES = {"vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 1024}
 
 
-# ---- models of PyTorch alone ----
+# ---- models that need only PyTorch ----
 
 def u_net(torch):
     nn = torch.nn
@@ -55,7 +55,7 @@ def recurrent_language(torch, make, length):
 
 
 def recommendation(torch):
-    """As DLRM: 13 numbers through one MLP, bags of categories through embeddings, their products through another MLP."""
+    """Like DLRM: 13 numbers through one MLP, bags of categories through embeddings, their products through another MLP."""
     nn = torch.nn
 
     class Model(nn.Module):

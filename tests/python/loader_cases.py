@@ -1,7 +1,7 @@
-"""Cases of test_loader_with_torch.py and test_loader_leaks.py, each for a process of its own: what it has loaded first, and
-whether it has PyTorch, is what is tested.
+"""Cases of test_loader_with_torch.py and test_loader_leaks.py. Each runs in its own process, because the results depend on
+what the process has loaded first, and whether it has PyTorch.
 
-usage: loader_cases.py CASE FOLDER       FOLDER: of loader_host.libraries()
+usage: loader_cases.py CASE DIRECTORY       DIRECTORY: what loader_host.libraries() returned
 """
 import ctypes
 import os
@@ -64,12 +64,13 @@ def case_shim_first(folder):
     with torch.no_grad():
         wanted = torch.load(paths["model"], weights_only=False)(tensor)
     torch.testing.assert_close(torch.tensor(before[1]).reshape(2, 3), wanted)
-    # What was loaded before still runs, on PyTorch's memory too; what is loaded now gets the shim as well.
+    # The libraries that were loaded earlier still run, also on PyTorch's memory; libraries that are loaded now get the shim
+    # as well.
     runners.append(loader.load(paths["abs"]))
     assert runners[2][1] == SHIM
     for (runner, _), expected in zip(runners, (before[0], before[1], before[0])):
         assert loader.run(runner, tensor.data_ptr(), [2, 4]) == expected
-    # And PyTorch runs the same file with its own loader beside it.
+    # PyTorch can run the same file with its own loader at the same time.
     own = torch._C._aoti.AOTIModelContainerRunnerCpu(paths["abs"], 1)
     torch.testing.assert_close(own.run([tensor])[0], torch.abs(tensor))
     for runner, _ in runners:
@@ -78,7 +79,8 @@ def case_shim_first(folder):
 
 
 def case_private_copies(folder):
-    """On PyTorch's tensors, beside PyTorch's own runner of the same file, and gone when they are unloaded."""
+    """Copies run on PyTorch's tensors, next to PyTorch's own runner of the same file, and are gone when they are
+    unloaded."""
     import torch
 
     loader, paths, tensor = Loader(), paths_of(folder), torch.randn(2, 4)
@@ -101,7 +103,7 @@ def case_private_copies(folder):
     torch.testing.assert_close(own.run([tensor])[0], torch.abs(tensor))
 
 
-# ---- what is left ----
+# ---- leaks ----
 
 class PrivateLoader(Loader):
     """Loads private copies."""
@@ -153,7 +155,7 @@ def check_nothing_is_left(loader, folder, expected_kind):
     left = [line for line in mappings() if "aoticache-kernel" in line or folder in line]
     assert not left, "\n".join(left)
     assert after[0] == before[0]
-    assert after[1] <= before[1] + 2  # the allocator's own
+    assert after[1] <= before[1] + 2  # the allocator's own mappings
     assert after[2] <= before[2] + MEMORY_BYTES
 
 
@@ -169,7 +171,7 @@ def case_nothing_is_left_torch(folder):
 
 
 def copies():
-    """The loaded copies: inode to (first address, end)."""
+    """Returns the loaded copies: inode to (first address, end)."""
     found = {}
     for line in mappings():
         if "aoticache-kernel" in line:
@@ -181,7 +183,7 @@ def copies():
 
 
 def unique_slots(path):
-    """Offsets in the library of the pointers to its unique symbols, by name."""
+    """Returns the offsets in the library of the pointers to its unique symbols, by name."""
     def readelf(option):
         return subprocess.run(["readelf", "-W", option, path], stdout=subprocess.PIPE, text=True, check=True).stdout
 
@@ -207,7 +209,7 @@ def check_own_variables(folder):
             target = ctypes.c_uint64.from_address(first + offset).value
             assert first <= target < end, f"{name}: {symbol} is at {target:x}, outside of {first:x}-{end:x}"
             checked += symbol == "inductor_cpu_integer_div_error_flag"
-    assert checked == 2, f"{checked} libraries have the flag of integer divisions"  # products alone have none
+    assert checked == 2, f"{checked} libraries have the flag of integer divisions"  # libraries that only multiply have none
     for runner in libraries:
         loader.c.aoticache_runner_unref(runner)
 
@@ -222,7 +224,7 @@ def case_own_variables_torch(folder):
 
 
 def case_shared_weights(folder):
-    """The weights behind the segments are mapped from the file itself, as long as the library lives."""
+    """The weights after the segments are mapped from the file itself, as long as the library is loaded."""
     loader, path = PrivateLoader(), os.path.join(folder, "mapped.so")
     runner, _ = loader.load(path)
     mapped = [line for line in mappings() if line.endswith("mapped.so")]

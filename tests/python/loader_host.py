@@ -1,5 +1,5 @@
-"""The C interface of loader/loader.h by ctypes, and the libraries for its tests: compiled by PyTorch, once for each build folder,
-version of PyTorch and text of this file. Environment: BUILD, the build folder.
+"""The C interface of loader/loader.h by ctypes, and the libraries for its tests. PyTorch compiles them once for each build
+directory, version of PyTorch and text of this file. Environment: BUILD, the build directory.
 """
 import ctypes
 import hashlib
@@ -43,7 +43,7 @@ class Loader:
         return runner, kind
 
     def run(self, runner, address, sizes):
-        """The one output for one contiguous float32 input at this address, as a list."""
+        """Returns the one output for one contiguous float32 input at this address, as a list."""
         tensor, output, view = ctypes.c_void_p(), ctypes.c_void_p(), View()
         self.call("aoticache_tensor_from_blob", ctypes.c_void_p(address), FLOAT32, ctypes.c_int64(len(sizes)),
                   (ctypes.c_int64 * len(sizes))(*sizes), None, ctypes.byref(tensor))
@@ -57,8 +57,9 @@ class Loader:
 
 
 def libraries(torch):
-    """The folder with abs.so, which names libtorch_cpu.so; unlinked.so, the same without; linear.so, also without, whose module
-    is model.pt; mapped.so, which maps its weights from its own file. Inputs have 2 by 4 elements, mapped.so's 1 by 64."""
+    """Returns the directory with abs.so, which is linked to libtorch_cpu.so; unlinked.so, the same but not linked; linear.so,
+    also not linked, whose module is model.pt; mapped.so, which maps its weights from its own file. Inputs have 2 by 4 elements,
+    those of mapped.so 1 by 64."""
     class Abs(torch.nn.Module):
         def forward(self, x):
             return torch.abs(x)
@@ -84,7 +85,8 @@ def libraries(torch):
 
 
 def play(case, folder):
-    """Plays a case of loader_cases.py. Most must not have imported PyTorch, so that none is a fork of a process that has."""
+    """Runs a case of loader_cases.py. Most cases need a process that has not imported PyTorch, so none runs as a fork of a
+    process that has."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loader_cases.py")
     done = subprocess.run([sys.executable, program, case, folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=900)

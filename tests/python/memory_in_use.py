@@ -1,5 +1,5 @@
-"""How many bytes malloc has given out and not got back. What a leak changes, and nothing else does: resident memory also
-grows where what is freed lies in pieces between what is not."""
+"""Measures how many bytes malloc has allocated that were not freed. Only a leak changes this number. Resident memory
+also grows if freed blocks are scattered between allocated ones."""
 import ctypes
 
 
@@ -9,7 +9,7 @@ class Mallinfo2(ctypes.Structure):
 
 
 def bytes_in_use():
-    """Of all threads; from glibc 2.33."""
+    """Returns the bytes in use by all threads. Needs glibc 2.33."""
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = Mallinfo2
     found = mallinfo2()
@@ -17,7 +17,7 @@ def bytes_in_use():
 
 
 def bytes_per_call(call, times):
-    """What each of so many calls leaves behind; the first ones, which fill caches, are not counted."""
+    """Returns the bytes that each of this many calls leaks; the first calls, which fill caches, are not counted."""
     for _ in range(500):
         call()
     before = bytes_in_use()

@@ -1,5 +1,5 @@
-"""A process without PyTorch that holds a stored model: loads and runs it, says what of its weights' memory is its own, and
-waits. usage: model_memory.py CACHE NAME FEATURES; it goes on with each line of standard input, and prints a number each time."""
+"""Runs a process without PyTorch that holds a stored model: it loads and runs the model, and waits. For each line of standard
+input it prints its share of the memory of the model's weights. usage: model_memory.py CACHE NAME FEATURES"""
 import ctypes
 import sys
 
@@ -7,7 +7,8 @@ from package_host import Host
 
 
 def weights_kb():
-    """The proportional set size of the mapped files of weights: a page of eight processes counts an eighth in each."""
+    """Returns the proportional set size of the mapped weight files: a page that eight processes share counts as one eighth in
+    each."""
     total, is_weights = 0, False
     with open("/proc/self/smaps") as maps:
         for line in maps:

@@ -131,7 +131,7 @@ def compare(torch, ours, theirs, eager):
 COLUMNS = ("float32", "bfloat16", "float32, free batch", "bfloat16, free batch")
 BATCHES = (2, 3, 5)  # the first is exported; PyTorch compiles a free size for two and more
 # How far an output may be from eager PyTorch's, relative to its largest element. If PyTorch's own run of the package is further
-# away, because it rounds at other places, the limit is doubled until that run keeps to it.
+# away, because it rounds at other points, the limit is doubled until that run keeps to it.
 LEAST = {"float32": 1e-4, "bfloat16": 2.0**-6}
 
 

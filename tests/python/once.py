@@ -1,4 +1,4 @@
-"""What several tests need is made by one of them, while the others wait."""
+"""Lets one test make what several tests need, while the others wait."""
 import contextlib
 import fcntl
 import os
@@ -6,7 +6,7 @@ import os
 
 @contextlib.contextmanager
 def lock(folder):
-    """Nobody else has `folder` meanwhile; a process that dies gives it up."""
+    """Locks the directory; if the process dies, the lock is released."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, ".lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -481,7 +481,7 @@ def reasons_of(results, kind):
 
 
 def write_table(out, title, head, groups):
-    """Writes a section with the operators of each group, the largest group first; nothing if there are no groups."""
+    """Writes a section with the operators of each group, the largest group first; writes nothing without groups."""
     if groups:
         out.write("\n## %s\n\n| %s | operators |\n| --- | --- |\n" % (title, head))
         for one in sorted(groups, key=lambda key: (-len(groups[key]), key)):

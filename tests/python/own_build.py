@@ -1,6 +1,6 @@
 """Our build of Inductor's code (eager/inductor/build.py, as installed in BUILD), for tests that compile libraries.
 
-The same file is in share/aoticache/inductor; it is read from there, so that what is tested is what is installed.
+The installed file in share/aoticache/inductor is loaded, so that the tests test what users install.
 """
 import importlib.util
 import os
@@ -17,17 +17,17 @@ def load_module(path=os.path.join(FOLDER, "build.py"), name="aoticache_inductor_
 
 
 def load_worker():
-    """The compile worker (eager/hook/worker.py), for what it can have Inductor do."""
+    """Returns the compile worker (eager/hook/worker.py), which can make Inductor compile."""
     return load_module(os.path.join(BUILD, "share", "aoticache", "worker.py"), "aoticache_worker")
 
 
 def make_builder(torch, **places):
-    """A Builder: inside `with builder.active():` Inductor's libraries are built our way, where they can be."""
+    """Returns a Builder: inside `with builder.active():` Inductor's libraries are built our way if possible."""
     return load_module().Builder(torch, places)
 
 
 def fingerprint():
-    """Text that changes when a build may come out otherwise."""
+    """Returns a text that changes if a build may give another result."""
     files = [os.path.join(FOLDER, name) for name in ("build.py", "wrapper.h", "wrapper_std.h", "wrapper_cxx.h")]
     files.append(os.path.join(BUILD, "lib", "libaoticache_runtime.a"))
     return " ".join(f"{os.path.getsize(path)}-{os.stat(path).st_mtime_ns}" for path in files)

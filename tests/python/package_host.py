@@ -1,4 +1,4 @@
-"""Packages through the C interface (eager/package/package.h), by ctypes, in a process that has PyTorch or has it not."""
+"""Packages through the C interface (eager/package/package.h), by ctypes, in a process with or without PyTorch."""
 import ctypes
 import os
 
@@ -49,14 +49,14 @@ class Host:
         return runner, report
 
     def load_key(self, key):
-        """key: hexadecimal."""
+        """Loads the package with this key. key: hexadecimal."""
         runner, report = pointer(), Report()
         self.call("aoticache_package_load_key", self.cache, (ctypes.c_uint8 * 32)(*bytes.fromhex(key)), None,
                   ctypes.byref(runner), ctypes.byref(report))
         return runner, report
 
     def run(self, runner, address, sizes):
-        """The outputs for one contiguous float32 input at this address, as lists."""
+        """Returns the outputs for one contiguous float32 input at this address, as lists."""
         tensor, count = pointer(), self.c.aoticache_runner_num_outputs(runner)
         outputs = (pointer * count)()
         self.call("aoticache_tensor_from_blob", pointer(address), FLOAT32, ctypes.c_int64(len(sizes)),

@@ -1,7 +1,7 @@
-"""The .pt2 packages of the tests and the benchmark, compiled by PyTorch once per build folder, version and text.
+"""The .pt2 packages of the tests and the benchmark, compiled by PyTorch once per build directory, version and text.
 
-"embedded": weights in the library, a dynamic dimension. "blob": weights in a file of their own, 4 MiB of them, and 512
-KiB that every run changes. "pickled": weights in the library and, pickled, beside it. "several": two models in one archive.
+"embedded": weights in the library, a dynamic dimension. "blob": weights in a separate file, 4 MiB of them, and 512 KiB that
+every run changes. "pickled": weights in the library and also pickled, next to it. "several": two models in one archive.
 """
 import hashlib
 import os
@@ -19,7 +19,7 @@ def export(torch, module, example, dynamic=None):
 
 
 def define_modules(torch):
-    """Weights are arithmetic, so that every process has the same ones."""
+    """Weights are computed, so that every process has the same ones."""
     def numbers(*sizes):
         count = 1
         for size in sizes:
@@ -75,7 +75,7 @@ def compile_package(torch, name, path):
 
 
 def package(name):
-    """The path of one of them."""
+    """Returns the path of one of the packages."""
     import torch
     import torch._inductor.package
     with open(__file__, "rb") as text:
@@ -90,7 +90,7 @@ def package(name):
 
 
 def packages():
-    """The folder with all of them."""
+    """Returns the directory with all packages."""
     return [os.path.dirname(package(name)) for name in ("embedded", "pickled", "blob", "several")][0]
 
 

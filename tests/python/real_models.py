@@ -1,13 +1,13 @@
-"""Real models, small and with random weights: what models.py runs without PyTorch and key_table.py exports.
+"""Real models, small and with random weights: models.py runs them without PyTorch, and key_table.py exports them.
 
-MODELS gives for each name a function of torch that makes a module and its inputs, whose first size is the batch. Those in
-PLAIN need nothing but PyTorch; the others take transformers or torchvision (pip install --target=DIR, PYTHONPATH=DIR).
+MODELS maps each name to a function of torch that makes a module and its inputs, whose first size is the batch. The models
+in PLAIN need only PyTorch; the others need transformers or torchvision (pip install --target=DIR, PYTHONPATH=DIR).
 """
 import importlib
 import sys
 
 
-# ---- models of PyTorch alone ----
+# ---- models that need only PyTorch ----
 
 def encoder_layer(torch):
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
@@ -15,7 +15,8 @@ def encoder_layer(torch):
 
 
 def gpt_like(torch):
-    """Two blocks with a causal mask: one by nn.MultiheadAttention, one by scaled_dot_product_attention, fewer key heads."""
+    """Two blocks with a causal mask: one uses nn.MultiheadAttention, one scaled_dot_product_attention with fewer key
+    heads."""
     nn = torch.nn
 
     class Grouped(nn.Module):
@@ -114,7 +115,7 @@ def lstm_language(torch):
 
 
 def recommendation(torch):
-    """As DLRM: numbers through one MLP, bags of categories through embeddings, their products through another MLP."""
+    """Like DLRM: numbers through one MLP, bags of categories through embeddings, their products through another MLP."""
     nn = torch.nn
 
     class Model(nn.Module):
@@ -138,8 +139,8 @@ def recommendation(torch):
 
 def torchvision_module(torch, name):
     """
-    Its import registers fakes for operators of its own library, which cannot be loaded beside another PyTorch and which no
-    model here calls. transformers imports torchvision, too.
+    Importing torchvision registers fakes for operators of its own library. That library cannot be loaded with another
+    PyTorch, and no model here calls it. transformers imports torchvision, too.
     """
     kept, torch.library.register_fake = torch.library.register_fake, lambda *_, **__: lambda function: function
     try:
@@ -152,12 +153,12 @@ def transformers_module(torch):
     try:
         torchvision_module(torch, "torchvision")
     except ImportError:
-        pass  # most models need none
+        pass  # most models do not need torchvision
     return importlib.import_module("transformers")
 
 
 def called(torch, inner, call):
-    """A module of the module `inner` that gives what `call` takes from it."""
+    """Returns a module that calls the module `inner` and returns what `call` takes from its result."""
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -183,7 +184,7 @@ def of_torchvision(make, size=64):
 
 
 def without_head(models, **sizes):
-    """A vision transformer's head begins with weights of zero, so that its output would show nothing."""
+    """Removes the head: a vision transformer's head begins with zero weights, so that its output would test nothing."""
     model = models.VisionTransformer(**{"image_size": 64, "patch_size": 16, "num_layers": 2, "num_heads": 4, "hidden_dim": 64,
                                         "mlp_dim": 128, **sizes})
     model.heads = sys.modules["torch"].nn.Identity()
@@ -197,7 +198,7 @@ def deeplab(torch, size=64):
 
 
 def ssd_head(torch, maps=((16, 16), (32, 8), (24, 4)), anchors=(4, 6, 4), classes=7):
-    """Boxes and classes of three feature maps, of these channels and sizes."""
+    """Boxes and classes of three feature maps, with these channels and sizes."""
     ssd = torchvision_module(torch, "torchvision.models.detection.ssd")
     inputs = tuple(torch.randn(1, channels, size, size) for channels, size in maps)
 
@@ -252,7 +253,7 @@ def wav2vec2(transformers):
 # ---- the lists ----
 
 PLAIN = {"encoder layers": encoder_layer, "GPT-like": gpt_like, "LSTM": lstm, "U-Net": u_net}
-# Every kind once.
+# Each kind of model once.
 THIRTY = {
     "ResNet-18": of_torchvision(lambda t: t.resnet18()),
     "MobileNetV3 small": of_torchvision(lambda t: t.mobilenet_v3_small()),

@@ -1,10 +1,11 @@
-"""The models of the runner's battery, compiled by PyTorch once per build folder, PyTorch version and text of this file.
+"""The models of the runner's test suite, compiled by PyTorch once per build directory, PyTorch version and text of this
+file.
 
-Owns what the libraries are made of and the inputs they are run with; test_runner_battery.py plays them. Each model is
-there for one way in which a library can differ for its host: shapes, where its weights lie, folding, what it does to
-its inputs, dtypes, how many outputs. Most compile to loops of the library's own, so that their results are the same to
-the last bit in every host; KERNELS names those that call kernels of PyTorch, which the shim has in its own form.
-(Constants of at most eight elements would become part of the code.)
+Defines the modules that the libraries are compiled from, and the inputs that they run with; test_runner_battery.py runs
+them. Each model tests one way in which a library can differ for its host: shapes, where its weights are stored,
+folding, what it does to its inputs, dtypes, number of outputs. Most compile to the library's own loops, so that their
+results are bit for bit the same in every host; KERNELS names those that call kernels of PyTorch, which the shim
+implements in its own way. (Constants of at most eight elements would become part of the code.)
 """
 import contextlib
 import hashlib
@@ -25,7 +26,7 @@ KERNELS = {"linear": "addmm_out"}
 
 
 class Model:
-    """module is exported with examples; inputs: what the battery runs it with, several lists."""
+    """module is exported with examples; inputs: the lists of inputs that the tests run it with."""
 
     def __init__(self, module, inputs, dynamic=None, options=None, package=False):
         self.module, self.inputs, self.dynamic, self.package = module.eval(), inputs, dynamic, package
@@ -33,7 +34,7 @@ class Model:
 
 
 def define_modules(torch):
-    """Their classes need PyTorch, so that this file can be imported without it."""
+    """Their classes need PyTorch; inside a function they do not keep this file from being imported without it."""
     nn = torch.nn
 
     def small(*sizes):
@@ -47,7 +48,7 @@ def define_modules(torch):
             return x.abs()
 
     class Weights(nn.Module):
-        """Two outputs; a parameter, a buffer of integers, and a constant that tracing makes."""
+        """Two outputs; a parameter, an integer buffer, and a constant that tracing makes."""
 
         def __init__(self):
             super().__init__()
@@ -110,14 +111,14 @@ def define_modules(torch):
             return x + 1, x.sum(0), x.sum()
 
     class Scalar(nn.Module):
-        """Tensors without dimensions, and a whole number, which becomes part of the code and is no input of the
-        library. (PyTorch 2.13 compiles no number that stays free: "Cannot cast None to number".)"""
+        """Zero-dimensional tensors, and an integer, which becomes part of the code and is not an input of the library.
+        (PyTorch 2.13 cannot compile an integer that stays dynamic: "Cannot cast None to number".)"""
 
         def forward(self, x, factor, n):
             return x * factor + n, factor.sin(), factor * n
 
     class Alias(nn.Module):
-        """Outputs over the memory of inputs and constants."""
+        """Outputs that share the memory of inputs and constants."""
 
         def __init__(self):
             super().__init__()
@@ -159,13 +160,13 @@ def define_modules(torch):
 
 
 def make_models(torch):
-    """Name to Model."""
+    """Returns name to Model."""
     modules = define_modules(torch)
     small, auto = modules["small"], torch.export.Dim.AUTO
     x = small(3, 20)
     weights = [[x], [x * -3 + 1]]
     batches = [[small(n, 24)] for n in (4, 1, 9)]
-    # Rows for the loops' vectors, and some over; the second has a step between its elements.
+    # Enough rows for the loops' vectors and a remainder; the second input has a step between its elements.
     pairs = [[small(2, 17), small(5, 17)], [small(9, 17), small(3, 17) * 2], [small(40, 34)[:, ::2], small(3, 17)]]
     dtypes = [[small(19).half(), small(19).bfloat16(), torch.arange(19, dtype=torch.int32) - 8,
                torch.arange(19) * 2**40, torch.arange(19) % 2 == 0, small(19).double() + 2]]
@@ -198,7 +199,7 @@ def copies(inputs):
 
 
 def compile_model(torch, model, path):
-    """Leaves path.so, and path.blob where the weights are a file of their own."""
+    """Writes path.so, and path.blob if the weights are a separate file."""
     examples = copies(model.inputs[0])
     program = torch.export.export(model.module, examples, dynamic_shapes=model.dynamic)
     options = {"aot_inductor.enable_line_tables": False, **model.options}
@@ -220,7 +221,7 @@ def compile_model(torch, model, path):
 
 
 def libraries(torch, models, own=False):
-    """Name to path without its ending. own: of those that our build makes, which are fewer."""
+    """Returns name to path without suffix. own: those that our build makes, which are fewer."""
     made_by = own_build.fingerprint() if own else ""
     with open(__file__, "rb") as text:
         version = hashlib.sha256((torch.__version__ + made_by).encode() + text.read()).hexdigest()[:16]
@@ -244,7 +245,7 @@ def libraries(torch, models, own=False):
 
 
 def main(names):
-    """Prints the paths of these libraries, one a line, the last lines of the output."""
+    """Prints the paths of these libraries, one per line, as the last lines of the output."""
     import torch
     models = {name: model for name, model in make_models(torch).items() if name in names}
     for path in libraries(torch, models).values():

@@ -1,14 +1,15 @@
-"""Who plays the runner's battery: PyTorch's own runner, ours beside PyTorch, ours alone. One process each.
+"""Runs the scenarios of the runner's test suite with PyTorch's own runner, with ours next to PyTorch, and with ours
+alone. Each runs in its own process.
 
     runner_players.py torch|beside|alone SCENARIOS RESULTS [PEER]
 
 SCENARIOS is a JSON file (test_runner_battery.py makes it): for each model a library and steps. Every step calls one
-method of a player; its answer, ["ok", what came out] or ["refused"], becomes one line of RESULTS at once, so that a
-process that dies leaves what it had. Ours play every model twice, with the fast path and without. "alone" is a process
-in which libtorch never is: tensors lie over plain memory there. PEER: a module that is made of
-tests/bench/peers/runner_fold.cpp, for what PyTorch's Python class does not offer.
+method of a player. Its answer, ["ok", result] or ["refused"], is written immediately as one line of RESULTS, so that
+the answers survive if the process dies. Our players run every model twice, with and without the fast path. "alone" is
+a process that never loads libtorch: its tensors use plain memory. PEER: a module built from
+tests/bench/peers/runner_fold.cpp, for functions that PyTorch's Python class does not offer.
 
-Tensors are written as runner_tensors.py says.
+Tensors are written as described in runner_tensors.py.
 """
 import ctypes
 import importlib.util
@@ -28,19 +29,19 @@ pointer, size_t = ctypes.c_void_p, ctypes.c_size_t
 
 
 class Refused(Exception):
-    """A call that says no; the text is for people."""
+    """Raised if a call refuses; the text is human-readable."""
 
 
 # ---- players ----
 
 class Player:
-    """What all players do alike; tensors, and the calls of a runner by a subclass."""
+    """The part that all players have in common. A subclass provides the tensors and the calls of a runner."""
 
     def __init__(self, tensors):
         self.tensors, self.managed, self.kept = tensors, [], []
 
     def describe_run(self, inputs, outputs):
-        """What came out, what the inputs are now, and which outputs lie over which inputs."""
+        """Returns the outputs, the inputs after the run, and which outputs share the memory of which inputs."""
         over = []
         described = [self.tensors.describe(one) for one in outputs], [self.tensors.describe(one) for one in inputs]
         for (i, output), (j, given) in itertools.product(enumerate(outputs), enumerate(inputs)):
@@ -52,7 +53,8 @@ class Player:
         return *described, over
 
     def run(self, inputs, how="borrow"):
-        """An input that no output lies over has no other holder afterwards, whether the run succeeded or not."""
+        """Runs. Checks that afterwards nothing else holds an input that shares no memory with an output, even if the
+        run failed."""
         given, over = [self.tensors.make(spec) for spec in inputs], []
         try:
             *described, over = self.describe_run(given, self.call_run(given, how))
@@ -68,7 +70,7 @@ class Player:
             assert extra == 0 or i in [place[1] for place in over], f"input {i} has {extra} handles too many"
 
     def run_in_threads(self, inputs):
-        """Many at once; one answer where all are the same."""
+        """Runs in several threads concurrently; returns one answer if all are the same."""
         answers = []
 
         def run_many():
@@ -89,13 +91,13 @@ class Player:
         self.call_update(made, inactive, partial, user_managed, from_cpu, by_fqn)
         if user_managed:
             self.managed = made
-            self.kept.append(made)  # their memory is in use as long as they are the constants
+            self.kept.append(made)  # they use this memory as long as they are the constants
             return
         for _, tensor in made:
             self.tensors.free(tensor)
 
     def poke(self):
-        """Writes to the user's memory, to each element of the constants of the last user-managed update."""
+        """Writes to the user's memory: to each element of the constants of the last user-managed update."""
         for _, tensor in self.managed:
             dtype, _, _, data = self.tensors.describe(tensor)
             step = ELEMENT_BYTES[dtype]
@@ -110,10 +112,10 @@ class Player:
 
 
 class Reference(Player):
-    """torch._C._aoti.AOTIModelContainerRunnerCpu."""
+    """Uses torch._C._aoti.AOTIModelContainerRunnerCpu."""
 
     def check_handles(self, inputs, over):
-        pass  # runs that fail leave some
+        pass  # failing runs leave some handles
 
     def __init__(self, torch, tensors, library, num_models, peer):
         super().__init__(tensors)
@@ -186,7 +188,7 @@ CONSTANT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_char_p, po
 
 
 class Library:
-    """libaoticache.so; a status that is not OK becomes Refused."""
+    """Calls libaoticache.so; raises Refused for a status that is not OK."""
 
     def __init__(self):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
@@ -201,7 +203,7 @@ class Library:
 
 
 class Ours(Player):
-    """loader/runner/runner.h."""
+    """Uses loader/runner/runner.h."""
 
     def __init__(self, library, tensors, path, num_models, pool_only):
         super().__init__(tensors)
@@ -218,7 +220,7 @@ class Ours(Player):
         self.library.call("aoticache_runner_" + name, self.runner, *arguments)
 
     def call_run(self, inputs, how):
-        """how: the three ways to run; stolen handles are the runner's even if it fails."""
+        """how: the three ways to run; the runner owns stolen handles even if it fails."""
         handles = (pointer * (len(inputs) + 1))(*[self.tensors.handle(one) for one in inputs])
         owned, outputs = list(handles[:len(inputs)]), (pointer * (self.num_outputs + 1))()
         counts = size_t(len(inputs)), outputs, size_t(self.num_outputs)
@@ -295,16 +297,16 @@ class Ours(Player):
         at = (ctypes.addressof(memory) + 63) & ~63
         ctypes.memmove(at, data, len(data))
         self.ask("update_constants_from_blob", pointer(at), ctypes.c_uint64(len(data) - cut))
-        ctypes.memset(at, 0xff, len(data))  # it was copied
+        ctypes.memset(at, 0xff, len(data))  # the runner has copied it
 
     def close(self):
         self.library.c.aoticache_runner_unref(self.runner)
 
 
-# ---- playing ----
+# ---- running ----
 
 def load_module(path):
-    """None without a path: no compiler, no Python headers."""
+    """Returns the module, or None without a path: no compiler, no Python headers."""
     if path is None:
         return None
     spec = importlib.util.spec_from_file_location("runner_fold", path)
@@ -314,7 +316,7 @@ def load_module(path):
 
 
 def make_players(kind, peer):
-    """Functions from a scenario to a player, by variant."""
+    """Returns functions from a scenario to a player, by variant."""
     if kind == "alone":
         library = Library()
         tensors = PlainTensors(library)
@@ -331,7 +333,7 @@ def make_players(kind, peer):
 
 
 def play(kind, scenarios, results, peer):
-    """A kind that ends in "-own" plays the libraries that our build made."""
+    """If a kind ends in "-own", the libraries that our build made are used."""
     if kind.endswith("-own"):
         kind = kind.removesuffix("-own")
         scenarios = [{**one, "library": one["own_library"]} for one in scenarios if one["own_library"]]

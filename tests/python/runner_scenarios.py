@@ -1,6 +1,6 @@
-"""What the runner's battery plays (test_runner_battery.py): steps for runner_players.py, written by hand for each
-model, and by chance. Both keep to what PyTorch's runner has a defined answer to; a step that only ours plays says what
-is to come of it.
+"""The scenarios of the runner's test suite (test_runner_battery.py): steps for runner_players.py, written by hand for
+each model, and random ones. Both use only calls whose results PyTorch's runner defines; a step that only our runner
+executes also has the expected result.
 """
 import os
 import random
@@ -9,16 +9,16 @@ from runner_tensors import ELEMENT_BYTES, span
 
 STEPS = int(os.environ.get("BATTERY_STEPS", "60"))
 SEED = int(os.environ.get("BATTERY_SEED", "1"))
-CHANGES_CONSTANTS = {"mutation"}  # by running: runs at the same time have no defined result
+CHANGES_CONSTANTS = {"mutation"}  # when run: concurrent runs have no defined result
 SEPARATE = {"separate"}
-MAPPED = SEPARATE | {"appended"}  # a library whose weights lie in no blob does not say how long it would be
+MAPPED = SEPARATE | {"appended"}  # without a blob, a library does not report how long it would be
 PARAMETER, BUFFER, TENSOR_CONSTANT, FOLDED = 1, 2, 3, 4
 WRONG_WIDTH = 1009
-ALIGNMENT = 64  # of constants in a library
+ALIGNMENT = 64  # alignment of constants in a library
 
 
 class Constants:
-    """What a model has, and new values for it."""
+    """The constants of a model, and new values for them."""
 
     def __init__(self, torch, tensors, module, path, has_blob):
         runner = torch._C._aoti.AOTIModelContainerRunnerCpu(path + ".so", 1)
@@ -34,7 +34,7 @@ class Constants:
         self.optional = [name for name in self.old if types[name] in (BUFFER, TENSOR_CONSTANT)]
 
     def facts(self):
-        """What the library should tell: name, type, whether folded, bytes where it was not."""
+        """Returns what the library should report: name, type, whether folded, and the bytes if it was not folded."""
         types = {**{name: PARAMETER for name, _ in self.module.named_parameters()},
                  **{name: BUFFER for name, _ in self.module.named_buffers()}}
         facts = []
@@ -48,7 +48,7 @@ class Constants:
         return facts
 
     def new(self, seed, names=None, by_fqn=False):
-        """Pairs of names and values."""
+        """Returns pairs of names and values."""
         generator = self.torch.Generator().manual_seed(seed)
         pairs = []
         for name in names if names is not None else list(self.old):
@@ -81,7 +81,7 @@ class Author:
         self.steps.do("run", inputs=self.inputs[which % len(self.inputs)], how=how)
 
     def start(self):
-        """Whatever has to be done first."""
+        """Writes the steps that must come first."""
         if self.blob:
             self.steps.do("blob_bytes", only="ours", expect=["ok", os.path.getsize(self.blob)])
             self.steps.do("run", only="ours", expect=["refused", "has no value"], inputs=self.inputs[0])
@@ -110,7 +110,8 @@ class Author:
         self.fail_in_a_kernel()
 
     def fail_in_a_kernel(self):
-        """The message has PyTorch's reason, or the shim's: the sizes that do not fit."""
+        """Runs with sizes that do not fit; the message has the reason that PyTorch or the shim gave, with these
+        sizes."""
         if self.name != "linear":
             return
         dtype, sizes, _, data = self.inputs[0][0]
@@ -124,7 +125,7 @@ class Author:
             self.steps.do("swap")
             self.run()
         self.steps.do("extract", inactive=True)
-        for name in self.constants.old:  # the others have nothing in the active buffer that they could take
+        for name in self.constants.old:  # the others cannot take a value from the active buffer
             pairs = self.new([name])
             self.alike([("update", {"pairs": pairs, "partial": True})],
                        [("swap", {}), ("update", {"pairs": pairs, "inactive": True, "partial": True}), ("swap", {})])
@@ -167,7 +168,7 @@ class Author:
             if inactive:
                 self.steps.do("swap")
             self.run()
-            if not self.constants.folded:  # what was folded stays as it was
+            if not self.constants.folded:  # folded constants keep their values
                 self.steps.do("poke")
                 self.run()
             self.steps.do("extract", inactive=False)
@@ -188,7 +189,7 @@ class Author:
         self.run()
 
     def be_refused(self):
-        """By ours alone; and nothing has changed."""
+        """Writes updates that only our runner refuses, and checks that they change nothing."""
         pairs = self.new()
         stranger = [["nobody_has_this", pairs[0][1]]]
         name, (dtype, sizes, strides, data) = pairs[-1]
@@ -202,7 +203,8 @@ class Author:
         self.steps.do("extract", inactive=False)
 
     def misfits(self, pairs):
-        """Pairs of which the last one has as many bytes as its constant, or less, and another shape."""
+        """Returns lists of pairs in which the last value has as many bytes as its constant, or fewer, and another
+        shape."""
         name, (dtype, sizes, strides, data) = pairs[-1]
         element, count = ELEMENT_BYTES[dtype], span(sizes, strides)
         shapes = [([0] + sizes[1:], strides), ([count] + [1] * len(sizes), [1] * (len(sizes) + 1)),
@@ -214,7 +216,8 @@ class Author:
                 for one, steps in shapes if (one, steps) != (sizes, strides)]
 
     def alike(self, torch, ours):
-        """Steps of ours that PyTorch's runner does not survive, and what it is to come to the same by."""
+        """Writes steps that PyTorch's runner does not survive (ours), and steps with which it reaches the same state
+        (torch)."""
         for only, steps in (("torch", torch), ("ours", ours)):
             for method, arguments in steps:
                 expect = {} if only == "torch" else {"expect": arguments.pop("expect", ["ok", None])}
@@ -234,7 +237,7 @@ class Author:
         self.alike([("update", {"pairs": pairs})], [("update", {"pairs": pairs, "sliced": True, "user_managed": True})])
 
     def free_what_was_folded(self):
-        """Here PyTorch's runner frees nothing, and is left with the same."""
+        """PyTorch's runner frees nothing in these steps; afterwards both have the same constants."""
         for _ in range(2):
             self.steps.do("update", pairs=self.new(), inactive=True)
             self.steps.do("fold", inactive=True)
@@ -259,13 +262,13 @@ class Author:
         one, other = self.new(), self.new(needed)
         self.steps.do("update", pairs=one, inactive=True)
         whole = [pair for pair in one if pair[0] in optional] + other
-        if needed and optional:  # what is left out keeps its value, where the active buffer has none to take
+        if needed and optional:  # omitted ones keep their values if the active buffer has none to copy
             self.alike([("update", {"pairs": other, "partial": True})],
                        [("free_inactive", {}), ("swap", {}),
                         ("update", {"pairs": other, "inactive": True}), ("swap", {})])
             self.steps.do("extract", inactive=False)
             rest = self.new(optional)
-            self.alike([("update", {"pairs": whole})],  # both are to have the same again
+            self.alike([("update", {"pairs": whole})],  # so that both have the same values again
                        [("update", {"pairs": whole})])
             self.alike([("update", {"pairs": other + rest})],
                        [("swap", {}), ("update", {"pairs": other}),
@@ -278,7 +281,7 @@ class Author:
         return sorted([self.constants.fqns[name], spec] for name, spec in pairs)
 
     def lend_part_of_the_inactive_buffer(self):
-        """What is not named is a copy of what the active buffer has now."""
+        """Constants that are not named become copies of the active buffer's current values."""
         optional = self.constants.optional
         for names in ([name for name in self.constants.old if name not in optional], list(self.constants.old)[:-1]):
             pairs = self.new(names)
@@ -312,7 +315,7 @@ class Author:
             self.give_the_blob_again()
 
     def without_a_blob(self):
-        """Weights that come by name alone: the library tells sizes only when it has some."""
+        """Weights are given by name only: the library reports sizes only if it has some."""
         pairs, run = self.new(), ("run", {"inputs": self.inputs[0], "expect": ["refused", "has no value"]})
         for refused in self.misfits(pairs):
             for user_managed in (False, True):
@@ -340,7 +343,7 @@ class Author:
         return self.steps
 
     def by_chance(self, seed, count):
-        """Keeps to what is defined: knows which buffer is whole."""
+        """Writes random steps with defined results: it tracks which buffer is complete."""
         chance, names = random.Random(seed), list(self.constants.old)
         whole = {"active": True, "inactive": False}
         self.seed = seed * 1000

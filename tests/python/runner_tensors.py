@@ -1,4 +1,4 @@
-"""Two kinds of tensors for the runner's battery (runner_players.py), with one set of methods: make(spec),
+"""Two kinds of tensors for the runner's test suite (runner_players.py), with the same methods: make(spec),
 handle(tensor), adopt(handle), describe(tensor), address(tensor), free(tensor), extra_handles(tensor). A spec is [dtype,
 sizes, strides, hexadecimal bytes from the first element to the last].
 """
@@ -12,12 +12,12 @@ pointer, int64 = ctypes.c_void_p, ctypes.c_int64
 
 
 def span(sizes, strides):
-    """Elements from the first to the last."""
+    """Returns the number of elements from the first to the last in memory."""
     return 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
 
 
 class TorchTensors:
-    """Real ones, handed over as PyTorch's own bindings hand them."""
+    """PyTorch's tensors, passed as PyTorch's own bindings pass them."""
 
     def __init__(self, torch, tensor_file):
         self.torch = torch
@@ -38,7 +38,7 @@ class TorchTensors:
         return self.torch.frombuffer(bytearray.fromhex(data), dtype=self.dtypes[number]).as_strided(sizes, strides)
 
     def make_slice(self, spec):
-        """The same, one of several rows of a larger one."""
+        """Makes the same tensor as one of several rows of a larger one."""
         one = self.make(spec)
         rows = self.torch.full((5, max(1, span(one.shape, one.stride()))), 77, dtype=self.torch.uint8).to(one.dtype)
         row = rows[3].as_strided(one.shape, one.stride())
@@ -49,11 +49,11 @@ class TorchTensors:
         return self.api.PyCapsule_GetPointer(capsule, self.api.PyCapsule_GetName(capsule))
 
     def adopt(self, handle):
-        capsule = self.api.PyCapsule_New(handle, None, None)  # the function for one tensor does not take its handle
+        capsule = self.api.PyCapsule_New(handle, None, None)  # despite its name, this function does not take the handle
         return self.torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule])[0]
 
     def describe(self, tensor):
-        if tensor._is_zerotensor():  # zeros without memory, as PyTorch's gradients may be
+        if tensor._is_zerotensor():  # zeros without memory, which PyTorch's gradients may be
             tensor = self.torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).zero_()
         data = self.torch.empty(0, dtype=tensor.dtype)
         if tensor.numel() > 0:
@@ -68,19 +68,19 @@ class TorchTensors:
         pass
 
     def extra_handles(self, tensor):
-        """How many others hold it."""
+        """Returns how many others hold the tensor."""
         return tensor._use_count() - 1
 
 
 class PlainTensor:
-    """A handle, with the memory under it where that is ours; again: makes another one of the same."""
+    """A handle, with the memory that it uses if we own that; again: makes another equal one."""
 
     def __init__(self, handle, memory=None, again=None):
         self.handle, self.memory, self.again = handle, memory, again
 
 
 class PlainTensors:
-    """Tensors over memory of this process, by the loader's own functions."""
+    """Tensors in memory of this process, made with the loader's own functions."""
 
     def __init__(self, library):
         self.library = library
@@ -95,10 +95,11 @@ class PlainTensors:
                           (int64 * len(sizes))(*sizes), (int64 * len(sizes))(*strides), ctypes.byref(handle))
         return PlainTensor(handle.value, memory)
 
-    make_slice = make  # the functions of the loader make none
+    make_slice = make  # the loader's functions cannot make one
 
     def make_slice(self, spec):
-        """The same, one of several rows of a larger one. The functions of the loader make none; the shim's do."""
+        """Makes the same tensor as one of several rows of a larger one. The loader's functions cannot; the shim's
+        can."""
         number, sizes, strides, data = spec
         row = span(sizes, strides)
         if row == 0:
@@ -123,7 +124,7 @@ class PlainTensors:
         return view
 
     def handle(self, tensor):
-        """A new one over the same memory, the caller's."""
+        """Returns a new handle to the same memory; the caller frees it."""
         if tensor.again:
             return tensor.again()
         view, handle = self.view(tensor), pointer()
@@ -147,4 +148,4 @@ class PlainTensors:
         self.library.c.aoticache_tensor_free(pointer(tensor.handle))
 
     def extra_handles(self, tensor):
-        return 0  # plain memory is not counted
+        return 0  # plain memory has no reference count

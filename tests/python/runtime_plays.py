@@ -1,8 +1,8 @@
-"""aoticache.runtime: packages, stored models and operators in a Python that has not imported PyTorch, on arrays of NumPy's,
-of the standard library and of whoever speaks DLPack, with PyTorch's results; what is no array, or not one that the model
-takes, is refused in words.
+"""Tests aoticache.runtime: packages, stored models and operators in a Python that has not imported PyTorch. They take arrays of
+NumPy, of the standard library and of any library that implements DLPack, and give PyTorch's results. Arguments that are not
+arrays, or not ones that the model takes, are refused with a message.
 
-usage: runtime_plays.py PLAY FOLDER       a play of test_runtime.py, in a process that has not imported PyTorch
+usage: runtime_plays.py PLAY DIRECTORY       runs a case of test_runtime.py, in a process that has not imported PyTorch
 """
 import contextlib
 import json
@@ -22,7 +22,7 @@ os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-c
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
 TOOL = os.path.join(BUILD, "bin", "aoticache")
-CACHE = os.path.join(BUILD, "torch-package-cache")  # of all tests of the Python package
+CACHE = os.path.join(BUILD, "torch-package-cache")  # shared by all tests of the Python package
 
 
 def check(name, holds, detail=""):
@@ -45,7 +45,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-# ---- the models, made with PyTorch by the test's process ----
+# ---- the models, which the test's process makes with PyTorch ----
 
 
 def linear_module(torch):
@@ -62,7 +62,8 @@ def linear_module(torch):
 
 
 def make_models(torch, folder, names):
-    """Packages with these names. PyTorch builds "linear" and "nested"; the others are built our way, in a fifth of the time."""
+    """Makes packages with these names. PyTorch builds "linear" and "nested"; our build makes the others, in a fifth of the
+    time."""
     import own_build
 
     class Nested(torch.nn.Module):
@@ -112,12 +113,12 @@ def make_models(torch, folder, names):
     for name in names:
         module, args, kwargs, dynamic = cases[name]
         program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic)
-        with contextlib.nullcontext() if name in ("linear", "nested") else own():  # ours makes no output that is None
+        with contextlib.nullcontext() if name in ("linear", "nested") else own():  # ours makes no None output
             torch._inductor.aoti_compile_and_package(program, package_path=os.path.join(folder, name + ".pt2"))
 
 
 def make_others(torch, folder):
-    """A stored model, operators, and what PyTorch's modules give; arrays as .npy."""
+    """Makes a stored model, operators, and the results of PyTorch's modules; arrays are written as .npy."""
     import aoticache
     import numpy
 
@@ -131,10 +132,10 @@ def make_others(torch, folder):
     write_safetensors(os.path.join(folder, "tuned.safetensors"), tuned)
     expected = torch.relu(x @ tuned["layer.weight"].t() + tuned["layer.bias"])
     numpy.save(os.path.join(folder, "tuned.npy"), expected.numpy())
-    half = torch.relu(x @ tuned["layer.weight"].t() + linear.layer.bias.detach())  # a package has its short bias in the code
+    half = torch.relu(x @ tuned["layer.weight"].t() + linear.layer.bias.detach())  # the package has its short bias in the code
     numpy.save(os.path.join(folder, "half-tuned.npy"), half.numpy())
     torch.save(half, os.path.join(folder, "half-tuned.pt"))
-    aoticache.enable("aten::sinh", mode="wait", dynamic="always", cache_dir=CACHE, judge=False)  # it has the bridge already
+    aoticache.enable("aten::sinh", mode="wait", dynamic="always", cache_dir=CACHE, judge=False)  # the bridge is cached
     torch.sinh(torch.ones(3, 5))
     aoticache.disable()
     torch.save(x, os.path.join(folder, "x.pt"))
@@ -151,7 +152,7 @@ def write_safetensors(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-# ---- what the processes without PyTorch do ----
+# ---- the cases in processes without PyTorch ----
 
 
 def load(name, folder, **more):
@@ -161,8 +162,8 @@ def load(name, folder, **more):
 
 
 def play_import(folder):
-    """In a fresh process: what it costs, and what it brings."""
-    before, begin = resident(), time.process_time()  # other work on the machine takes nothing of it
+    """Measures in a fresh process what importing costs, and checks what it imports."""
+    before, begin = resident(), time.process_time()  # process time, which other work on the machine does not change
     import aoticache.runtime  # noqa: F401
     took, grown = time.process_time() - begin, resident() - before
     loaded = {"torch", "numpy", "ctypes", "aoticache._api"} & set(sys.modules)
@@ -277,7 +278,7 @@ def check_layouts(numpy, model, x, expected):
 
 
 class Lender:
-    """__dlpack__ without the buffer protocol."""
+    """Has __dlpack__ but no buffer protocol."""
 
     def __init__(self, array, old=False):
         self.array = array
@@ -390,7 +391,7 @@ def check_operators(numpy, runtime, cache, x):
 
 
 def play_memory(folder):
-    """Whose memory results are, and that none is lost."""
+    """Checks who owns the memory of results, and that no memory leaks."""
     import gc
     import weakref
 
@@ -465,7 +466,7 @@ def check_leaks(numpy, runtime, folder):
 
 
 def play_threads(folder):
-    """Two threads run one model at once, while a third counts: the interpreter's lock is not held."""
+    """Two threads run one model concurrently, while a third counts: the interpreter's lock is not held."""
     import numpy
 
     model, x = load("slow", folder, num_runners=2), numpy.linspace(0, 1, 1 << 16, dtype="f")
@@ -492,7 +493,7 @@ def play_threads(folder):
 
 
 def play_after_torch(folder):
-    """PyTorch is in the process already: models run on its libtorch, and its tensors go in."""
+    """PyTorch is already in the process: models run on its libtorch, and accept its tensors."""
     import torch
 
     import aoticache.runtime as runtime
@@ -517,7 +518,7 @@ def play_after_torch(folder):
 
 
 def play_before_torch(folder):
-    """PyTorch comes later: models stay with the shim, and PyTorch's tensors are not given to it as handles."""
+    """PyTorch is imported later: models stay with the shim, and do not get PyTorch's tensors as handles."""
     import aoticache.runtime as runtime
 
     model = load("linear", folder)
@@ -541,7 +542,7 @@ def play_before_torch(folder):
 
 
 def play_fork(folder):
-    """A child goes on with what its parent has loaded, and loads more."""
+    """A child process continues to use what its parent has loaded, and loads more."""
     import numpy
 
     model, x = load("linear", folder), numpy.ones((2, 4), "f")

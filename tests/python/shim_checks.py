@@ -1,7 +1,7 @@
-"""The shim (runtime/shim/) for the tests that compare it with PyTorch: as the machine is, and in plain C.
+"""Loads the shim (runtime/shim/) for the tests that compare it with PyTorch: with the machine's libraries, and in plain C.
 
-In plain C, neither the BLAS, LAPACK, oneDNN nor SLEEF can be loaded. In this process that is a copy of the shim that looks for
-names which no library has; a process of its own gets a search path where those names are empty files.
+In plain C, none of BLAS, LAPACK, oneDNN and SLEEF can be loaded. Within this process that is a copy of the shim that looks for
+library names which do not exist; a separate process gets a search path with empty files of those names.
 """
 import contextlib
 import os
@@ -15,19 +15,19 @@ import torch
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
 PLAIN, WHOLE = "plain C", "as the machine is"
-WAYS = (PLAIN, WHOLE)  # in this order: what the second one loads stays in the process
+WAYS = (PLAIN, WHOLE)  # in this order, because what the second one loads stays in the process
 NAMES = "libopenblas.so.0", "liblapack.so.3", "libsleef.so.3", "libdnnl.so.3", "libdnnl.so.2"
 
 
 def loaded():
-    """Which of these libraries the process has."""
+    """Returns which of these libraries the process has loaded."""
     with open("/proc/self/maps") as maps:
         return set(re.findall(r"/(lib(?:openblas|lapack|sleef|dnnl)\.so)", maps.read()))
 
 
 @contextlib.contextmanager
 def path_of(way):
-    """The library to load. At the end, checks that the copy has loaded none of the others."""
+    """Yields the library to load. At the end, checks that the copy has loaded none of the others."""
     if way == WHOLE:
         yield SHIM
         return
@@ -42,7 +42,7 @@ def path_of(way):
 
 
 def without_libraries(folder):
-    """An environment for a process in which these libraries cannot be loaded; the empty folder gets files."""
+    """Returns an environment for a process that cannot load these libraries; writes files to the empty directory."""
     for name in NAMES:
         open(os.path.join(folder, name), "w").close()
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
@@ -52,7 +52,8 @@ def without_libraries(folder):
 # ---- fixtures ----
 
 def each_way(load, ways=WAYS, autouse=False):
-    """A fixture for a module's tests: what load(path) gives for the shim, each way. All tests run one way, then the other."""
+    """Returns a fixture for a module's tests: the result of load(path) for the shim, each way. All tests run one way, then the
+    other."""
     @pytest.fixture(scope="module", params=ways, autouse=autouse)
     def shim(request):
         with path_of(request.param) as path:
@@ -62,7 +63,7 @@ def each_way(load, ways=WAYS, autouse=False):
 
 
 def seeded(number):
-    """A fixture: each test begins with the same random numbers."""
+    """Returns a fixture that gives each test the same random numbers."""
     @pytest.fixture(autouse=True)
     def begin():
         torch.manual_seed(number)
@@ -72,7 +73,7 @@ def seeded(number):
 
 
 def skip_unless_all_run(request):
-    """For a test that looks at what the others of its module did."""
+    """For a test that checks what the other tests of its module did."""
     chosen = {item.function for item in request.session.items}
     if any(name.startswith("test_") and value not in chosen for name, value in vars(request.module).items()):
         pytest.skip("it needs the other tests of this file")

@@ -1,4 +1,5 @@
-"""Tensors in the files that tests/helpers/run_library reads and writes (its comment has the format)."""
+"""Reads and writes tensors in the file format of tests/helpers/run_library (its comment describes the
+format)."""
 
 import struct
 

@@ -1,4 +1,5 @@
-"""Digests of Python functions (eager/torch/aoticache/_bodies.py): what changes them, what does not, and what has none."""
+"""Tests digests of Python functions (eager/torch/aoticache/_bodies.py): what changes them, what does not, and what has
+none."""
 import functools
 import os
 import subprocess
@@ -44,7 +45,7 @@ def with_default(value):
 
 
 def text_of(text, name="body"):
-    """A function of this text, as if it were in a module of its own."""
+    """Returns a function with this source, as if it were in its own module."""
     found = {"__name__": "example"}
     exec(compile(textwrap.dedent(text), "example.py", "exec"), found)
     return found[name]
@@ -75,7 +76,7 @@ def test_what_changes_a_digest(monkeypatch):
 
 @pytest.mark.quick
 def test_code_and_nothing_else_makes_a_digest():
-    """Not where it stands, and not what a function of PyTorch is called through."""
+    """Neither the function's location, nor the names through which it calls PyTorch's functions."""
     body = "def body(x):\n    return x * 2 + len((1, 2))\n"
     assert digest(text_of(body)) == digest(text_of("\n\n" + body))
     for other in ("def body(x):\n    return x * 3 + len((1, 2))\n", "def body(x):\n    return x + 2 * len((1, 2))\n",
@@ -117,7 +118,7 @@ def test_values_without_content():
 
 
 def test_the_same_in_another_process():
-    """From the source and from its bytecode, with other hashes of strings."""
+    """From the source and from its bytecode, with other string hashes."""
     text = """
         import sys
         sys.path[:0] = sys.argv[1:3]

@@ -1,7 +1,7 @@
-"""The memory formats of loader/check/check.h against PyTorch's tensor.is_contiguous(memory_format=...).
+"""Compares the memory formats of loader/check/check.h with PyTorch's tensor.is_contiguous(memory_format=...).
 
-Thousands of shapes and strides, those of real tensors (transposed, expanded, sliced, without elements, with dimensions of
-size 1) and random ones. Environment: BUILD, the build folder.
+Tests thousands of shapes and strides: those of real tensors (transposed, expanded, sliced, without elements, with
+dimensions of size 1) and random ones. Environment: BUILD, the build directory.
 """
 import ctypes
 import functools
@@ -44,7 +44,7 @@ def load_library():
 
 
 def laid_out(torch, choose):
-    """A tensor of a random shape in some memory format, changed by an operation or two."""
+    """Returns a tensor of a random shape in some memory format, changed by an operation or two."""
     ndim = choose.choice((0, 1, 2, 3, 4, 4, 4, 5, 5))
     shape = [choose.choice((0, 1, 1, 2, 3, 4)) for _ in range(ndim)]
     tensor = torch.empty(shape)
@@ -67,7 +67,7 @@ def laid_out(torch, choose):
 
 
 def strided(torch, storage, choose):
-    """Strides of a known order of dimensions, sometimes with one of them changed."""
+    """Returns strides for a known order of dimensions, sometimes with one of them changed."""
     ndim = choose.choice((1, 2, 3, 4, 4, 5, 5))
     shape = [choose.choice((0, 1, 1, 2, 3)) for _ in range(ndim)]
     order = choose.choice((list(range(ndim))[::-1], [1, *range(ndim - 1, 1, -1), 0][:ndim] if ndim > 1 else [0],
@@ -86,7 +86,7 @@ def strided(torch, storage, choose):
 def tensors():
     choose, storage = random.Random(5), torch.empty(4096)
     made = [laid_out(torch, choose) if i % 2 else strided(torch, storage, choose) for i in range(8000)]
-    # Every shape, also without elements, exactly as PyTorch lays it out.
+    # Every shape, also without elements, with exactly the strides that PyTorch gives it.
     for ndim, memory_format in ((4, torch.channels_last), (5, torch.channels_last_3d)):
         for number in range(3 ** ndim):
             shape = [number // 3 ** i % 3 for i in range(ndim)]

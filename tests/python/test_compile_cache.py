@@ -1,6 +1,6 @@
-"""torch.compile on the cache: a fresh machine's state without a compiler, records that are damaged or foreign, vector units,
-processes at once, portable artifacts, and taking it all back (docs/torch-compile.md). Faults of the cache are in
-test_compile_faults.py, the rarer kinds of records in test_compile_records.py.
+"""Tests torch.compile with the cache: a fresh machine without a compiler, damaged and foreign records, vector units, concurrent
+processes, portable artifacts, and uninstalling (docs/torch-compile.md). Faults of the cache are in test_compile_faults.py, the
+rarer kinds of records in test_compile_records.py.
 """
 import importlib.metadata
 import json
@@ -18,7 +18,7 @@ from torch_scenarios import HERE, environment, play, python
 
 TAKES_WORDS = tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 14)
 
-# ---- warm anywhere ----
+# ---- hits on any machine ----
 
 @pytest.mark.quick
 def test_fresh_machine_without_compiler():
@@ -41,7 +41,7 @@ def test_fresh_machine_without_compiler():
 
 
 def test_fresh_machine_with_compiler():
-    """No process runs there either: not even the compiler's version is asked for."""
+    """No process is started there either: the compiler is not even asked for its version."""
     before = filled()
     check_warm(run(FULL, "pointwise", "training", compiler=True), before)
 
@@ -58,7 +58,7 @@ def test_portable_artifacts_are_complete():
     assert found["loaded"]
     check_warm(found, before, but=("inductor-graph", "aotautograd"))
     assert found["counts"]["inductor-cpp"]["hits"] >= 2
-    alone = run("", "--uninstalled", "--load", file, "pointwise", compiler=True, **QUICK)  # PyTorch passes over ours
+    alone = run("", "--uninstalled", "--load", file, "pointwise", compiler=True, **QUICK)  # PyTorch ignores our artifacts
     assert alone["loaded"] and alone["programs"]["pointwise"]["same"]
 
 
@@ -75,14 +75,14 @@ def object_path(cache, name):
 
 
 def objects_of(cache, kind):
-    """Paths of the objects that have the contents of entries of a kind: of records these are their manifests."""
+    """Returns paths of the objects with the contents of entries of a kind; for records these are their manifests."""
     paths = [object_path(cache, entry["artifact"]) for entry in entries_of(cache, kind)]
     assert paths and all(map(os.path.isfile, paths)), paths
     return paths
 
 
 def test_records_take_one_file():
-    """But for C++, whose libraries two entries share."""
+    """Except for C++, whose libraries two entries share."""
     filled()
     listed = subprocess.run([TOOL, "ls", "--json"], env=environment(AOTICACHE_DIR=FULL), check=True, capture_output=True)
     entries = json.loads(listed.stdout)["entries"]
@@ -102,7 +102,7 @@ def spoil(path, change):
 
 
 def test_damaged_records_never_reach_the_unpickler():
-    """Graphs with other bytes behind a first line that is right, and cut off ones: PyTorch makes them anew."""
+    """Graphs with wrong bytes after a correct first line, and truncated ones: PyTorch compiles them again."""
     before, marker = filled(), os.path.join(FOLDER, "marker")
     cache = copy_of(FULL)
     for number, path in enumerate(objects_of(cache, "inductor-graph") + objects_of(cache, "aotautograd")):
@@ -115,7 +115,7 @@ def test_damaged_records_never_reach_the_unpickler():
 
 
 def test_foreign_records_never_reach_the_unpickler():
-    """Valid entries whose content belongs to another key, or to nobody."""
+    """Valid entries whose content belongs to another key, or to none."""
     marker = os.path.join(FOLDER, "foreign")
     play("""
         import sys, warnings
@@ -150,7 +150,7 @@ def test_foreign_records_never_reach_the_unpickler():
 
 
 def test_several_guards_of_one_graph():
-    """The newest record first, then the others; the same guard replaces its record."""
+    """The newest record comes first, then the others; a record with the same guard is replaced."""
     play("""
         import pickle
         import torch, aoticache
@@ -176,7 +176,7 @@ def vector_units():
 
 
 def test_code_for_another_vector_unit_is_refused():
-    """Without a compiler. A cache that was filled with AVX-512's code has nothing for AVX2's, and the reverse."""
+    """Without a compiler. A cache that was filled with AVX-512 code serves nothing to an AVX2 machine, and the reverse."""
     before = filled()
     if "wide" not in vector_units():
         pytest.skip("this CPU has no AVX-512")
@@ -192,11 +192,11 @@ def test_code_for_another_vector_unit_is_refused():
     assert before["programs"]["pointwise"]["same"]
 
 
-# ---- one compile among processes, and ranks ----
+# ---- one compile for several processes, and ranks ----
 
 
 def logging_compiler(first="true"):
-    """A folder with a g++ that notes what it is asked to make; `first` is a command that it runs before."""
+    """Returns a directory with a g++ that records what it is asked to make; `first` is a command that it runs first."""
     folder = fresh("compiler")
     with open(os.path.join(folder, "g++"), "w") as file:
         file.write(f'#!/bin/sh\necho "$@" >>{folder}/log\n{first}\nexec {COMPILER} "$@"\n')
@@ -212,7 +212,7 @@ def test_processes_at_once_compile_each_library_once():
     assert all(one["programs"]["unseen"]["same"] for one in found)
     with open(os.path.join(folder, "log")) as file:
         made = [line for line in file if re.search(r"-o \S+\.so", line)]
-    assert len(made) == len({sources(line) for line in made}), made  # trials of vector units, too
+    assert len(made) == len({sources(line) for line in made}), made  # includes trials of vector units
     counts = [one["counts"]["inductor-cpp"] for one in found]
     compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
     libraries = sum(".main.so" in line for line in made)
@@ -226,14 +226,15 @@ def sources(line):
 
 
 def test_code_of_another_compiler():
-    """With any_compiler=True it is taken; a compiler that is another program would not be asked for anything."""
+    """With any_compiler=True it is accepted; then no other compiler is asked for its version."""
     before, folder = filled(), logging_compiler()
     check_warm(run(FULL, "--any", "pointwise", compiler=True, PATH=folder), before)
     assert not os.path.exists(os.path.join(folder, "log"))
 
 
 def test_a_compiler_that_is_started_by_another_program():
-    """PyTorch takes a compiler's name of several words since 2.14. It is where it was found, and the library is served without."""
+    """Since 2.14 PyTorch accepts a compiler's name of several words. The compiler is found on PATH, and the library is served
+    without it."""
     cache, named = os.path.join(fresh("words"), "cache"), {"CXX": "env g++", **PLAIN}
     first = run(cache, "pointwise", compiler=True, status=0 if TAKES_WORDS else 3, **named)
     if not TAKES_WORDS:
@@ -317,12 +318,12 @@ def ranks(caches):
 
 def test_ranks_that_hit_and_ranks_that_miss():
     cache, other = copy_of(FULL) if filled() else None, copy_of(FULL)
-    ranks([cache, cache])  # so that it has what they need
+    ranks([cache, cache])  # so that the cache has what they need
     said = ranks([cache, other])
     assert "hits" in said[0] and "misses" in said[1], said
 
 
-# ---- faults, versions, taking it back ----
+# ---- faults, versions, uninstalling ----
 
 def test_a_fault_of_the_cache_is_none_of_the_program():
     play("""
@@ -347,7 +348,7 @@ def test_a_fault_of_the_cache_is_none_of_the_program():
 
 
 def test_a_library_that_cannot_be_loaded_is_compiled_here():
-    """A valid entry with something else than a library: another machine's, for what the loader knows."""
+    """A valid entry that does not contain a library, as if it were another machine's."""
     cache = copy_of(FULL) if filled() else None
     play("""
         import warnings
@@ -385,7 +386,7 @@ def test_functions_of_pytorch_are_where_they_were():
 
 
 def test_another_pytorch_is_left_alone():
-    """A version that is not known, and one whose functions moved: one warning, and nothing is replaced."""
+    """With an unknown version, or one whose functions moved: one warning is given, and nothing is replaced."""
     play("""
         import warnings
         import torch

@@ -1,8 +1,8 @@
-"""Faults of the cache under torch.compile: a full disk, a cache that cannot be written, one of another user, one that is
-removed while a program runs, and a PyTorch that is not known. The program goes on as without the cache, and each kind of
-records is warned of once (docs/torch-compile.md).
+"""Tests faults of the cache under torch.compile: a full disk, a cache that cannot be written, one of another user, one that is
+removed while a program runs, and an unknown PyTorch version. The program continues as without the cache, and one warning is
+given per kind of records (docs/torch-compile.md).
 
-What must be mounted is mounted in a namespace of its own; where that is not allowed, the test is skipped and says so.
+Tests mount file systems in their own namespace. If that is not allowed, they are skipped and report why.
 """
 import functools
 import json
@@ -20,13 +20,13 @@ WAYS = (["unshare", "-m"], ["unshare", "-rm"])
 
 @functools.cache
 def filled():
-    """A cache that has one program; what the process that filled it reported."""
+    """Returns a cache with one program, and what the process that filled it reported."""
     cache = os.path.join(fresh("filled"), "cache")
     return cache, run(cache, "pointwise", compiler=True, **QUICK)
 
 
 def way_to_mount():
-    """The words that start a command where it may mount; None: there are none here."""
+    """Returns the words that start a command which may mount, or None if none of them works here."""
     for words in WAYS:
         done = subprocess.run([*words, "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /mnt"], capture_output=True)
         if done.returncode == 0:
@@ -35,7 +35,7 @@ def way_to_mount():
 
 
 def run_mounted(mount, cache, *words, compiler=True):
-    """A program in a namespace where `mount` (a shell command) was run first. None: skipped."""
+    """Runs a program in a namespace in which `mount` (a shell command) was run first. Returns None if it cannot."""
     way = way_to_mount()
     if way is None:
         return None
@@ -52,7 +52,7 @@ def run_mounted(mount, cache, *words, compiler=True):
 
 
 def ours(found):
-    """The warnings of the cache; none is said twice."""
+    """Returns the warnings of the cache; checks that each was given once."""
     said = [one for one in found["warnings"] if "aoticache" in one]
     kinds = [one.partition("does not serve ")[2].split(" ")[0] or one for one in said]
     assert len(kinds) == len(set(kinds)), said
@@ -60,7 +60,7 @@ def ours(found):
 
 
 def test_a_full_disk():
-    """Too small for the index at once, and too small for a library later."""
+    """One disk is too small even for the index, the other becomes too small for a library."""
     for size in ("64k", "700k"):
         folder = fresh("disk")
         found = run_mounted(f"mount -t tmpfs -o size={size},mode=700 tmpfs {folder}", os.path.join(folder, "cache"),
@@ -71,7 +71,7 @@ def test_a_full_disk():
 
 
 def test_a_cache_that_cannot_be_written():
-    """It serves what it has, without a compiler, and says once that the rest is lost."""
+    """The cache serves its entries without a compiler, and warns once that new ones are not stored."""
     cache, before = filled()
     mount = f"mount --bind {cache} {cache} && mount -o remount,ro,bind {cache}"
     found = run_mounted(mount, cache, "pointwise", compiler=False)
@@ -90,7 +90,7 @@ def test_a_cache_of_another_user():
     cache = copy_of(filled()[0])
     for path in (cache, os.path.join(cache, "objects")):
         os.chown(path, 65534, 65534)
-    found = run(cache, "pointwise", compiler=True, **QUICK)  # which it has
+    found = run(cache, "pointwise", compiler=True, **QUICK)  # the cache has it
     said = ours(found)
     assert said and found["programs"]["pointwise"]["same"], found
     assert all(one["hits"] == 0 for one in found["counts"].values()), found["counts"]
@@ -116,7 +116,7 @@ def test_a_cache_that_is_removed_while_a_program_runs():
 
 
 def test_records_that_cannot_be_unpickled():
-    """What names the right kind and key, and holds something else: both kinds of graphs are compiled, to the right results."""
+    """Records with the right kind and key but other contents: both kinds of graphs are compiled, to the right results."""
     text = """
         import sys
         import torch, aoticache
@@ -140,7 +140,7 @@ def test_records_that_cannot_be_unpickled():
 
 
 def test_a_pytorch_that_is_not_known():
-    """It compiles by itself, to its own results, with one warning and nothing replaced."""
+    """An unknown PyTorch version compiles by itself, to its own results, with one warning and nothing replaced."""
     play("""
         import warnings
         import torch, aoticache

@@ -1,5 +1,5 @@
-"""torch.compile on the cache: what stands behind an operator may change between two processes, and the second one gets PyTorch's
-answer (docs/torch-compile.md, *What is not in the graph*). What the keys of all this are is in test_state.py."""
+"""Tests torch.compile with the cache when what an operator calls changes between two processes: the second one gets PyTorch's
+answer (docs/torch-compile.md, *What is not in the graph*). The keys themselves are tested in test_state.py."""
 import pytest
 
 from compile_runs import COMPILER, PLAIN, QUICK, fresh
@@ -82,7 +82,7 @@ def test_what_stands_behind_an_operator_may_change():
 
 
 def test_pytorchs_own_directory_is_right_too():
-    """The same with PyTorch's directory kept: its keys are the ones that are changed."""
+    """Keeps PyTorch's directory, too: the keys in it are the changed ones."""
     cache, inductor = fresh("key") + "/cache", fresh("inductor")
     for word in ("fill", "again"):
         play(TEXT, [word], AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=inductor, PYTHONWARNINGS="ignore", **QUICK, **PLAIN)

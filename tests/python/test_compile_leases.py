@@ -1,6 +1,7 @@
-"""Processes that compile the same graph at once: one does, the others wait for its record (docs/torch-compile.md, *One compile
-among processes*). Three players with one cache and directories of their own are told what to compile. One that is told to
-hold stops inside Inductor, where it has its lease, until it is told more."""
+"""Tests processes that compile the same graph concurrently: one compiles, the others wait for its record
+(docs/torch-compile.md, *One compile among processes*). The test sends compile requests to three players that share a cache and
+have their own directories. A player that is asked to hold stops inside Inductor, where it has its lease, until the next word
+arrives."""
 import contextlib
 import json
 import os
@@ -75,11 +76,11 @@ PLAYER = """
             hits=counters["aot_autograd"]["autograd_cache_hit"], asked=asked, seconds=time.monotonic() - begun,
             limit=flights.limit)
 """
-TOO_LONG = 60  # seconds; the limit of a wait is 120
+TOO_LONG = 60  # seconds; a wait may last 120
 
 
 class Player:
-    """A process that compiles what it is told to."""
+    """A process that compiles on request."""
 
     def __init__(self, cache):
         variables = environment(AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), AOTICACHE_CONFIG="", **PLAIN)
@@ -92,7 +93,7 @@ class Player:
         self.process.stdin.flush()
 
     def next(self, seconds):
-        """What it says next; None: nothing for so long."""
+        """Returns its next message, or None if none arrives within this many seconds."""
         while b"\n" not in self.said:
             if not select.select([self.process.stdout], [], [], seconds)[0]:
                 return None
@@ -133,7 +134,7 @@ def is_right(found, lowered, hits=None):
 
 
 def holding(first, others, **more):
-    """`first` compiles and holds, the others have asked for its lease."""
+    """Makes `first` compile and hold, and the others ask for its lease."""
     first.tell(hold=True, **more)
     first.wait_for("compiles")
     for one in others:
@@ -143,7 +144,7 @@ def holding(first, others, **more):
 
 
 def go_on(others):
-    """Each traces by itself; Inductor's graph in it is another key, which one of them compiles."""
+    """Waits until each has traced by itself; Inductor's graph in it has another key, and one of them compiles that."""
     found = [one.wait_for("done") for one in others]
     assert all(one["same"] and not one["error"] and one["hits"] == 0 and one["seconds"] < TOO_LONG for one in found), found
     assert sum(one["lowered"] for one in found) == 1, found
@@ -162,7 +163,8 @@ def test_who_waits_takes_what_was_compiled():
             is_right(one.wait_for("done"), 0, 1)
         assert leases(cache) == []
 
-        # Forward and backward pass: the result is stored after the second, which takes longer than it is waited for.
+        # Forward and backward pass: the result is stored after the backward pass, which takes longer than a process waits for
+        # it.
         holding(first, others, number=32, gradient="backward")
         first.tell("go")
         first.wait_for("compiles")
@@ -186,7 +188,7 @@ def test_who_waits_compiles_if_there_will_be_no_record():
         assert "KeyboardInterrupt" in first.wait_for("done")["error"]
         go_on(others)
 
-        # No backward pass follows: the forward pass is a record, AOTAutograd's result is none.
+        # No backward pass follows: the forward pass is stored as a record, AOTAutograd's result is not.
         first.tell(number=43, gradient="forward")
         is_right(first.wait_for("done"), 1, 0)
         assert len(leases(cache)) == 1
@@ -212,7 +214,7 @@ def test_graphs_that_cannot_be_cached_delay_nobody():
 
 
 def test_a_wait_has_a_limit():
-    """Who has waited in vain waits for nobody any more, and asks for nothing."""
+    """A process whose wait timed out does not wait for any process again, and asks for no lease."""
     with players() as (_, (first, second, third)):
         holding(first, [], number=61)
         second.tell(number=61, limit=1)
@@ -236,7 +238,7 @@ def test_who_holds_is_killed():
 
 
 def test_processes_at_once_lower_each_graph_once():
-    """Four that start cold. The compiler is slow, so that all of them ask while the first one compiles."""
+    """Four processes start with an empty cache. The compiler is slow, so that all of them ask while the first one compiles."""
     cache, folder = copy_of(FULL) if filled() else None, logging_compiler("sleep 1")
     variables = {"PATH": f"{folder}:{os.environ['PATH']}", **PLAIN}
     names = ("named", "embedding_training")
@@ -273,7 +275,7 @@ RANK = """
 
 
 def test_ranks_do_not_wait_for_each_other():
-    """Both miss the same graph and meet inside its compile: if one waited for the other's record, neither would go on."""
+    """Both miss the same graph and meet inside its compile: if one waited for the other's record, neither would continue."""
     cache, meeting = copy_of(FULL) if filled() else None, os.path.join(fresh("meeting"), "file")
     begun = time.monotonic()
     processes = [subprocess.Popen(python("-c", textwrap.dedent(RANK), str(rank), cache, meeting),
@@ -285,7 +287,7 @@ def test_ranks_do_not_wait_for_each_other():
 
 
 def test_leases_by_themselves():
-    """Two holders that want each other's; a child of a fork; a folder without leases; launchers of ranks."""
+    """Two holders that want each other's lease; a forked child; a directory without leases; launchers of ranks."""
     play("""
         import os, signal, sys, time, types
         import aoticache

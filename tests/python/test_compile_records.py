@@ -1,5 +1,5 @@
-"""The rarer kinds of records of torch.compile: profiles of dynamic shapes, choices of autotuning, and graphs whose tracing
-PyTorch's precompile leaves out (docs/torch-compile.md)."""
+"""Tests the rarer kinds of records of torch.compile: profiles of dynamic shapes, choices of autotuning, and graphs that PyTorch's
+precompile need not trace (docs/torch-compile.md)."""
 import os
 
 from compile_runs import FOLDER, QUICK, check_warm, digests, fresh, run
@@ -14,7 +14,7 @@ def traced(found, name):
 
 
 def test_a_profile_saves_the_compile_for_the_first_length():
-    """The first process finds out that lengths vary, and traces twice. The second knows, and runs no compiler."""
+    """The first process finds out that lengths vary, and traces twice. The second has the profile, and starts no compiler."""
     first = run(CACHE, "named", compiler=True, **JOB)
     assert traced(first, "named") == 2 and first["counts"]["dynamo-profile"]["stored"] >= 1, first
     again = run(CACHE, "named", **JOB)
@@ -25,7 +25,8 @@ def test_a_profile_saves_the_compile_for_the_first_length():
 
 
 def test_graphs_that_differ_in_a_constant_are_two():
-    """The values of constants are in PyTorch's keys: the second program gets no record of the first, and its own results."""
+    """The values of constants are in PyTorch's keys: the second program does not get the first's record, and has its own
+    results."""
     first = run(CACHE, "constant_one", compiler=True, **QUICK)
     other = run(CACHE, "constant_two", compiler=True, **QUICK)
     assert other["counts"]["inductor-graph"]["hits"] == 0 and other["programs"]["constant_two"]["same"], other
@@ -41,7 +42,7 @@ def test_programs_in_the_mode_of_autotuning_are_served():
 
 
 def test_choices_of_tritons_heuristics_are_served():
-    """Through PyTorch's own class for them; their kernels need a GPU, their records none."""
+    """Uses PyTorch's own class for them: their kernels need a GPU, their records do not."""
     text = """
         import sys
         import torch, aoticache
@@ -68,23 +69,23 @@ def test_choices_of_tritons_heuristics_are_served():
         assert (counts.hits, counts.stored) == ((0, 1) if sys.argv[1] == "save" else (1, 0)), counts
         print("done")
     """
-    for what in ("save", "read"):  # in another folder, too
+    for what in ("save", "read"):  # also with another directory
         play(text, [what, fresh("kernels")], AOTICACHE_DIR=CACHE, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
 
 
 def test_precompiled_programs_trace_nothing():
-    """PyTorch's precompile carries bytecode and guards in its portable artifacts, and ours the libraries in the same ones."""
+    """PyTorch's precompile stores bytecode and guards in its portable artifacts, and ours adds the libraries to them."""
     file, precompile = os.path.join(FOLDER, "precompiled"), {"TORCH_CACHING_PRECOMPILE": "1", **QUICK}
     first = run(CACHE, "--save", file, "named", compiler=True, **precompile)
     found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "named", **precompile)
     assert found["loaded"] and found["started"] == [] and traced(first, "named") == 2 and traced(found, "named") == 0, found
     assert digests(found) == digests(first) and found["counts"]["inductor-cpp"]["misses"] == 0, found
     found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "--uninstalled", "named", status=3, **precompile)
-    assert found["loaded"] and found["error"], found  # PyTorch alone takes no libraries from them
+    assert found["loaded"] and found["error"], found  # PyTorch alone loads no libraries from them
 
 
 def test_records_among_artifacts_that_cannot_be_read():
-    """PyTorch's own artifacts are loaded all the same, with one warning; nothing is stored of such records."""
+    """PyTorch's own artifacts are loaded anyway, with one warning; of unreadable records nothing is stored."""
     text = """
         import sys, warnings
         import torch, aoticache
@@ -111,7 +112,7 @@ def test_records_among_artifacts_that_cannot_be_read():
 
 
 def test_pytorchs_digest_of_its_sources_is_remembered():
-    """The second process gets from the cache what PyTorch makes of 2,300 files: the same bytes, without reading one."""
+    """The second process gets the digest of 2,300 files from the cache: the same bytes as PyTorch's, without reading a file."""
     cache = fresh("sources")
     text = """
         import builtins, sys
@@ -135,7 +136,7 @@ def test_pytorchs_digest_of_its_sources_is_remembered():
 
 
 def test_sources_that_are_not_those_that_were_read():
-    """A patched module of the same size, its old time given back, and copies of both trees with `cp -a`: each tree has a digest of its own."""
+    """A patched module with its old size and timestamps, and copies of both trees with `cp -a`: each tree has its own digest."""
     text = """
         import os, subprocess, sys, time
         import torch, aoticache

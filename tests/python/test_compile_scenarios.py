@@ -1,7 +1,7 @@
-"""The situations of PyTorch's own tests of its compile caches (tests/python/compile_scenarios.py), with and without ours.
+"""Runs the situations of PyTorch's own tests of its compile caches (tests/python/compile_scenarios.py) with and without ours.
 
-PyTorch says what is right: what hits and what misses in a second process with PyTorch's directory warm, does so here in an
-empty directory without a compiler, with the same bits. CASES=all plays all of them, else those of USUAL.
+PyTorch is the reference: hits and misses of a second process with PyTorch's directory warm must be the same here in an empty
+directory without a compiler, with the same bits. CASES=all runs all of them, otherwise those of USUAL.
 """
 import json
 import os
@@ -16,7 +16,8 @@ USUAL = ("a_function_of_free_sizes", "inputs_that_share_memory", "an_input_that_
          "sizes_that_may_be_free", "a_backward_pass_that_comes_later", "a_class_of_tensors", "no_graph_cache",
          "no_autograd_cache", "no_caches", "weights_that_are_frozen", "passes_of_ones_own", "results_in_one_record")
 PLAYED = () if os.environ.get("CASES") == "all" else USUAL
-#: Where PyTorch counts otherwise with our cache: it looks there, and gets nothing, since the option switches ours off, too.
+#: Scenarios that PyTorch counts differently with our cache: it asks the cache, and gets nothing, since the option disables
+#: ours.
 MISSES = {
     "no_graph_cache": {"autograd_cache_bypass": 1},
     "no_autograd_cache": {},
@@ -38,7 +39,7 @@ def report(process):
 
 
 def play_both(own, compiler):
-    """PyTorch alone in the directory `own`, and with our cache in an empty one, at once."""
+    """Runs PyTorch alone in the directory `own` and, concurrently, with our cache in an empty one."""
     processes = (start(SCENARIOS, *PLAYED, directory=own, compiler=True),
                  start(SCENARIOS, "--cache", *PLAYED, directory=fresh("inductor"), compiler=compiler, AOTICACHE_DIR=CACHE))
     return [json.loads(report(one)) for one in processes]
@@ -105,11 +106,12 @@ def standalone(what, path, form, cached, cache=CACHE, compiler=True):
 
 
 def test_artifacts_that_stand_alone():
-    """torch._inductor.standalone_compile(): with the cache they run without a compiler; without it they load as PyTorch's."""
+    """torch._inductor.standalone_compile(): with the cache the artifacts run without a compiler; without it PyTorch can load
+    them."""
     for form in ("binary", "unpacked"):
         path = os.path.join(FOLDER, f"artifact-{form}")
         standalone("save", path, form, "cache")
         standalone("load", path, form, "cache", compiler=False)
         standalone("load", path, form, "own")
-        if form == "binary":  # its libraries are in the file
+        if form == "binary":  # the file contains its libraries
             standalone("load", path, form, "cache", os.path.join(fresh("empty"), "cache"), compiler=False)

@@ -1,20 +1,22 @@
-"""Long random sequences of calls, the same ones to a container that PyTorch made and to one in C of the same model,
-through the exported C interface. After every call: the same status, the same results, and the same kind of message.
+"""Makes long random sequences of calls, the same ones to a container that PyTorch made and to one in C of the same
+model, through the exported C interface. After every call the status, the results and the kind of message must be the
+same.
 
-Left out, because PyTorch's container has no defined answer to it:
-- a run or a fold with a buffer that was filled in part, or freed and not filled again whole: it follows null or
-  dangling tensors. (A run with a buffer that was never filled, or just freed, fails cleanly, and is here.)
-- freeing a buffer whose constants were folded: its next update looks for the data of those that were just dropped.
-- listing a freed buffer: the list still names tensors over memory that is gone.
+Left out, because PyTorch's container has no defined result for it:
+- a run or a fold with a buffer that was only partly filled, or freed and not completely filled again: PyTorch's uses
+  null or dangling tensors. (A run with a buffer that was never filled, or just freed, fails cleanly, and is included.)
+- freeing a buffer whose constants were folded: its next update looks for the data of the constants that were just
+  dropped.
+- listing a freed buffer: the list still names tensors whose memory has been freed.
 - tensors of another size or dtype, or with a storage offset: as many bytes are copied as the storage has, from the
   first element on.
-- updates of the inactive buffer while the active one is not whole, and user-managed ones of it that are not whole: what
-  is missing is looked for in the active one, and borrowed.
+- updates of the inactive buffer while the active one is incomplete, and incomplete user-managed updates of it: missing
+  constants are borrowed from the active one.
 - new values for constants that tracing made: folding the inactive buffer replaces them by the active one's.
-- RunSingleThreaded after Run: it takes the pool's first free model where there may be none. It has its own containers.
-- whether a run that fails before it begins takes its inputs: PyTorch's does not, ours does, and says so by NULL.
+- RunSingleThreaded after Run: it takes the pool's first free model even if there is none. It has its own containers.
+- whether a run that fails before it begins takes its inputs: PyTorch's does not, ours does, and sets them to NULL.
 - wrong numbers of inputs and outputs: the check throws a C++ exception through the C interface.
-Ours refuses, or does what is asked, in all of these.
+In all of these cases ours refuses the call or executes it correctly.
 """
 import ctypes
 import os
@@ -39,14 +41,14 @@ class Entry(ctypes.Structure):
 
 
 class Tensors:
-    """Handles by libtorch's own C interface, over memory that this object keeps."""
+    """Handles made with libtorch's own C interface, in memory that this object owns."""
 
     def __init__(self, torch):
         self.c = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
         self.kept = []
 
     def make(self, values, sizes, transposed=False):
-        """A tensor without gaps; transposed: the first dimension is the one whose elements lie side by side."""
+        """Returns a tensor without gaps; transposed: the elements of the first dimension are adjacent."""
         strides = [1] * len(sizes)
         if len(sizes) == 2:
             strides = [1, sizes[0]] if transposed else [sizes[1], 1]
@@ -59,7 +61,7 @@ class Tensors:
         return tensor, memory
 
     def read(self, handle):
-        """Sizes, strides, values."""
+        """Returns sizes, strides and values."""
         ndim, sizes, strides, data = int64(), ctypes.POINTER(int64)(), ctypes.POINTER(int64)(), pointer()
         for function, place in (("dim", ndim), ("sizes", sizes), ("strides", strides), ("data_ptr", data)):
             assert getattr(self.c, "aoti_torch_get_" + function)(handle, ctypes.byref(place)) == 0
@@ -75,7 +77,7 @@ class Tensors:
 
 
 class Container:
-    """One container; every call gives (status, kind of message, result)."""
+    """A container; every call returns (status, kind of message, result)."""
 
     def __init__(self, library, tensors, num_outputs, num_models):
         self.c, self.tensors, self.num_outputs = ctypes.CDLL(library), tensors, num_outputs
@@ -135,20 +137,20 @@ class Container:
 
 
 class Buffer:
-    """What is known of one of the two buffers."""
+    """The known state of one of the two buffers."""
 
     def __init__(self):
-        self.state = "never filled"  # then "filled", "freed"
+        self.state = "never filled"  # later "filled" or "freed"
         self.filled = set()
         self.folded = False  # has folded constants, whether up to date or not
 
 
 class Sequence:
-    """Makes calls, keeps to those that are defined, compares."""
+    """Makes defined calls and compares their results."""
 
     def __init__(self, model, libraries, tensors, seed, single):
         self.random, self.tensors, self.single, self.step = random.Random(seed), tensors, single, 0
-        self.made = {}  # how many calls of which kind
+        self.made = {}  # number of calls of each kind
         self.containers = [Container(path, tensors, OUTPUTS[model], 2) for path in libraries]
         self.sizes = host_models.INPUT_SIZES[model]
         reference = self.containers[0]
@@ -193,7 +195,7 @@ class Sequence:
             self.active.folded = True
 
     def pair(self, name):
-        """A new value; a matrix sometimes with other strides, which the container must keep."""
+        """Returns a new value; a matrix sometimes has other strides, which the container must keep."""
         sizes = self.shapes[name]
         count = sizes[0] if len(sizes) == 1 else sizes[0] * sizes[1]
         values = self.traced.get(name) or [float(self.random.randint(-4, 4)) for _ in range(count)]
@@ -222,7 +224,7 @@ class Sequence:
         if managed and status == 0:
             for name, (_, memory) in pairs:
                 if name not in self.traced:
-                    memory[5] = float(self.random.randint(-4, 4))  # the user's memory, still in use
+                    memory[5] = float(self.random.randint(-4, 4))  # the user's memory, which is still in use
 
     def note_update(self, buffer, names, inactive):
         buffer.state = "filled"
@@ -266,7 +268,7 @@ class Sequence:
         self.both(f"{query} {position}", lambda c: c.ask(query, position, kind))
 
     def run_in_threads(self):
-        """Four threads run; meanwhile the inactive buffer is filled, which changes nothing for them."""
+        """Four threads run; meanwhile the inactive buffer is filled, which must not change their results."""
         if self.single or self.active.state != "filled" or not self.whole(self.active):
             return
         values = self.input()

@@ -1,7 +1,7 @@
-"""eager/dispatch/dispatch_key.h against PyTorch's dispatch keys, key sets and thread-local sets.
+"""Compares eager/dispatch/dispatch_key.h with PyTorch's dispatch keys, key sets and thread-local sets.
 
-What torch._C offers is asked there; what only C++ has (the runtime set of an alias key, the autograd key of a backend)
-is asked of libc10 itself, by the names that its functions have there. Environment: BUILD, the build folder.
+The test uses torch._C if it offers a function. Functions that only C++ has (the runtime set of an alias key, the
+autograd key of a backend) are called in libc10 by their symbols. Environment: BUILD, the build directory.
 """
 import ctypes
 import os
@@ -17,7 +17,7 @@ from c_types import Error
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../eager/dispatch/dispatch_key_list.h")
 SETS = 4000
-NUMBERS = range(160)  # some beyond the last key
+NUMBERS = range(160)  # including numbers after the last key
 DEVICES = ("cpu cuda mkldnn opengl opencl ideep hip fpga maia xla vulkan metal xpu mps meta hpu ve lazy ipu mtia "
            "privateuseone privateuse1 ort cuda:1 cpu: cpu:-1 CPU jit none").split() + ["", " cpu", "cpu ", "c", "cp"]
 UNKNOWN = ("nope cpu cuda autograd CPUTensorId DefaultBackend CatchAll Autocast StartOfDenseBackends "
@@ -63,7 +63,7 @@ FUNCTIONS = {
 
 
 class Ours:
-    """aoticache_NAME as ours.NAME."""
+    """Makes aoticache_NAME available as ours.NAME."""
     def __init__(self):
         library = ctypes.CDLL(os.path.join(BUILD, "tests", "helpers", "libaoticache_whole.so"))
         for name, (result, arguments) in FUNCTIONS.items():
@@ -72,7 +72,7 @@ class Ours:
             setattr(self, name, function)
 
     def read(self, function, text):
-        """A key, or a message."""
+        """Returns a key or a message."""
         key, error = KEY(-7), Error()
         status = function(text.encode(), ctypes.byref(key), ctypes.byref(error))
         if status == 0:
@@ -93,7 +93,7 @@ class Ours:
 
 
 class Theirs:
-    """PyTorch's, with numbers for keys and raw representations for sets."""
+    """PyTorch's functions, with numbers for keys and raw representations for sets."""
     def __init__(self, torch):
         self.c, self.torch = torch._C, torch
         c10 = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
@@ -113,7 +113,7 @@ class Theirs:
         return self.c.DispatchKeySet.from_raw_repr(raw)
 
     def kept(self):
-        """A context that brings this thread's sets back as they are now."""
+        """Returns a context that restores this thread's current sets."""
         return self.c._ForceDispatchKeyGuard(self.c._dispatch_tls_local_include_set(),
                                              self.c._dispatch_tls_local_exclude_set())
 
@@ -176,7 +176,7 @@ def check_kinds(ours, theirs):
     wrong += different("autogradother", theirs.c._dispatch_autogradother_backends.raw_repr(),
                        ours.key_set_autogradother_backends())
     for name, wanted in theirs.c.DispatchKey.__members__.items():
-        if "Of" in name:  # PyTorch's marks between the numbers
+        if "Of" in name:  # PyTorch's markers between the numbers
             block = re.fullmatch("(?:Start|End)Of(.*)Backends", name)[1]
             functionality = int(theirs.c.DispatchKey.__members__[block])
             wrong += different(name, int(wanted), ours.dispatch_key_of(functionality, 0) - 1 +
@@ -192,7 +192,7 @@ def check_kinds(ours, theirs):
 
 
 def check_constants(ours, theirs):
-    """The sets that have names in the header."""
+    """Compares the sets that have names in the header."""
     with open(LIST, encoding="utf-8") as file:
         found = dict(re.findall(r"#define AOTICACHE_KEY_SET_(\w+) (0x[0-9a-f]+)ULL", file.read()))
     wanted = {"AUTOGRADOTHER_BACKENDS": theirs.c._dispatch_autogradother_backends,
@@ -206,7 +206,7 @@ def check_constants(ours, theirs):
 
 
 def check_runtime_keys(ours, theirs):
-    """The bits of its set tell a key's functionality and backend."""
+    """The bits of its set determine a key's functionality and backend."""
     wrong, runtime = [], []
     backends = [theirs.c._parse_dispatch_key(name) for name in
                 "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta".split()]
@@ -267,7 +267,7 @@ def check_tensors(ours, theirs):
 
 
 def check_devices_of_tensors(ours, theirs):
-    """Tensors that only say where they are: of all devices, also those that this machine has not."""
+    """Uses tensors that have only a device: of all devices, including those that this machine lacks."""
     torch, wrong, count = theirs.torch, [], 0
     python = ours.key_set_or(ours.key_set_of(int(theirs.c.DispatchKey.Python)),
                              ours.key_set_of(int(theirs.c.DispatchKey.PythonTLSSnapshot)))
@@ -290,7 +290,7 @@ def check_devices_of_tensors(ours, theirs):
 # ---- sets ----
 
 def random_set(ours, choose):
-    """Of some keys, of many, of what is above or below a key, of parts of those."""
+    """Returns a set of some keys, of many, of those above or below a key, or of parts of these."""
     kind = choose.randrange(6)
     if kind == 0:
         return choose.choice((0, ours.key_set_full(), 0xffff, choose.getrandbits(16), ours.key_set_full() & ~0xffff))
@@ -305,7 +305,7 @@ def random_set(ours, choose):
 
 
 def entry_of(highest, runtime_sets):
-    """The place of a set's highest key: how many runtime keys are below it, in the order of their bits."""
+    """Returns the position of a set's highest key: how many runtime keys are below it, in the order of their bits."""
     return sum(each < highest for each in runtime_sets)
 
 
@@ -336,7 +336,7 @@ def check_sets(ours, theirs):
         if top in runtime:
             highest.add(top)
             wrong += different("entry", entry_of(ours.key_set_of(top), sets), ours.key_set_entry(a), a)
-        else:  # a functionality on no backend: the place of its first
+        else:  # a functionality without backend: the position of its first key
             first = ours.dispatch_key_of(ours.dispatch_key_functionality(top), 0)
             wrong += different("entry", ours.dispatch_key_entry(first), ours.key_set_entry(a), a)
     for number in range(156):
@@ -346,7 +346,7 @@ def check_sets(ours, theirs):
     return wrong + ([] if len(highest) > 60 else [f"only {len(highest)} keys were the highest"]), f"{SETS} random sets"
 
 
-# ---- this thread's ----
+# ---- this thread's sets ----
 
 def local_differences(ours, theirs, about, mask=(1 << 64) - 1):
     return (different("included", theirs.c._dispatch_tls_local_include_set().raw_repr() & mask,
@@ -381,7 +381,7 @@ def check_thread_local(ours, theirs):
 
 
 def begin(ours, theirs, choose, guard):
-    """Begins a guard of any kind in both; also whether PyTorch's will lose a backend that was there before."""
+    """Begins a guard of any kind in both. Also returns whether PyTorch's guard will lose a backend that was set."""
     key, kind = choose.randrange(1, 150), choose.choice(("include", "exclude", "force"))
     backends = ours.key_set_of(key) & 0xffff
     if kind == "force":
@@ -399,7 +399,8 @@ def begin(ours, theirs, choose, guard):
 
 
 def check_guards(ours, theirs):
-    """Nested guards; ours always bring back exactly what was before, PyTorch's lose backends where begin() says so."""
+    """Nests guards; ours always restore exactly the earlier state, PyTorch's lose backends in the cases that begin()
+    reports."""
     choose, wrong, lost = random.Random(11), [], 0
 
     def mask_of(exact):

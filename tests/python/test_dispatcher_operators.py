@@ -1,5 +1,5 @@
-"""Every operator that PyTorch registers, and every fallback, rebuilt in our dispatcher from what PyTorch dumps of them:
-the dump has to read the same again, and the computed table has to have the same kernel for the same reason everywhere.
+"""Rebuilds every operator that PyTorch registers, and every fallback, in our dispatcher from PyTorch's dumps. The dump
+of ours must read the same, and the computed table must have the same kernel for the same reason in each entry.
 
 Typed kernels are registered with the signature that PyTorch prints, so all of them are checked against their schemas.
 Environment: BUILD.
@@ -14,15 +14,15 @@ import dispatch_players
 
 pytestmark = pytest.mark.quick
 C = torch._C
-LEFT_OUT = {"_dtensor::mesh_get_process_group"}  # its schema has a type that PyTorch's parser does not know either
+LEFT_OUT = {"_dtensor::mesh_get_process_group"}  # its schema has a type that PyTorch's parser cannot parse either
 KERNEL = re.compile(r"(\w+?)(\[alias\])?( \(inactive\))?: (.*?) :: (.*) \[ (.*) \]")
 DEFINED = re.compile(r"registered at (.*):(\d+)")
-# What PyTorch's older interface writes in place of file and line; ours always has those.
+# PyTorch's older interface writes this instead of file and line; ours always writes file and line.
 OLDER, OLDER_HERE = "debug: registered by RegisterOperators", "debug: registered at file.py:1"
 
 
 class Operator:
-    """What a dump says. kernels: (key, text, signature or None, falls through): of one key the newest first."""
+    """The contents of a dump. kernels: (key, text, signature or None, falls through); for one key the newest first."""
 
     def __init__(self, dump):
         lines = dump.splitlines()
@@ -46,7 +46,7 @@ class Operator:
 
 
 class Builder:
-    """Libraries, one for each place that registered something."""
+    """Makes libraries, one for each location that registered something."""
 
     def __init__(self, player):
         self.player, self.libraries, self.kernels = player, {}, 0
@@ -70,7 +70,7 @@ class Builder:
 
 
 def difference(what, theirs, ours):
-    """Nothing, or the lines that differ."""
+    """Returns nothing, or the lines that differ."""
     if theirs == ours:
         return []
     lines = [f"{what}: PyTorch has {mine!r}, ours {other!r}"
@@ -80,7 +80,8 @@ def difference(what, theirs, ours):
 
 @pytest.fixture(scope="module")
 def built():
-    """PyTorch's operators and a player that has all of them; at the end each kernel was released once."""
+    """Yields PyTorch's operators and a player that has all of them; at the end checks that each kernel was released
+    once."""
     if dispatch_players.skip_reason():
         pytest.skip(dispatch_players.skip_reason())
     player = dispatch_players.OwnPlayer()
@@ -89,7 +90,7 @@ def built():
                  if name not in LEFT_OUT]
     builder = Builder(player)
     for operator in operators:
-        builder.build(operator)  # none is refused
+        builder.build(operator)  # none may be refused
     player.copy_fallbacks(fallbacks)
     print(f"{len(operators)} operators with {builder.kernels} kernels and {len(fallbacks)} fallbacks")
     yield operators, player
@@ -118,7 +119,7 @@ def test_lists(built):
         try:
             theirs = C._dispatch_get_registrations_for_dispatch_key(key)
         except RuntimeError:
-            continue  # a key that PyTorch's Python has no name for
+            continue  # a key without a name in PyTorch's Python
         wrong += difference(f"registrations of {key}", "\n".join(sorted(set(theirs) - LEFT_OUT)),
                             "\n".join(sorted(player.dispatcher.registrations(key))))
     assert not wrong, wrong[:20]

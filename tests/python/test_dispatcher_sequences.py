@@ -1,9 +1,8 @@
-"""Random sequences of registrations, played to PyTorch's dispatcher and to ours; everything that can be asked is
-compared after every step. Then random calls: which kernel is reached, and with which key set.
+"""Makes random sequences of registrations in PyTorch's dispatcher and in ours, and compares the answers to all queries
+after every step. Then makes random calls: which kernel is reached, and with which key set.
 
-A difference is printed as the shortest list of steps found that still shows it. Environment: BUILD; SEED, the first
-seed (by default one that never changes); STEPS, how many steps in total; CALLS, how many calls; TRACE=1 prints each
-first.
+A difference is printed as the shortest list of steps found that still shows it. Environment: BUILD; SEED, the first seed
+(by default a fixed one); STEPS, how many steps in total; CALLS, how many calls; TRACE=1 prints each step first.
 """
 import math
 import os
@@ -19,7 +18,7 @@ import dispatch_players
 
 SEED, STEPS = int(os.environ.get("SEED", "1")), int(os.environ.get("STEPS", "8000"))
 CALLS, TRACE = int(os.environ.get("CALLS", "6000")), os.environ.get("TRACE")
-LENGTH, AT_ONCE = 40, 20  # of a sequence; sequences of one case
+LENGTH, AT_ONCE = 40, 20  # steps of a sequence; sequences of one case
 pytestmark = pytest.mark.skipif(dispatch_players.skip_reason() is not None, reason=str(dispatch_players.skip_reason()))
 ALIAS_KEYS = ["Autograd", "CompositeImplicitAutograd", "CompositeExplicitAutograd",
               "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutogradNestedTensor",
@@ -27,13 +26,13 @@ ALIAS_KEYS = ["Autograd", "CompositeImplicitAutograd", "CompositeExplicitAutogra
 COMMON_KEYS = ["CPU", "CUDA", "Meta", "XLA", "SparseCPU", "QuantizedCPU", "AutogradCPU", "AutogradCUDA", "AutogradXLA",
                "AutogradOther", "AutogradMeta", "FPGA", "MkldnnCPU", "NestedTensorCPU", "SparseCsrCPU", "BackendSelect",
                "ADInplaceOrView", "Tracer", "AutocastCPU", "FuncTorchBatched", "Batched", "Functionalize", "Python"]
-# Keys that no operator has a kernel for in practice, or that are not keys.
+# Keys for which no operator has a kernel in practice, or that are not keys.
 ODD_KEYS = ["Undefined", "Dense", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "AutogradFunctionality",
             "QuantizedHIP", "CPUU", "cpu", "AutogradFPGA"]
 ALL_KEYS = sorted(name for name in torch._C.DispatchKey.__members__
                   if torch._C._parse_dispatch_key(name) is not None and name not in ODD_KEYS)
 RUNTIME_KEYS = [name for name in ALL_KEYS if name not in ALIAS_KEYS]
-# Refused for the first of its keys, for its only key, and taken.
+# Refused for the first of its keys, refused for its only key, and accepted.
 FALLBACK_KEYS = (RUNTIME_KEYS + ["Autograd", "FuncTorchBatchedDecomposition"] +
                  5 * ["CompositeImplicitAutogradNestedTensor"])
 ALIASES = ["", "", "", "CONSERVATIVE", "FROM_SCHEMA", "PURE_FUNCTION"]
@@ -46,9 +45,9 @@ MALFORMED = ["f(Tensor x -> Tensor", "f(Tensor x)", "f(Tenso x) -> Tensor", "f.(
              "(Tensor x) -> Tensor", "f(Tensor x) -> Tensor extra", "f(Tensor x, Tensor x) -> Tensor",
              "f(int n=1, Tensor x) -> Tensor", "", "f.default(Tensor x) -> Tensor", "f..a(Tensor x) -> Tensor",
              *VARIABLES]
-# What it has in C++ only: the numbers of keys that it does not parse.
+# Keys that only C++ has: the numbers of keys that PyTorch cannot parse.
 UNNAMED_KEYS = ["AutogradMTIA", "AutogradMAIA", "QuantizedMeta", "QuantizedHIP", "SparseXLA", "Undefined"]
-# How names may be written ("@" is the namespace, here and below), and what is none.
+# Ways to write names ("@" is the namespace, here and below), and texts that are not names.
 SPELLINGS = [" f", "f ", "@0 :: f", " @0::f. out ", "h_ .a", "f\n", "f # x", "@0::\nf", "f.", "f.out.x", "@0::f::g",
              "x::y::z", "", "::f", "f.default", "f.__a", "f g", "1f", "@0:f", "in", "@0::f.1", "f;"]
 counter = 0
@@ -59,7 +58,7 @@ class Difference(Exception):
 
 
 class Sequence:
-    """Makes steps. Namespaces are written "@0", "@1" and become names of their own when they are played."""
+    """Makes steps. Namespaces are written "@0", "@1" and replaced by unique names when the steps run."""
 
     def __init__(self, seed):
         self.random, self.libraries, self.line = random.Random(seed), 0, 0
@@ -89,7 +88,7 @@ class Sequence:
         namespace = self.random.choice(["@0", "@0", "@0", "@1", "_"])
         key = self.key(0.5) if kind == "IMPL" or self.random.random() < 0.05 else ""
         if kind == "DEF" and namespace == "_":
-            namespace = "@1"  # PyTorch's own answer there is an accident: "bad optional access"
+            namespace = "@1"  # PyTorch's own answer is an accident here: "bad optional access"
         return "library", self.libraries, kind, namespace, key, "file.py", self.line
 
     def step(self):
@@ -121,19 +120,20 @@ class Sequence:
 
 
 def placed(value, names):
-    """With the namespaces of this run."""
+    """Replaces the namespaces by those of this run."""
     if isinstance(value, str):
         return value.replace("@0", names[0]).replace("@1", names[1])
     return value
 
 
 def undefined(step, players):
-    """Steps that are not played: PyTorch reads a null pointer where a library of all namespaces takes a kernel for a
-    name without one. And where one of the keys that an alias key stands for has a fallback, those before it get one."""
+    """Returns whether a step is left out. PyTorch reads a null pointer if a library of all namespaces takes a kernel for a
+    name without one. And if one of the keys that an alias key stands for has a fallback, the keys before it get the new
+    one."""
     verb, number, *rest = step
     if verb == "library" or number not in players[0].libraries:
         return False
-    if verb == "def_legacy":  # is for PyTorch's tests alone, and takes type variables
+    if verb == "def_legacy":  # exists only for PyTorch's tests, and takes type variables
         return rest[0] in VARIABLES
     namespace, library_key = players[0].made[number]
     if verb.startswith("fallback"):
@@ -151,7 +151,7 @@ def compare(what, answers):
 
 
 def compare_lines(what, texts):
-    """Texts that differ, as the lines that do."""
+    """Compares texts; a difference has only the lines that differ."""
     if texts[0] == texts[1]:
         return
     lines = [text.splitlines() for text in texts]
@@ -166,8 +166,8 @@ def compare_operator(players, name, keys, key_set):
     compare_lines(f"dump of {name}", [player.dump(name) for player in players])
     compare_lines(f"table of {name}", [player.dump_table(name) for player in players])
     compare(f"own check of {name}", ["done", players[1].check(name)])
-    # After some steps PyTorch's own check fails: it has not brought all of a table up to date (its dump computes it anew).
-    # Ours has to pass its check always.
+    # After some steps PyTorch's own check fails: it has not updated its whole table (its dump recomputes it). Ours must
+    # always pass its check.
     stale = players[0].check(name) != "done"
     for key in keys:
         answers = [player.about_key(name, key) for player in players]
@@ -206,8 +206,8 @@ def everything(player, names):
 
 
 def play_step(players, step, names):
-    """One step on both sides. Where PyTorch refuses def_schema_t_t since the kernel does not fit, its definition stays
-    all the same; ours takes nothing, and is given the definition, so that the two are alike again."""
+    """Makes one step on both sides. If PyTorch refuses def_schema_t_t because the kernel does not fit, its definition
+    stays anyway; ours registers nothing, so the definition is then added to make both equal again."""
     step = tuple(placed(part, names) for part in step)
     if TRACE:
         print(step, file=sys.stderr, flush=True)
@@ -254,7 +254,7 @@ def difference_of(steps, seed):
 
 
 def shrink(steps, seed):
-    """Leaves out what is not needed to differ, in chunks, then one by one."""
+    """Removes steps that are not needed for the difference, first in chunks, then one by one."""
     size = max(1, len(steps) // 2)
     while size:
         position = 0
@@ -271,7 +271,8 @@ def shrink(steps, seed):
 @pytest.mark.parametrize("first", [pytest.param(seed, marks=pytest.mark.quick if seed == SEED else ())
                                    for seed in range(SEED, SEED + math.ceil(STEPS / LENGTH), AT_ONCE)])
 def test_sequences(first):
-    """The same steps have the same effects. On a difference, says the shortest list of steps found that still shows it."""
+    """The same steps have the same effects. On a difference, reports the shortest list of steps found that still shows
+    it."""
     for seed in range(first, min(first + AT_ONCE, SEED + math.ceil(STEPS / LENGTH))):
         sequence = Sequence(seed)
         steps = [sequence.step() for _ in range(LENGTH)]
@@ -294,7 +295,7 @@ def test_calls():
     ("fallback_fallthrough", 1, "CompositeExplicitAutograd"), ("fallback", 1, "Autograd", "fallback"),
     ("def_schema_t_t", 2, "f(Tensor x, Tensor y) -> Tensor", "CPU", "", "kernel")], ids=lambda step: step[0])
 def test_what_is_refused_is_refused_as_a_whole(step):
-    """What PyTorch does by halves and ours not at all: a fallback for many keys of which one has a fallback, and a
+    """PyTorch does these partly and ours not at all: a fallback for several keys of which one has a fallback, and a
     definition whose kernel does not fit."""
     player = dispatch_players.OwnPlayer()
     player.copy_fallbacks(FALLBACKS)

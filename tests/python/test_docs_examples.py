@@ -1,4 +1,5 @@
-"""The examples in Python of README.md and docs/pytorch.md run as printed, on this PyTorch."""
+"""Runs the Python examples of README.md and docs/pytorch.md as printed, on the installed
+PyTorch."""
 import os
 import re
 import subprocess
@@ -6,7 +7,7 @@ import sys
 
 from torch_scenarios import TOP, environment, play
 
-# What each example takes for given: before it and, where it makes a promise, after it.
+# The code that each example assumes: before it and, if it makes a promise, after it.
 TENSOR = "import torch\nx = torch.linspace(-2, 2, 7)\n"
 PACKAGE = """
 import os, tempfile, torch, aoticache
@@ -32,7 +33,7 @@ EXAMPLES = {
 
 
 def example(named):
-    """The block of a document that stands below <!-- example: NAME -->."""
+    """Returns the block of a document that follows <!-- example: NAME -->."""
     document, name = named.split()
     with open(os.path.join(TOP, document), encoding="utf-8") as file:
         found = re.search(rf"^<!-- example: {name} -->\n```\w*\n(.*?)^```$", file.read(), re.M | re.S)
@@ -47,7 +48,7 @@ def test_examples():
 
 
 def test_session():
-    """docs/pytorch.md enable-check: what follows "$ " prints the lines below it."""
+    """docs/pytorch.md enable-check: the commands after "$ " print the lines below them."""
     for step in ("\n" + example("docs/pytorch.md enable-check")).split("\n$ ")[1:]:
         command, _, expected = step.partition("\n")
         words = [sys.executable, *command.split()[1:]]

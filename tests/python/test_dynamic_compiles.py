@@ -1,9 +1,9 @@
-"""Libraries that worker.py compiles for symbolic shapes, over many shapes, against eager PyTorch.
+"""Compares libraries that worker.py compiles for symbolic shapes with eager PyTorch, over many shapes.
 
-Each operator is compiled once, with one example. Then tensors of other sizes and strides are made, valid for the
-operator or not; whichever pass the guard (asked of loader/check/check.h itself) are run, and what comes out must be what
-PyTorch computes. So a guard that lets through what the library does not serve is found; and a certain number must pass, so that a guard
-that lets through nothing is found too. Environment: BUILD, the build folder; CASES=all, the long form.
+Each operator is compiled once, with one example. Then tensors of other sizes and strides are made, valid for the operator or not.
+Those that pass the guard (checked by loader/check/check.h itself) are run, and the result must be PyTorch's. So the test finds a
+guard that accepts shapes which the library cannot serve. A certain number must pass, so it also finds a guard that accepts
+nothing. Environment: BUILD, the build directory; CASES=all, the long form.
 """
 import ctypes
 import importlib.util
@@ -73,7 +73,7 @@ def value(plain):
     return {"kind": kinds[type(plain)], "name": "", "value": plain}
 
 
-# Operator, arguments, and how many of the tries must pass the guard.
+# Operator, arguments, and the number of tries that must pass the guard.
 CASES = [
     ("aten::add.Tensor", [tensor(3, 4), tensor(1, 4)], 40),
     ("aten::mm", [tensor(3, 4), tensor(4, 5, strides=(1, 4))], 40),
@@ -82,9 +82,9 @@ CASES = [
     ("aten::convolution", [tensor(2, 3, 8, 9), tensor(4, 3, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1], 2),
     ("aten::_softmax", [tensor(5, 40), 1, False], 40),
     ("aten::abs", [tensor(2, 3, 4, 5, strides=(60, 1, 15, 3))], 10),
-    ("aten::abs", [tensor(1, 7, strides=(100, 1))], 10),  # a row of a larger tensor: its stride is no symbol
+    ("aten::abs", [tensor(1, 7, strides=(100, 1))], 10),  # a row of a larger tensor: its stride is not a symbol
 ]
-# The long form's: each costs a compile of seconds, and is like one of those above.
+# In the long form only: each costs seconds to compile, and is similar to one of those above.
 if os.environ.get("CASES") == "all":
     CASES += [
         ("aten::add.Tensor", [tensor(3, 4), tensor(3, 4)], 40),
@@ -95,7 +95,7 @@ if os.environ.get("CASES") == "all":
         ("aten::glu", [tensor(3, 8), 1], 20),
     ]
 
-# What no library for several shapes can be made of, and a word of the reason.
+# Requests for which no library for several shapes can be made, and a word of the reason.
 REFUSED = (
     ("aten::nonzero", [tensor(3, 4)], "depends on the values"),
     ("aten::view_copy", [tensor(3, 8), [6, 4]], "sizes alone"),
@@ -121,7 +121,7 @@ def find_tensors(argument):
 
 
 def fill(torch, spec, sizes, layout):
-    """A tensor of other sizes whose dimensions lie in memory as the example's, or as `layout` says."""
+    """Returns a tensor of other sizes whose dimensions are ordered in memory as the example's, or as `layout` says."""
     order = sorted(range(len(sizes)), key=lambda place: (-spec["strides"][place], place))
     gap = 1 if not spec["strides"] else max(1, min(spec["strides"]))
     if layout == "contiguous":
@@ -137,7 +137,7 @@ def fill(torch, spec, sizes, layout):
 
 
 def try_sizes(torch, specs, choose):
-    """Sizes that were equal in the example mostly stay equal, so that operators that demand it get it."""
+    """Sizes that were equal in the example mostly stay equal, for operators that demand it."""
     chosen, shapes = {}, []
     for spec in specs:
         sizes = []
@@ -164,7 +164,7 @@ def eager(worker, torch, operator, arguments, tensors):
 
 @pytest.fixture(scope="module")
 def prepared():
-    """(PyTorch, libaoticache, worker.py) as in a worker, which works in another directory."""
+    """Yields (PyTorch, libaoticache, worker.py) as in a worker, which works in another directory."""
     directory = os.getcwd()
     try:
         c, worker = load_library(), load_worker()
@@ -215,7 +215,7 @@ def test_refused(prepared, case):
 
 
 def source_of(torch, worker, directory, op, size):
-    """The C++ of the operator for a square of this size."""
+    """Returns the C++ code of the operator for a square of this size."""
     from torch._inductor import config
 
     with config.patch({"aot_inductor.debug_compile": False}):
@@ -233,7 +233,7 @@ def source_of(torch, worker, directory, op, size):
 
 
 def test_threads(prepared):
-    """The number of this machine's threads is not in the code, and what is divided depends on the work for an element."""
+    """The code does not contain this machine's number of threads, and the work per element decides what is divided."""
     torch, _, worker = prepared
     for op, size, parallel in (("aten::abs", 1000, True), ("aten::abs", 6, False), ("aten::abs", 100, False),
                                ("aten::sigmoid", 100, True), ("aten::sigmoid", 60, False)):

@@ -1,11 +1,12 @@
-"""The simulator of tests/fleet/ (docs/fleet.md): its parts against sums by hand, small fleets against real servers.
+"""Tests the simulator of tests/fleet/ (docs/fleet.md): its parts against calculations by hand, small fleets against
+real servers.
 
 In a small fleet each machine is a cache directory, and `aoticache run` asks for one key after the other. A Redis
-server's MONITOR, or the log of a server with S3's interface, says what was asked; the simulator must say the same. What
-is read and written of objects, and written of records and lists, is equal. How often those who wait ask depends on the
-load of the machine, and is bounded.
+server's MONITOR, or the log of a server with S3's interface, shows the requests; the simulator must predict the same.
+Reads and writes of objects, and writes of records and lists, must be equal. The number of requests of waiting machines
+depends on the load of the test machine, and is bounded.
 
-Environment: BUILD. Skipped where redis-server, or a module, is missing; the S3 part where moto is.
+Environment: BUILD. Skipped if redis-server or a module is missing; the S3 part if moto is missing.
 """
 import collections
 import importlib.util
@@ -33,13 +34,13 @@ import measure  # noqa: E402
 import servers  # noqa: E402
 import simulate  # noqa: E402
 
-COMPILE_SECONDS = 1.2  # what the slow compiler of small fleets takes
+COMPILE_SECONDS = 1.2  # seconds that the slow compiler of small fleets takes
 TIMEOUT = 60
 PATIENT = "unsigned=allow timeout=10s connect-timeout=5s"  # the machine may be busy
 
 
 def report(name, wrong):
-    """wrong: what is not as it should be; nothing where all is well."""
+    """Reports. wrong: a list of failures; empty if all is well."""
     assert not wrong, f"{name}: {wrong}"
 
 
@@ -55,7 +56,7 @@ def close(pairs, part=0.01):
 # ---- the simulator's own parts ----
 
 def fixed(**options):
-    """Settings without chance, and nothing that takes time but what is given."""
+    """Returns settings without randomness, in which only the given operations take time."""
     return simulate.Settings(**{**dict(window=0.0, compile_spread=0.0, local=0.0, rtt=0.0, command=0.0, kilobyte=0.0,
                                        accept=0.0, tell=0.0, max_clients=10**6, backlog=10**6), **options})
 
@@ -66,7 +67,7 @@ def run_fleet(**options):
 
 
 def test_queue():
-    """Sixty machines ask for one kernel at once; a request takes 10 ms: the last has it after 180 of them."""
+    """Sixty machines ask for one kernel concurrently; a request takes 10 ms: the last has it after 180 requests."""
     _, result = run_fleet(state="warm", machines=60, keys=1, command=0.010)
     report("one server, known service times: who is last waits for all",
            close([("last", result["ended"], 1.8), ("median", result["wait_median"], 1.5)], 0.02)
@@ -86,8 +87,8 @@ def test_link():
 
 
 def test_limits():
-    """Five machines, three connections or places in the queue."""
-    _, clients = run_fleet(state="warm", machines=5, keys=1, max_clients=3)  # those two try again when they send
+    """Five machines, but only three connections or queue slots."""
+    _, clients = run_fleet(state="warm", machines=5, keys=1, max_clients=3)  # the other two try again when they send
     _, backlog = run_fleet(state="warm", machines=5, keys=1, backlog=3, accept=0.001)
     _, s3 = run_fleet(server="s3", state="warm", machines=5, keys=1, gets=3.0, latency=0.03, gives_up=True)
     for reason, result, refused in (("maxclients", clients, 4), ("backlog", backlog, 2)):
@@ -98,7 +99,7 @@ def test_limits():
 
 
 def test_conservation():
-    """Whatever happens, each machine has each kernel in the end, and each compile is sent or noted."""
+    """In all cases each machine has each kernel in the end, and each compile is sent or recorded."""
     cases = [dict(server=server, state=state) for server, state in simulate.CASES]
     cases += [dict(order="shuffled"), dict(canary=5.0), dict(bandwidth=1e6), dict(max_clients=20), dict(backlog=5),
               dict(server="s3", gets=200.0, puts=100.0), dict(keeps_listening=True),
@@ -124,7 +125,7 @@ def test_determinism():
     report("one seed, one result", equal([("again", one, two)]) + (["another seed, the same"] if one == other else []))
 
 
-CONSTANTS = (  # file and name in cache/remote/, name here, how many of the one are one of the other
+CONSTANTS = (  # file and name in cache/remote/, name here, how many units of the former make one of the latter
     ("miss.c", "LEASE_MS", "LEASE_SECONDS", 1000), ("miss.c", "RENEW_MS", "RENEW_SECONDS", 1000),
     ("miss.c", "TOLD_PAUSE_MS", "TOLD_PAUSE", 1000), ("miss.c", "SHORTEST_PAUSE_MS", "SHORTEST_PAUSE", 1000),
     ("miss.c", "LONGEST_PAUSE_MS", "LONGEST_PAUSE", 1000), ("miss.c", "GRACE_MS", "GRACE", 1000),
@@ -165,7 +166,7 @@ def has_module(name):
 
 @needs_redis
 def test_backlog():
-    """While a Redis server does something else, the kernel makes so many connections for it, and no more."""
+    """While a Redis server is busy, the kernel accepts this many connections for it, and no more."""
     with open("/proc/sys/net/core/somaxconn") as file:
         most = int(file.read())
     with measure.Server() as server:
@@ -182,7 +183,8 @@ def write_compiler(path):
 
 
 def play(folder, remote, machines, keys, environment=None):
-    """Machines that want the same keys in the same order, all at once. Returns where kernels came from, counted."""
+    """Runs machines that want the same keys in the same order, all concurrently. Returns where kernels came from,
+    counted."""
     compiler = os.path.join(folder, "slow-cc")
     write_compiler(compiler)
     program = os.path.join(BUILD, "bin", "aoticache")
@@ -214,7 +216,7 @@ def predict(server, machines, keys, latency=0.01):
 
 
 def compare(name, machines, keys, sources, asked, predicted):
-    """asked: {(what, where): count}, of the real server. What is sent and fetched of kernels is equal."""
+    """Compares. asked: {(what, where): count} of the real server. Uploads and downloads of kernels must be equal."""
     kinds = collections.Counter(predicted["requests_by_kind"])
     compiles = predicted["compiles_per_key"] * keys
     read = kinds["record"] + kinds["read record"]
@@ -235,7 +237,7 @@ def compare(name, machines, keys, sources, asked, predicted):
 
 
 class Monitor(threading.Thread):
-    """What a Redis server does, by its own account: commands of clients, and those that scripts make of them."""
+    """Records what a Redis server reports that it does: commands of clients, and those that scripts issue for them."""
 
     LINE = re.compile(rb'^\+?[\d.]+ \[\d+ [^\]]*\] "(\w+)"(?: "aoticache/([a-z]+)/)?')
 
@@ -281,7 +283,7 @@ def test_redis(machines, keys):
     predicted = predict("redis", machines, keys)
     read, lease = compare(name, machines, keys, sources, monitor.asked, predicted)
     really_read, really_asked = monitor.asked["get", "ac"], monitor.asked["any", "lease"]
-    # A machine that comes late asks once for what is there; each second of waiting asks once more.
+    # A machine that comes late asks once for an existing record; each second of waiting adds one request.
     slack = 2 * machines * keys
     report(f"{name}: records are read as often, within two for each machine and key",
            [] if abs(really_read - read) <= slack else [f"{really_read} and {read}"])
@@ -290,7 +292,7 @@ def test_redis(machines, keys):
 
 
 def start_moto(folder):
-    """(process, URL, log), or None where there is no moto."""
+    """Returns (process, URL, log), or None without moto."""
     if importlib.util.find_spec("moto") is None or importlib.util.find_spec("flask") is None:
         return None
     with socket.socket() as free:
@@ -312,7 +314,7 @@ def start_moto(folder):
 
 
 def answer_seconds(url):
-    """How long the server takes for a small answer."""
+    """Returns how long the server takes for a small answer."""
     times = []
     for _ in range(20):
         begun = time.monotonic()

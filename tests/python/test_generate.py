@@ -1,6 +1,6 @@
-"""docs/examples/generate.c on the two packages that docs/examples/generate.py makes: its greedy tokens are those of eager
-PyTorch, which has no keys and values to keep and sees all tokens anew each time; what it samples is among the most likely ones
-and the same for the same seed; what it cannot do it says.
+"""Tests docs/examples/generate.c on the two packages that docs/examples/generate.py makes. Its greedy tokens are those of
+eager PyTorch, which keeps no keys and values and processes all tokens again each time. Sampled tokens are among the most
+likely ones, and the same for the same seed. If it cannot do something, it says so.
 """
 import functools
 import math
@@ -12,7 +12,7 @@ import torch
 import generate_host
 from generate_host import generate
 
-import generate as example  # of docs/examples, which generate_host finds
+import generate as example  # the one in docs/examples, whose directory generate_host puts on the path
 
 PROMPTS = ([17, 4, 99], [1, 2], list(range(40, 77)))
 KINDS = ("gpt", "llama")
@@ -31,7 +31,7 @@ def program(folder):
 
 @pytest.fixture(scope="module")
 def made(folder):
-    """Gives the model of a kind, and the path of its package."""
+    """Returns a function that makes the model of a kind, once, and returns it with the path of its package."""
     @functools.cache
     def make(kind):
         step, path = example.make(kind), str(folder / f"{kind}.pt2")
@@ -86,7 +86,7 @@ def test_pytorchs_own_loader_gives_the_same(made, program, kind):
 
 
 def test_chances(made, program):
-    """The first token under many seeds, against the probabilities that PyTorch's logits give."""
+    """The frequencies of the first token under many seeds match the probabilities from PyTorch's logits."""
     (step, package), turns, temperature = made("llama"), 150, 3.0
     best = eager_logits(step, PROMPTS[0]).topk(3)
     chances = torch.softmax(best.values / temperature, dim=0).tolist()
@@ -107,7 +107,7 @@ def test_says_how_it_is_used(made, program, options, prompt):
 
 
 def test_more_tokens_than_the_model_has_places_for(made, program):
-    """An end in words, not beyond them."""
+    """It ends with a message and does not write past the last position."""
     code, got, err = generate(program, made("gpt")[1], [place % 331 for place in range(510)], "-n", "9")
     assert code == 1 and len(got) < 9 and "511" in err, f"{got} {err[-300:]}"
 

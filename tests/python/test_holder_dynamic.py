@@ -1,11 +1,11 @@
-"""Symbolic shapes through kernel holders: a sweep of 200 random shapes, served with PyTorch's results by a handful of
-libraries that the worker compiles for all shapes once a few have been asked for; then by another process from the
-cache, which compiles nothing.
+"""Tests symbolic shapes through kernel holders: a sweep of 200 random shapes gets PyTorch's results from a handful of
+libraries, which the worker compiles for all shapes after a few requests; then another process is served from the
+cache, and compiles nothing.
 
-Operators take turns: add with broadcasting, sum over dimensions, mm; sizes 0 and 1 and tensors that are
-not contiguous are among them. Compiles are kept in $BUILD/holder-cache-dynamic.
-Environment: BUILD; SEED: which shapes; CACHE: another directory; AFTER: how many shapes of a family are compiled for
-themselves first; CASES=all: the long form, with mul and more sizes.
+Operators alternate: add with broadcasting, sum over dimensions, mm; sizes 0 and 1 and non-contiguous tensors are
+included. Compiles are kept in $BUILD/holder-cache-dynamic.
+Environment: BUILD; SEED: which shapes; CACHE: another directory; AFTER: how many shapes of a family get exact
+libraries first; CASES=all: the long form, with mul and more sizes.
 """
 import json
 import os
@@ -20,7 +20,7 @@ from torch_scenarios import python
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache-dynamic"))
 SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, int(os.environ.get("AFTER", "1"))
-# By kinds of calls (draw_sweep), each a family of its own: AFTER exact libraries, one for all shapes, one to spare.
+# The number of kinds of calls (draw_sweep). Each is a family: AFTER exact libraries, one for all shapes, one extra.
 FAMILIES = {"aten::add": 3, "aten::mul": 1, "aten::sum": 1, "aten::mm": 1}
 MOST_LIBRARIES = AFTER + 2
 IS_LONG = os.environ.get("CASES") == "all"
@@ -36,9 +36,9 @@ def sizes_of(draw, ndim):
 
 
 def draw_pair(draw, kind):
-    """Two tensors of sizes that broadcast, with the layout of the second."""
+    """Returns two tensors of sizes that broadcast, with the layout of the second."""
     sizes = sizes_of(draw, 3)
-    if kind == "row":  # a row is added to each
+    if kind == "row":  # one row that is added to each row
         return sizes, sizes[2:], "contiguous"
     if kind == "transposed":
         return sizes, sizes, "transposed"
@@ -46,7 +46,7 @@ def draw_pair(draw, kind):
 
 
 def draw_sweep(draw):
-    """SHAPES calls (operator, kind, sizes of the inputs, layout of the last one, further arguments)."""
+    """Returns SHAPES calls (operator, kind, sizes of the inputs, layout of the last one, further arguments)."""
     calls = []
     while len(calls) < SHAPES:
         operator = OPERATORS[len(calls) % len(OPERATORS)]
@@ -62,13 +62,13 @@ def draw_sweep(draw):
     return calls
 
 
-# Sizes that compilers treat apart, and strides that no family has: each is right, whatever serves it.
+# Sizes that compilers specialize, and strides that no family has: each must be right, whichever library serves it.
 APART = [
     ("add", "zero", [[5, 0, 2], [2]], "contiguous"), ("add", "one", [[9, 1], [9, 6]], "contiguous"),
     ("add", "gaps", [[6, 4], [6, 4]], "gaps"), ("add", "expanded", [[6, 4], [6, 4]], "expanded"),
     ("mm", "zero", [[2, 0], [0, 4]], "contiguous"), ("mm", "transposed", [[5, 3], [3, 4]], "transposed"),
 ]
-if IS_LONG:  # a compile of seconds each
+if IS_LONG:  # each takes seconds to compile
     APART += [
         ("add", "zero", [[0, 3], [0, 3]], "contiguous"), ("add", "one", [[1, 7], [5, 7]], "contiguous"),
         ("add", "one", [[1, 1], [1, 1]], "contiguous"), ("sum", "zero", [[0, 3, 4]], "contiguous"),
@@ -88,7 +88,7 @@ def make_tensor(torch, sizes, layout):
 
 
 def make_call(torch, call):
-    """The overload, its arguments as values, what PyTorch gives."""
+    """Returns the overload, its arguments as values, and PyTorch's result."""
     operator, _, shapes, layout = call
     aten = torch.ops.aten
     overload = {"add": aten.add.Tensor, "mul": aten.mul.Tensor, "sum": aten.sum.dim_IntList, "mm": aten.mm.default}
@@ -108,7 +108,7 @@ def check(torch, host, tensors, call):
 
 
 def play(miss, what, calls):
-    """The counts by operator. Each kind of calls has a cache of its own, so that counts are of these alone."""
+    """Returns the counts by operator. Each kind of calls has its own cache, so that the counts are only its own."""
     import torch
 
     import holder_host
@@ -125,7 +125,7 @@ def play(miss, what, calls):
 
 
 def run(miss, what):
-    """play() in a process of its own."""
+    """Runs play() in a new process."""
     os.makedirs(os.path.join(CACHE, what), mode=0o700, exist_ok=True)
     done = subprocess.run(python("-W", "ignore", __file__, miss, what), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
@@ -161,5 +161,5 @@ def test_another_process_compiles_nothing(what):
     assert all(one["compiles"] == 0 for one in counts.values()), "something was compiled"
 
 
-if __name__ == "__main__":  # of run()
+if __name__ == "__main__":  # started by run()
     print(json.dumps(play(*sys.argv[1:], draw_sweep(random.Random(SEED)) if sys.argv[2] == SWEEP else APART)))

@@ -1,10 +1,10 @@
-"""PyTorch's operators through kernel holders: calls drawn from PyTorch's operator database give PyTorch's results, in a
-process with PyTorch and then, from the same cache and without any compile, in one that has none.
+"""Runs PyTorch's operators through kernel holders: calls drawn from PyTorch's operator database give PyTorch's results
+in a process with PyTorch and then, from the same cache and without any compile, in one without it.
 
 A result is right if dtype, sizes and strides are PyTorch's and its values are equal, or within
 torch.testing.assert_close's default tolerances. (Strides of dimensions of size 0 or 1, and of tensors without elements,
-mean nothing.) A call that is refused names why; one with another result fails the test, unless torch.compile has
-exactly the same: then PyTorch's compiler differs from eager PyTorch.
+have no meaning.) A refused call gives its reason. A call with another result fails the test, unless torch.compile has
+exactly the same result: then PyTorch's compiler differs from eager PyTorch.
 
 Compiles are kept in $BUILD/holder-cache. COUNT=300 is the long form: 20 minutes on two cores, the first time.
 Environment: BUILD; SEED and COUNT: which calls, and how many; CACHE: another directory; VERBOSE: name every call.
@@ -25,13 +25,13 @@ BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 SEED, COUNT = int(os.environ.get("SEED", "6")), int(os.environ.get("COUNT", "12"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache"))
 WORKERS = 2
-# Of the calls that are drawn, so many are served: the rest is refused with a reason.
+# The share of the drawn calls that must be served: the rest is refused with a reason.
 LEAST_SERVED, LEAST_ALONE = 0.75, 0.7
 KINDS = ("equal", "within tolerance", "as PyTorch compiles it", "refused", "wrong")
 REFUSALS = ("UNSUPPORTED", "COMPILE_FAILED", "NOT_FOUND")
 
 
-# ---- playing ----
+# ---- making the calls ----
 
 def play(kind, task, folder, miss, workers=WORKERS):
     calls, results = os.path.join(folder, "calls.json"), os.path.join(folder, f"{kind}-{miss}.json")
@@ -47,7 +47,7 @@ def play(kind, task, folder, miss, workers=WORKERS):
     return {line[0]: line[1:] for line in lines}
 
 
-# ---- judging ----
+# ---- comparing ----
 
 def strides_matter(sizes, strides):
     return [] if 0 in sizes else [stride for size, stride in zip(sizes, strides) if size > 1]
@@ -72,11 +72,11 @@ def judge_tensor(got, expected, make):
 
 
 def judge(call, answer, make):
-    """"equal", "within tolerance", "refused: ..." or what is wrong."""
+    """Returns "equal", "within tolerance", "refused: ..." or what is wrong."""
     if answer is None:
         return "wrong: no answer"
     if answer[0] == "refused":
-        # A library that calls PyTorch's proxy executor shows it when it runs, where the host has none.
+        # A library that calls PyTorch's proxy executor is refused only when it runs, if the host has no such executor.
         accepted = answer[1].startswith(REFUSALS) or "proxy_executor" in answer[1]
         return ("refused: " if accepted else "wrong: ") + answer[1]
     found = judge_tensors(answer[1], call["expected"], make)
@@ -96,7 +96,7 @@ def judge_tensors(got, expected, make):
 
 
 def as_compiled(call, got, make):
-    """Whether torch.compile has the same result, so that it is PyTorch's compiler that differs from eager PyTorch."""
+    """Returns whether torch.compile has the same result, so that PyTorch's compiler differs from eager PyTorch."""
     import holder_calls
     try:
         return judge_tensors(got, holder_calls.compiled_results(call), make) == "equal"
@@ -106,7 +106,7 @@ def as_compiled(call, got, make):
 
 
 def reason_of(refusal):
-    """For the summary: what is common to refusals."""
+    """Returns what refusals have in common, for the summary."""
     for text, reason in (("proxy_executor", "needs PyTorch's proxy executor"), ("that the shim", "needs PyTorch"),
                          ("NOT_FOUND", "not in the cache"), ("COMPILE_FAILED", "PyTorch's compiler fails"),
                          ("cannot be exported", "cannot be exported")):
@@ -116,7 +116,7 @@ def reason_of(refusal):
 
 
 def shorten(value):
-    """An argument for people: no data."""
+    """Returns an argument in human-readable form, without data."""
     if value[0] == "tensor":
         return "tensor %s %s %s" % tuple(value[1][:3])
     if value[0] == "tensors":
@@ -125,7 +125,7 @@ def shorten(value):
 
 
 def judge_all(name, calls, answers, make):
-    """Prints what is refused or wrong; the counts by kind."""
+    """Prints refused and wrong calls. Returns the counts by kind."""
     counts, why = collections.Counter(), collections.Counter()
     for place, call in enumerate(calls):
         found = judge(call, answers.get(place), make)
@@ -153,9 +153,9 @@ def check_counts(name, counts, calls, share):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """The calls, schemas that must be refused, a directory, and what makes tensors."""
+    """Returns the calls, schemas that must be refused, a directory, and what makes tensors."""
     assert operator_table.load_torch()
-    import holder_calls  # which needs the operator database
+    import holder_calls  # this module needs the operator database
     os.makedirs(CACHE, mode=0o700, exist_ok=True)
     calls, refused, left = holder_calls.draw_calls(SEED, COUNT)
     print(f"# seed {SEED}: {len(calls)} calls of {len({call['operator'] for call in calls})} overloads")

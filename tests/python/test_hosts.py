@@ -1,9 +1,9 @@
-"""One battery of calls in three hosts, on libraries that PyTorch made and on their twins in C.
+"""Makes one series of calls in three hosts, on libraries that PyTorch made and on their counterparts in C.
 
-The hosts: a C program without PyTorch (loader and shim), this process (the loader with libtorch beside it), and
-PyTorch's own runner. tests/helpers/host_battery.c plays the battery in the first two and writes down every status, kind
-of message and result; both hosts, and both makers, must write the same. PyTorch's runner offers fewer calls to Python;
-what it offers is played here, on both makers' libraries, and compared.
+The hosts: a C program without PyTorch (loader and shim), this process (the loader together with libtorch), and PyTorch's
+own runner. tests/helpers/host_battery.c makes the calls in the first two and writes every status, kind of message and
+result; both hosts, and both makers, must write the same. PyTorch's runner offers fewer calls to Python; those are made
+here on both makers' libraries, and compared.
 """
 import ctypes
 import functools
@@ -49,7 +49,8 @@ def paths():
 
 @pytest.fixture(scope="module")
 def played(paths, tmp_path_factory):
-    """Plays a maker's library of this name in both hosts, once; gives the two exit statuses and what each host wrote."""
+    """Runs a maker's library of this name in both hosts, once. Returns the two exit statuses and what each host
+    wrote."""
     battery = ctypes.CDLL(os.path.join(host_models.BUILD, "tests", "helpers", "libhost_battery.so"))
 
     @functools.cache
@@ -70,8 +71,8 @@ def test_alone_and_beside_libtorch(played, maker, name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_makers(played, name):
-    """All alike but for one thing that is so on purpose: an update with a name that no constant has is ignored by
-    PyTorch's library and refused, with nothing changed, by the one in C."""
+    """All are the same except one intended difference: PyTorch's library ignores an update with a name that no constant
+    has; the one in C refuses it, and changes nothing."""
     one, other = played("pytorch", name)[1], played("c", name)[1]
     refused = [line for line in other if line.startswith("update an unknown one")]
     assert refused and all("status 1, message some" in line for line in refused), refused
@@ -82,7 +83,7 @@ def test_makers(played, name):
 # ---- PyTorch's own runner ----
 
 def attempt(call, *arguments):
-    """Whether it is accepted, and its result."""
+    """Returns whether the call is accepted, and its result."""
     try:
         return True, call(*arguments)
     except RuntimeError:
@@ -90,7 +91,7 @@ def attempt(call, *arguments):
 
 
 def plain(value):
-    """Tensors as sizes, strides and values."""
+    """Returns tensors as sizes, strides and values."""
     if isinstance(value, dict):
         return {key: plain(value[key]) for key in sorted(value)}
     if isinstance(value, (list, tuple)):
@@ -99,7 +100,7 @@ def plain(value):
 
 
 class Play:
-    """What a runner answered, step by step."""
+    """Records a runner's answers, step by step."""
 
     def __init__(self, torch, library, sizes):
         self.torch = torch
@@ -114,7 +115,7 @@ class Play:
         self.do("run", [self.input])
 
     def new_constants(self, factor, term):
-        """By the library's names, without what tracing made."""
+        """Returns new constants by the library's names, without those that tracing made."""
         names = self.runner.get_constant_names_to_original_fqns()
         old = self.runner.extract_constants_map(False)
         return {name: old[fqn] * factor + term for name, fqn in names.items() if fqn in old and "_constant" not in fqn}
@@ -176,7 +177,7 @@ def test_pytorchs_runner(paths, name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_pytorchs_runner_and_the_battery(paths, played, name):
-    """The runner's first results are the battery's."""
+    """The runner's first results are those of the series of calls."""
     steps, lines = Play(torch, paths[name], host_models.INPUT_SIZES[name]), played("pytorch", name)[1]
     steps.run()
     first = lines.index("run: status 0, message none")

@@ -1,5 +1,6 @@
-"""eager/inductor/: Inductor's code in our container. Each library is built both ways and run in PyTorch's own runner: same
-bits, same refusals. What cannot be built our way is built PyTorch's way, and says why. Needs PyTorch and a C++ compiler.
+"""Tests eager/inductor/, Inductor's code in our container. Each library is built both ways and run in PyTorch's own runner:
+same bits, same refusals. Libraries that cannot be built our way are built PyTorch's way, and the reason is reported. Needs
+PyTorch and a C++ compiler.
 
 Environment: BUILD; CASES=all builds each operator alone. The whole operator database: make inductor-builds.
 """
@@ -24,7 +25,7 @@ os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 
 def make_calls(torch):
-    """Name to (function, inputs as they are compiled for, more inputs to run with, options)."""
+    """Returns name to (function, inputs as they are compiled for, more inputs to run with, options)."""
     functional = torch.nn.functional
     x, index = torch.randn(8, 33), torch.tensor([3, 0, 7])
     return {
@@ -39,7 +40,8 @@ def make_calls(torch):
         "complex": (lambda z: z * z.conj(), (torch.complex(x, x + 1),), []),
         "views": (lambda x: (x[:, 1:] + 1, x.t() * 2), (x,), []),
         "no elements": (lambda x: x.sum(1), (torch.empty(4, 0),), []),
-        # The next ones refuse some inputs: by a check in the kernel, one that owns memory, one after it, the first of several.
+        # The next ones refuse some inputs: by a check in the kernel, in one that owns memory, in one after it, in the first of
+        # several.
         "embedding": (functional.embedding, (index, x), [(torch.tensor([3, 8, 7]), x), (torch.tensor([-1, 0, 1]), x)]),
         "embedding and softmax": (lambda i, x: torch.softmax(functional.embedding(i, x), 1), (index, x),
                                   [(torch.tensor([99, 0, 7]), x)]),
@@ -51,20 +53,20 @@ def make_calls(torch):
 
 def several_kernels(index, x):
     """
-    A kernel that may refuse its input, a product that no kernel does, and then kernels with sums of sums and of squares,
-    which own memory in Inductor's way.
+    A kernel that may refuse its input, a matrix multiplication outside the kernels, and then kernels with sums and sums of
+    squares, which own memory in Inductor's way.
     """
     functional = torch.nn.functional
     y = functional.embedding(index, x) @ x.t()
     return functional.layer_norm(y, (8,)), y.repeat(64, 64).exp().sum(), functional.group_norm(y.repeat(9, 64)[None], 9)
 
 
-# Each library takes PyTorch nearly as long as one with all of them, so that these are in one, unless CASES=all.
+# PyTorch takes nearly as long for each library as for one with all of them, so these share one, unless CASES=all.
 TOGETHER = (("softmax", "layer_norm", "addmm", "half", "complex", "views", "no elements"), ("conv2d", "sort", "svdvals"))
 
 
 def combined(calls):
-    """One call of several: it takes the inputs of all and gives the results of all."""
+    """Returns one call that combines several: it takes the inputs of all and returns the results of all."""
     def call(*given):
         results, begun = [], 0
         for function, inputs, _ in calls:
@@ -79,7 +81,7 @@ def combined(calls):
 
 
 def choose_calls(torch):
-    """Those of make_calls(), some of them as one."""
+    """Returns the calls of make_calls(), some of them combined."""
     calls = make_calls(torch)
     if os.environ.get("CASES") == "all":
         return calls
@@ -97,7 +99,7 @@ def make_module(torch, call):
 
 
 def build(torch, module, inputs, folder, builder=None, dynamic=None):
-    """The path of the library; of what `builder` makes where there is one."""
+    """Returns the path of the library; that of `builder`'s library if one is given."""
     path = os.path.join(folder, "kernel.so")
     with torch.no_grad():
         program = torch.export.export(module, inputs, dynamic_shapes=dynamic, strict=False)
@@ -108,7 +110,7 @@ def build(torch, module, inputs, folder, builder=None, dynamic=None):
             with builder.active():
                 path = torch._inductor.aot_compile(program.module(), inputs, options=options)
     for name in os.listdir(folder):
-        if name.endswith(".wrapper.json"):  # what the runner's proxy executor calls
+        if name.endswith(".wrapper.json"):  # the list of operators that the runner's proxy executor calls
             os.rename(os.path.join(folder, name), os.path.join(folder, "kernel.json"))
     return path
 
@@ -118,7 +120,7 @@ def open_runner(torch, path):
 
 
 def answer(runner, inputs):
-    """Results as (dtype, sizes, strides, bytes), or the word that matters of a refusal."""
+    """Returns results as (dtype, sizes, strides, bytes), or the significant word of a refusal."""
     try:
         results = runner.run([tensor.clone() for tensor in inputs])
     except RuntimeError as error:
@@ -140,7 +142,7 @@ def builder():
 
 @pytest.fixture(scope="module")
 def own(builder, tmp_path_factory):
-    """Gives our library of a call, built once, and what the builder reported."""
+    """Returns a function for our library of a call, built once, and what the builder reported."""
     @functools.cache
     def build_own(name):
         call, inputs, _ = CALLS[name]
@@ -169,10 +171,10 @@ def libraries_needed(path):
 
 
 def test_several_kernels(own):
-    """The C++ runtime is not loaded for them: that would take a process longer than to load and run a small model."""
+    """They do not load the C++ runtime: that would take a process longer than to load and run a small model."""
     inputs, path = CALLS["several kernels"][1], own("several kernels")[0]
     assert not [name for name in libraries_needed(path) if "stdc++" in name or "gcc_s" in name]
-    # What they keep from run to run is made by whichever thread comes first.
+    # Whichever thread comes first makes the state that they keep between runs.
     runner, start, made = open_runner(torch, path), threading.Barrier(2), []
 
     def play():
@@ -190,7 +192,7 @@ def test_several_kernels(own):
 
 
 def test_a_library_without_cxx(own):
-    """A kernel without C++: no C++ runtime, nothing exported but the interface, nothing that keeps it mapped."""
+    """A kernel without C++: no C++ runtime, no exports except the interface, nothing that keeps it mapped."""
     path = own("abs")[0]
     symbols = subprocess.run(["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True).stdout
     segments = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
@@ -227,7 +229,7 @@ def test_dynamic_shapes(builder, tmp_path):
 
 
 def test_input_checks(builder, tmp_path):
-    """AOTI_RUNTIME_CHECK_INPUTS is read when a library runs for the first time, so in a process of its own."""
+    """AOTI_RUNTIME_CHECK_INPUTS is read when a library runs for the first time, so this needs a new process."""
     path = build(torch, make_module(torch, torch.abs), (torch.randn(4, 5),), str(tmp_path), builder)
     program = ("import sys, torch\n"
                "runner = torch._C._aoti.AOTIModelContainerRunnerCpu(sys.argv[1], 1)\n"
@@ -251,7 +253,7 @@ def test_input_checks(builder, tmp_path):
 
 
 def test_four_threads_of_which_every_second_run_fails(own):
-    """Runs and failing runs of many threads at once; each frees what it made."""
+    """Many threads run, with and without failure, concurrently; each run frees what it made."""
     call, (good, x), ((bad, _),) = CALLS["embedding and softmax"]
     runner, wrong = open_runner(torch, own("embedding and softmax")[0]), []
     first = runner.run([good.clone(), x.clone()])[0]
@@ -286,8 +288,8 @@ def test_four_threads_of_which_every_second_run_fails(own):
 
 def test_a_parallel_loop(builder):
     """
-    A parallel loop gives the same with one thread, with two, and in threads of a parallel region, where each runs all of it:
-    there, too, with one thread of their own.
+    A parallel loop gives the same result with one thread, with two, and in threads of a parallel region, where each runs all
+    of it, each with one thread.
     """
     def call(x):
         return x.sigmoid() * 3
@@ -311,7 +313,7 @@ def test_a_parallel_loop(builder):
                     wrong.append(f"{what}: {(got != want).sum()} of {got.numel()} numbers differ")
 
         def in_region(_, threads):
-            runtime.omp_set_num_threads(threads)  # of this thread, for as long as the region lasts
+            runtime.omp_set_num_threads(threads)  # for this thread, until the region ends
             compare(f"in a region, {threads} threads")
 
         try:
@@ -330,7 +332,7 @@ def test_a_parallel_loop(builder):
 
 
 def test_dlclose_unmaps_it(own, tmp_path):
-    path = shutil.copy(own("abs")[0], tmp_path)  # the other one is loaded by a runner
+    path = shutil.copy(own("abs")[0], tmp_path)  # a runner has loaded the other one
     libc = ctypes.CDLL(None)
     libc.dlopen.restype, libc.dlclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     handle = libc.dlopen(os.fsencode(path), os.RTLD_NOW)
@@ -356,7 +358,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_falls_back_to_pytorchs_way(monkeypatch, tmp_path, name):
-    """Whatever is in the way, there is a library, PyTorch's, with the reason."""
+    """Whatever prevents our build, there is a library, PyTorch's, with the reason."""
     places, attributes, words = CHANGES[name]
     for key, value in attributes.items():
         monkeypatch.setattr(MODULE, key, value)
@@ -389,7 +391,7 @@ def failing_package(builder, tmp_path_factory):
     pytest.param([], id="alone"), pytest.param(["valgrind", f"--error-exitcode={VALGRIND_ERROR}", "--quiet"], id="under valgrind", marks=pytest.mark.skipif(
         shutil.which("valgrind") is None, reason="valgrind is not installed"))])
 def test_a_run_that_an_operator_ends(failing_package, tmp_path, before):
-    """It drops the tensors that it has made while they are on its stack. Only valgrind sees that."""
+    """The run drops the tensors on its stack that it has made. Only valgrind sees whether it does."""
     command = [os.path.join(own_build.BUILD, "bin", "aoticache"), "run-package", failing_package, "--cache-dir", str(tmp_path / "cache"),
                "--input", "float32:4x4=zeros"]
     done = subprocess.run([*before, *command], capture_output=True, text=True)

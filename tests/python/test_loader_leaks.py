@@ -1,9 +1,9 @@
-"""Loading and unloading leaves nothing: descriptors, mappings, memory; and libraries share no variables.
+"""Tests that loading and unloading leaks no descriptors, mappings or memory, and that libraries share no variables.
 
-Libraries are compiled by AOTInductor: one that names libtorch_cpu.so, one that does not, one that maps its weights from
-its own file. They are loaded a hundred times in a process without PyTorch, and as private copies in one with PyTorch,
-each case in a process of its own. A C program that loads a C kernel library is run under valgrind.
-Environment: BUILD, the build folder.
+AOTInductor compiles the libraries: one that is linked to libtorch_cpu.so, one that is not, one that maps its weights
+from its own file. They are loaded a hundred times in a process without PyTorch, and as private copies in one with
+PyTorch, each case in its own process. A C program that loads a C kernel library is run under valgrind. Environment:
+BUILD, the build directory.
 """
 import os
 import shutil
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 
 @pytest.mark.parametrize("case", ["nothing_is_left", "nothing_is_left_torch", "own_variables", "own_variables_torch", "shared_weights"])
 def test_case(case):
-    """The weights of the last case are mapped from the library's file, not copied."""
+    """In the last case the weights are mapped from the library's file, not copied."""
     if "variables" in case and shutil.which("readelf") is None:
         pytest.skip("there is no readelf")
     loader_host.play(case, loader_host.libraries(torch))

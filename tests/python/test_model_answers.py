@@ -1,5 +1,6 @@
-"""Whole models: the answer of PyTorch, or a refusal in words, in every form: compile, load, load_package, aoticache.runtime on a
-package and on a stored model, aoticache run-package. Each scenario runs twice, to fill a cache and to be answered from it."""
+"""Tests that whole models give PyTorch's answer or a refusal with a message, in every form: compile, load, load_package,
+aoticache.runtime on a package and on a stored model, aoticache run-package. Each scenario runs twice, first to fill a cache and
+then to be served from it."""
 import json
 import os
 import subprocess
@@ -336,7 +337,7 @@ else:
 
 
 def test_generated_models(tmp_path):
-    """Some of many; `make long FORMS=python/generated_models` plays more. COUNT: how many."""
+    """Runs a sample; `make long FORMS=python/generated_models` runs more. COUNT: how many."""
     count = os.environ.get("COUNT", "3")
     done = subprocess.run([sys.executable, os.path.join(HERE, "generated_models.py"), str(tmp_path)], text=True, capture_output=True,
                           env=environment(AOTICACHE_DIR=os.path.join(str(tmp_path), "cache"), COUNT=count, BUILD=BUILD))

@@ -1,12 +1,12 @@
-"""The key of an exported program: the same for the same program in another process, with other weights, after other
-exports; another for each single change; and a difference in words that names what changed."""
+"""Tests the key of an exported program: it is the same for the same program in another process, with other weights,
+or after other exports; it differs after each single change; and a message names what changed."""
 import os
 
 from torch_scenarios import TOP, play
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# A module whose every choice is an argument; `changes` makes one other choice.
+# A module whose every choice is an argument; `changes` replaces one choice.
 PROGRAM = '''
 import torch
 from torch import nn
@@ -117,7 +117,8 @@ print("key", _graph.digest(texts[0]), "done")
 
 
 def test_real_models_have_one_key_in_every_process():
-    """Some of docs/models.md, where their packages are there: PYTHONPATH may have transformers and torchvision."""
+    """Exports some of docs/models.md if their packages are installed: PYTHONPATH may have transformers and
+    torchvision."""
     text = """
 import sys
 import torch

@@ -1,9 +1,9 @@
-"""Small models run without PyTorch, with PyTorch's results: eight of the thirty of real_models.py, and three made of PyTorch
-alone. docs/models.md is made from the recorded results.
+"""Tests that small models run without PyTorch and give PyTorch's results: eight of the thirty of real_models.py, and three that
+need only PyTorch. docs/models.md is made from the recorded results.
 
 Four models come from transformers. If it is not installed, they are skipped. All models are in one package, since compiling one
-takes PyTorch nearly as long as compiling four. It is compiled as it is and frozen, and run with and without the libraries that
-make the shim faster. Environment: BUILD, the build directory.
+takes PyTorch nearly as long as compiling four. The package is compiled as it is and frozen, and run with and without the
+libraries that make the shim faster. Environment: BUILD, the build directory.
 """
 import importlib.util
 import os
@@ -45,7 +45,7 @@ class Together(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def built():
-    """Name to module, inputs and what eager PyTorch computes."""
+    """Returns name to module, inputs and results of eager PyTorch."""
     names = [*OF_PYTORCH, *(OF_TRANSFORMERS if importlib.util.find_spec("transformers") else ())]
     with torch.no_grad():
         made = {name: models.build(torch, name) for name in names}
@@ -54,7 +54,7 @@ def built():
 
 @pytest.fixture(scope="module", params=["as it is", "frozen"])
 def package(request, built, tmp_path_factory):
-    """The package with all of them, and what PyTorch's loader computes."""
+    """Returns the package with all models, and the results of PyTorch's loader."""
     inputs = tuple(tensor for _, given, _ in built.values() for tensor in given)
     path = str(tmp_path_factory.mktemp("package") / "models.pt2")
     with torch.no_grad():
@@ -64,7 +64,7 @@ def package(request, built, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["with libraries", "without BLAS and oneDNN"])
 def ours(request, package, tmp_path_factory):
-    """What a process without PyTorch computes."""
+    """Returns the results of a process without PyTorch."""
     bare = shim_checks.without_libraries(str(tmp_path_factory.mktemp("empty")))
     path, inputs, _ = package
     return models.run_alone(torch, path, inputs, str(tmp_path_factory.mktemp("run")),

@@ -1,5 +1,5 @@
-"""Repeats a small part of operator_table.py: docs/operators.md is made from the recorded results, these have the numbers that
-the project promises, and a few operators give the recorded results. Environment: BUILD, the build directory.
+"""Repeats a small part of operator_table.py: docs/operators.md is made from the recorded results, the recorded results have
+the numbers that the project promises, and a few operators give the recorded results. Environment: BUILD, the build directory.
 """
 import json
 
@@ -34,7 +34,7 @@ def test_counts(results, way):
 
 @pytest.mark.quick
 def test_refusals(results):
-    """The loader names what is missing, every time."""
+    """The loader always names what is missing."""
     functions = table.missing_functions(results["own"])
     assert functions and all(name.startswith(("aoti_torch_", "torch_")) or "::" in name for name in functions), list(functions)
 

@@ -1,6 +1,6 @@
-"""Packages whose model calls operators of the user's: docs/examples/package_operator.c registers one in C and runs the model
-without PyTorch, with PyTorch's results; so does tests/helpers/package_operators.c for all kinds of arguments and results.
-Without the registration, or where a list of operators does not fit, the package is refused by name.
+"""Tests packages whose model calls the user's operators: docs/examples/package_operator.c registers one in C and runs the
+model without PyTorch, with PyTorch's results; so does tests/helpers/package_operators.c for all kinds of arguments and
+results. Without the registration, or if a list of operators does not fit, the package is refused with the operator's name.
 """
 import os
 import shutil
@@ -29,7 +29,8 @@ def define(name, schema, function):
 
 
 def define_all_kinds():
-    """The operators of tests/helpers/package_operators.c. All numbers are sums of eighths: results are exact in any order."""
+    """Defines the operators of tests/helpers/package_operators.c. All numbers are sums of eighths: results are exact in any
+    order."""
     def many(x, y, d, f, b, s, ts, k, ots, oi=None, *, t=None, sizes=(), z=7):
         first = x + f + (0 if y is None else y) + len(s) + d[0] + 10 * d[1] + b
         second = x * k + ts[0] + 2 * ts[1] + z + (oi or 0) + sum(sizes)
@@ -63,7 +64,7 @@ def define_all_kinds():
 
 
 def compile_packages(folder):
-    """The models and their packages, by the operators that they call."""
+    """Returns the models and their packages, by the operators that they call."""
     mine = torch.ops.mine
     define("mine::twice_plus", "(Tensor x, int n=1) -> Tensor", lambda x, n=1: x * 2 + n)
     define("mine::shifted", "(Tensor x, ScalarType t) -> Tensor", lambda x, t: x + 1)
@@ -134,7 +135,7 @@ def test_pytorchs_own_loader_gives_it_too(models):
 
 @OF_ANY_LENGTH
 def test_arguments_and_results_of_all_kinds(models, directory, numbers):
-    """Twice in one process."""
+    """Each runs twice in one process."""
     model, path = models["all_kinds"]
     code, out, err = run(os.path.join(BUILD, "tests", "helpers", "package_operators"), path, numbers, directory)
     got = [[float(word) for word in line.split()] for line in out.splitlines()]
@@ -142,7 +143,7 @@ def test_arguments_and_results_of_all_kinds(models, directory, numbers):
 
 
 def rewrite(source, target, change):
-    """A copy in which change() was applied to the list of operators."""
+    """Writes a copy in which change() was applied to the list of operators."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             data = old.read(name)

@@ -1,5 +1,5 @@
-"""Packages that PyTorch made, loaded through the cache: results are those of torch._inductor.aoti_load_package, in a
-process with PyTorch and in one without; the second load leaves no trace; what is damaged is refused.
+"""Tests packages that PyTorch made, loaded through the cache: results are those of torch._inductor.aoti_load_package, in a
+process with PyTorch and in one without; the second load changes no file; damaged packages are refused.
 """
 import hashlib
 import json
@@ -24,7 +24,8 @@ def check(name, holds, detail=""):
 
 
 def trace(folder):
-    """Every file and folder below, with inode, size and times of change; the index is written to by counters."""
+    """Returns every file and directory below, with inode, size and times of change; the index is left out, since counters
+    write to it."""
     found = {}
     for path, folders, files in os.walk(folder):
         for name in folders + files:
@@ -49,7 +50,7 @@ def tool(directory, *words):
 
 
 def alone(directory, path, model, tensors, work):
-    """In a process of the tool, in which PyTorch never is; one run for each tensor in a fresh process."""
+    """Runs the package with the tool, which never loads PyTorch; one run for each tensor in a new process."""
     results = []
     for tensor in tensors:
         file = os.path.join(work, "input.bin")
@@ -69,7 +70,7 @@ def near(a, b):
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """The cache of these tests."""
+    """Returns the cache of these tests."""
     return str(tmp_path_factory.mktemp("packages") / "cache")
 
 
@@ -128,7 +129,7 @@ def private_kb():
 
 
 def test_sharing(directory):
-    """The weights of two runners are mapped from the object in the store, and are in no other memory of the process."""
+    """The weights of two runners are mapped from the object in the store, and the process has no other copy of them."""
     path, tensor = package_models.package("blob"), numbers(1000)
     host = package_host.Host(directory)
     runners = [host.load(path)[0]]
@@ -152,7 +153,7 @@ def test_sharing(directory):
 
 
 def write_safetensors(path, tensors):
-    """tensors: names, sizes and float32 values, row by row."""
+    """Writes the file. tensors: names, sizes and float32 values, row by row."""
     header, offset = {}, 0
     for name, (sizes, values) in tensors.items():
         header[name] = {"dtype": "F32", "shape": sizes, "data_offsets": [offset, offset + 4 * len(values)]}
@@ -165,7 +166,7 @@ def write_safetensors(path, tensors):
 
 
 def test_weights_of_a_file(embedded, directory, work):
-    """A .safetensors file's tensors take the place of the package's of the same names; the others stay."""
+    """The tensors of a .safetensors file replace those of the package with the same names; the others stay."""
     source, tensor = embedded, numbers(3, 64)
     model = package_models.define_modules(torch)[0]
     raw, path = os.path.join(work, "input"), os.path.join(work, "tuned.safetensors")
@@ -187,7 +188,7 @@ def test_weights_of_a_file(embedded, directory, work):
         model.weight.mul_(-0.5)
         model.bias.add_(3)
     tuned = {"weight": ([64, 64], model.weight.reshape(-1).tolist()), "bias": ([64], model.bias.tolist())}
-    for order in (tuned, {"odd": ([1], [0]), **tuned}):  # the second: at addresses that are no multiple of 16
+    for order in (tuned, {"odd": ([1], [0]), **tuned}):  # the second: at addresses that are not multiples of 16
         write_safetensors(path, order)
         if "odd" in order:
             said = play("--weights", path)
@@ -244,7 +245,7 @@ def digests(directory):
 
 
 def rewrite(source, target, change, compression=zipfile.ZIP_STORED, zip64=False):
-    """A copy in which change(name, bytes) gives each entry's new name and contents, or None to leave it out."""
+    """Writes a copy in which change(name, bytes) gives each entry's new name and contents, or None to leave it out."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
         for name in old.namelist():
             changed = change(name, old.read(name))
@@ -255,7 +256,7 @@ def rewrite(source, target, change, compression=zipfile.ZIP_STORED, zip64=False)
 
 
 def test_other_archives(embedded, directory, work):
-    """The same package packed in other ways runs; hostile and damaged ones are refused and leave nothing."""
+    """The same package packed in other ways runs; hostile and damaged ones are refused and leave no files."""
     source = embedded
     same = lambda name, data: (name, data)
     good = {"deflated": dict(change=same, compression=zipfile.ZIP_DEFLATED), "zip64": dict(change=same, zip64=True),
@@ -298,7 +299,7 @@ def numbers(*sizes):
 
 @pytest.fixture(scope="module", autouse=True)
 def ends_sound(directory):
-    """At the end, what is stored is as it was stored."""
+    """Checks at the end that the stored files are unchanged."""
     yield
     if not os.path.isdir(directory):
         return  # no test used it

@@ -1,25 +1,25 @@
-"""Our runner against PyTorch's own, on libraries that PyTorch made.
+"""Compares our runner with PyTorch's own, on libraries that PyTorch made.
 
-The same calls are made to torch._C._aoti.AOTIModelContainerRunnerCpu, to ours in a process that has PyTorch, and to
-ours in one that has not, where the libraries run on the shim; and again, in all three, with the libraries that our build
-makes of the same code (eager/inductor/): a list written by hand for each model, and random ones.
-After every call both must have accepted or both refused, and results must be the same to the last bit: outputs with
-their sizes and strides, what became of the inputs, which outputs lie over which inputs, extracted constants. Libraries
-that call kernels of PyTorch (runner_models.KERNELS) may differ in the process without it as PyTorch's own tests allow.
+The same calls are made to torch._C._aoti.AOTIModelContainerRunnerCpu, to ours in a process that has PyTorch, and to ours in one
+without it, in which the libraries run on the shim; and again, in all three, with the libraries that our build makes of the same
+code (eager/inductor/). The calls are a list written by hand for each model, and random ones. After every call both must have
+accepted or both refused, and results must be bit for bit the same: outputs with their sizes and strides, the inputs after the
+run, which outputs share the memory of which inputs, extracted constants. In the process without PyTorch, libraries that call
+PyTorch's kernels (runner_models.KERNELS) may differ by the tolerances of PyTorch's own tests.
 
-Left out, because PyTorch's runner has no defined answer (it follows null, dangling or too short tensors, or never
-returns; test_container_sequences.py has the list for the container):
-- runs, folds and extractions of a buffer that was freed and not filled again whole, or never whole; freeing one whose
+Left out, because PyTorch's runner has no defined result (it uses null, dangling or too short tensors, or never returns;
+test_container_sequences.py has the list for the container):
+- runs, folds and extractions of a buffer that was freed and not completely filled again, or never complete; freeing one whose
   constants were folded;
-- updates of the inactive buffer while the active one is not whole, and what is not a full update of a freed one;
+- updates of the inactive buffer while the active one is incomplete, and partial updates of a freed one;
 - tensors that are part of a larger one; a blob given again; user-managed tensors for a part of the inactive buffer;
-- runs of a library with separate weights before it has them (ours refuses them, and is asked to).
-Ours plays these as well: PyTorch's takes another way to what they are to come to (Author.alike), and the runs that
-follow are compared. Played by ours alone, which is stricter on purpose: names that no constant has or that come twice
-(PyTorch's ignores the first and cannot express the second), tensors of another dtype, other sizes or strides (PyTorch's
-copies what they have), a blob of another size.
+- runs of a library with separate weights before it has them (the test makes these calls to ours, which refuses them).
+Ours makes these calls as well: PyTorch's reaches the same state by other calls (Author.alike), and the following runs are
+compared. Only ours makes the following calls, because it is stricter on purpose: names that no constant has or that are given
+twice (PyTorch's ignores the former and cannot express the latter), tensors of another dtype, other sizes or strides (PyTorch's
+copies their data), a blob of another size.
 
-Environment: BUILD; BATTERY_STEPS, how long the random ones are (60); BATTERY_SEED.
+Environment: BUILD; BATTERY_STEPS, the number of random steps (60); BATTERY_SEED.
 """
 import json
 import os
@@ -39,19 +39,19 @@ import tensor_file
 from torch_scenarios import python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Refusals where our runner speaks before the library does, or PyTorch's does not pass on what the library says.
+# Refusals that our runner makes before the library does, or for which PyTorch's runner drops the library's message.
 OWN_WORDS = {"expected inputs": "inputs", "API call failed": "", "Unknown constant state": "has no value"}
-# Our library in PyTorch's runner: the library's own words, as PyTorch's library has them.
+# Our library in PyTorch's runner: the library's own message, as with PyTorch's library.
 OWN_WORDS_IN_TORCH = {"API call failed": ""}
 BOTH = ("fast path", "pool only")
-# Beside PyTorch and without it, and with the libraries of our build: in PyTorch's runner, beside PyTorch, and without it.
+# With PyTorch and without it; then with our build's libraries: in PyTorch's runner, with PyTorch, and without it.
 HOSTS = {"beside": BOTH, "alone": BOTH, "torch-own": ("",), "beside-own": BOTH, "alone-own": BOTH}
 MODELS = runner_models.make_models(torch)
 
 # ---- comparing ----
 
 def play(kind, folder, peer):
-    """(variant, scenario, step) to answer; and what the process said when it died."""
+    """Returns (variant, scenario, step) to answer, and what the process printed if it died."""
     results = os.path.join(folder, kind)
     with open(os.path.join(folder, kind + ".log"), "w+") as log:
         words = [os.path.join(HERE, "runner_players.py"), kind, os.path.join(folder, "scenarios"), results] + ([peer] if peer else [])
@@ -67,7 +67,7 @@ def play(kind, folder, peer):
 
 
 def is_close(torch, tensors, one, other):
-    """Tensors as PyTorch's own tests compare them; all else is equal."""
+    """Compares tensors as PyTorch's own tests do; everything else must be equal."""
     if one == other:
         return True
     if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
@@ -82,15 +82,15 @@ def is_close(torch, tensors, one, other):
 
 
 def check_step(step, answer, reference, same, words):
-    """None, or what is wrong."""
+    """Returns None, or what is wrong."""
     if answer is None:
         return "no answer"
     wanted = step.get("expect", reference)
     if wanted is None:
-        return None  # PyTorch's runner died before; that is a fault of its own
+        return None  # PyTorch's runner died earlier; that is its own fault
     if wanted[0] == "refused" and answer[0] == "refused":
         said = wanted[1] if len(wanted) > 1 else ""
-        own = next((ours for theirs, ours in words.items() if theirs in said), said)  # else the library's
+        own = next((ours for theirs, ours in words.items() if theirs in said), said)  # otherwise the library's
         return None if own in answer[1] else f"says {answer[1]}, not {own}"
     return None if same(answer, wanted) else f"is {answer} and should be {wanted}"
 
@@ -111,7 +111,7 @@ def check_scenario(scenario, answers, references, variant, same, in_torch):
 
 
 def pokes_that_show(scenario, references):
-    """How often a run, a poke and a run in a row have two results."""
+    """Returns how often a run, a poke and a run in succession have two results."""
     count, methods = 0, [step["method"] for step in scenario["steps"]]
     for i in range(1, len(methods) - 1):
         if methods[i - 1:i + 2] == ["run", "poke", "run"]:
@@ -121,7 +121,7 @@ def pokes_that_show(scenario, references):
 
 
 def make_peer(torch):
-    """The module that folds; None where it does not compile."""
+    """Returns the module that folds, or None if it does not compile."""
     path = os.path.join(runner_models.BUILD, "battery-models", f"runner_fold-{torch.__version__}.so")
     source = os.path.join(HERE, "..", "bench", "peers", "runner_fold.cpp")
     if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(source):
@@ -137,7 +137,7 @@ def make_peer(torch):
 
 
 class Battery:
-    """What is played, and what came of it in each host; a host plays everything at once, when it is first asked for."""
+    """The scenarios, and their results in each host; a host runs everything when its results are first requested."""
 
     def __init__(self, names, folder):
         self.tensors, self.folder = runner_tensors.TorchTensors(torch, tensor_file), folder
@@ -147,13 +147,13 @@ class Battery:
         self.peer, self.played = make_peer(torch), {}
         for scenario in self.scenarios:
             scenario["own_library"] = own[scenario["model"]] + ".so" if scenario["model"] in own else None
-            if self.peer is None:  # ours is not asked to fold either, so that all play the same; folding before the next run stays
+            if self.peer is None:  # ours does not fold either, so that all run the same; folding before the next run stays
                 scenario["steps"] = [step for step in scenario["steps"] if step["method"] != "fold"]
         with open(os.path.join(folder, "scenarios"), "w") as file:
             json.dump(self.scenarios, file)
 
     def play(self, kind):
-        """The answers; and what the process said when it died."""
+        """Returns the answers, and what the process printed if it died."""
         if kind not in self.played:
             self.played[kind] = play(kind, self.folder, self.peer if kind.startswith("torch") else None)
         return self.played[kind]
@@ -164,7 +164,7 @@ class Battery:
 
 @pytest.fixture(scope="module")
 def battery(request, tmp_path_factory):
-    """Of the models whose cases were chosen."""
+    """Returns the scenarios of the models whose cases were selected."""
     params = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = {one.params["model"] for one in params if one is not None and "model" in one.params}
     return Battery([name for name in MODELS if name in chosen] or list(MODELS), str(tmp_path_factory.mktemp("battery")))
@@ -178,7 +178,7 @@ def test_plays_to_the_end(battery, kind):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("kind", HOSTS)
 def test_query_cache(battery, kind, model):
-    """In each variant; libraries with kernels of PyTorch may differ in the process without it."""
+    """Checks each variant; without PyTorch, libraries with kernels of PyTorch may differ."""
     answers, references = battery.play(kind)[0], battery.play("torch")[0]
     close = kind.startswith("alone") and model in runner_models.KERNELS
     same = (lambda a, b: is_close(torch, battery.tensors, a, b)) if close else (lambda a, b: a == b)
@@ -193,7 +193,7 @@ def test_query_cache(battery, kind, model):
 
 
 def test_pytorchs_runner_accepts_most_and_refuses_some(battery, request):
-    """What is played must be something, and what is written to the user's memory must show."""
+    """The scenarios must do something, and writes to the user's memory must change results."""
     shim_checks.skip_unless_all_run(request)
     references = battery.play("torch")[0]
     told = [references.get(("", scenario["name"], i)) for scenario in battery.scenarios
@@ -211,7 +211,7 @@ def test_pytorchs_folding_on_request(battery):
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this PyTorch has no oneDNN")
 def test_a_frozen_constant_is_left_alone():
-    """A constant that the compile laid out for oneDNN is no strided tensor: no update replaces or copies it."""
+    """A constant that the compile laid out for oneDNN is not a strided tensor: no update replaces or copies it."""
     tensors, inputs = runner_tensors.TorchTensors(torch, tensor_file), [torch.ones(2, 16, 12, 12)]
     model = runner_models.Model(torch.nn.Conv2d(16, 32, 3), [inputs], options={"freezing": True})
     with torch.no_grad():

@@ -1,5 +1,5 @@
-"""aoticache.runtime: packages, stored models and operators in a Python that has not imported PyTorch (runtime_plays.py). The
-extension's declarations of Python's functions are compared with Python's own headers.
+"""Tests aoticache.runtime: packages, stored models and operators in a Python that has not imported PyTorch
+(runtime_plays.py). Also compares the extension's declarations of Python's functions with Python's own headers.
 """
 import os
 import shutil
@@ -19,7 +19,7 @@ PLAYS = ["numpy", "memory", "threads", "after_torch", "before_torch", "fork"]
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """A folder with two packages."""
+    """Returns a directory with two packages."""
     folder = str(tmp_path_factory.mktemp("runtime"))
     runtime_plays.make_models(torch, folder, FEW)
     return folder
@@ -27,7 +27,7 @@ def few(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(few):
-    """The same with everything."""
+    """Returns the same directory with all packages."""
     runtime_plays.make_models(torch, few, ("nested", "kinds", "aliases", "writes", "slow"))
     runtime_plays.make_others(torch, few)
     subprocess.run([TOOL, "run", "aten::mul.Tensor", "--hook", "c", "--input", "float32:3x4", "--input", "float32:3x4",
@@ -36,7 +36,7 @@ def folder(few):
 
 
 def play(name, folder):
-    """In a fresh process, which imports what the play imports."""
+    """Runs a case in a new process, which imports what the case imports."""
     done = subprocess.run([sys.executable, runtime_plays.__file__, name, folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, timeout=900)
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-3000:]}"
@@ -59,7 +59,7 @@ def test_play(folder, name):
 
 @pytest.mark.quick
 def test_declarations():
-    """eager/python/stable_abi.h against Python's headers, where they are."""
+    """Compares eager/python/stable_abi.h with Python's headers, if these are installed."""
     include = sysconfig.get_path("include")
     if shutil.which("cc") is None or not os.path.exists(os.path.join(include, "Python.h")):
         pytest.skip("there is no Python.h, or no compiler")

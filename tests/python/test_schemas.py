@@ -1,8 +1,8 @@
-"""eager/schema/schema.h against PyTorch's own parser of schemas.
+"""Compares eager/schema/schema.h with PyTorch's own parser of schemas.
 
-All schemas that PyTorch has registered, forms that it normalises, and some thousands of damaged ones: what it accepts is
-accepted and printed alike, what it refuses is refused at a column of the text. docs/schemas.md lists where the two are
-meant to differ; DIFFERENCES below says the same as patterns. Environment: BUILD, the build folder.
+Tests all schemas that PyTorch has registered, forms that it normalises, and some thousands of damaged ones: schemas that PyTorch
+accepts are accepted and printed the same; schemas that it refuses are refused at a column of the text. docs/schemas.md lists the
+intended differences; DIFFERENCES below has the same as patterns. Environment: BUILD, the build directory.
 """
 import ctypes
 import os
@@ -46,14 +46,14 @@ class Argument(ctypes.Structure):
                 ("list_alias", ctypes.POINTER(Alias)), ("default_value", Default), ("keyword_only", ctypes.c_bool)]
 
 
-# The kinds in the order of aoticache_type_kind, with what PyTorch's Python type calls them.
+# The kinds in the order of aoticache_type_kind, with the names of PyTorch's Python type for them.
 KINDS = ("Tensor int int float float bool bool complex number str Device int int int Generator Storage Stream QScheme "
          "str Any NoneType LIST OPTIONAL TUPLE DICT Future RRef Await Union CLASS VARIABLE OTHER").split()
 LIST, OPTIONAL, TUPLE, DICT = (KINDS.index(name) for name in ("LIST", "OPTIONAL", "TUPLE", "DICT"))
 
 
 def type_text(type_pointer):
-    """As str(argument.type) is in Python: "Optional[List[int]]"."""
+    """Returns what str(argument.type) is in Python: "Optional[List[int]]"."""
     kind, names = type_pointer.contents.kind, {LIST: "List", OPTIONAL: "Optional", TUPLE: "Tuple", DICT: "Dict"}
     held = type_pointer.contents
     if held.name is not None:
@@ -65,7 +65,7 @@ def type_text(type_pointer):
 
 
 def default_of(value):
-    """As argument.default_value is in Python, with the type beside it, since 1 == 1.0 == True."""
+    """Returns what argument.default_value is in Python, together with its type, since 1 == 1.0 == True."""
     if value.kind == 7:
         return [default_of(value.items[i]) for i in range(value.count)]
     plain = (None, None, value.int_value, value.float_value, complex(value.float_value, value.imaginary),
@@ -87,7 +87,7 @@ def alias_of(pointer):
 
 
 class Schema:
-    """One parsed schema; ValueError with the message where it is refused."""
+    """A parsed schema; raises ValueError with the message if it is refused."""
     c = None
 
     def __init__(self, text):
@@ -149,7 +149,7 @@ def argument_differences(ours, theirs, where):
     if plain.kind == OPTIONAL:
         plain = plain.elements[0].contents
     facts.append(("length", plain.fixed_size if plain.kind == LIST and plain.fixed_size >= 0 else None, theirs.N))
-    # PyTorch gives a list whose elements alone are annotated an annotation without names.
+    # For a list of which only the elements are annotated, PyTorch reports an annotation without names.
     ours_alias = alias_of(ours.list_alias if plain.kind == LIST else ours.alias)
     if plain.kind == LIST and ours_alias is None and ours.alias:
         ours_alias = (ours.alias.contents.is_write, set(), set())
@@ -159,7 +159,7 @@ def argument_differences(ours, theirs, where):
 
 
 def differences(schema, text=None):
-    """Between our reading of a schema's text and PyTorch's object; an empty list where there are none."""
+    """Returns the differences between our reading of a schema's text and PyTorch's object, as a list."""
     text = text or str(schema)
     try:
         ours = Schema(text)
@@ -179,7 +179,7 @@ def differences(schema, text=None):
 
 
 def again_differences(ours):
-    """What is printed reads as the same, wherever PyTorch too can read what it prints."""
+    """The printed text parses as the same schema, if PyTorch too can parse what it prints."""
     printed = str(ours)
     theirs = parse_theirs(printed)
     if theirs is None or plain_sets(str(theirs)) != plain_sets(printed):
@@ -195,12 +195,12 @@ def again_differences(ours):
 
 
 def has_odd_default(text):
-    """A string where the type says otherwise, which PyTorch lets through and prints without its quotes."""
+    """Returns whether a string is the default of another type, which PyTorch accepts and prints without its quotes."""
     return re.search(r"=[^,)]*", text) is not None and re.search(r"=['\"]", text) is None
 
 
 def plain_sets(text):
-    """The names of an alias set have no order: PyTorch prints them in that of a hash table, and not always the same."""
+    """Sorts the names of an alias set: PyTorch prints them in the order of a hash table, which changes."""
     def order(match):
         return "(" + " -> ".join("|".join(sorted(part.rstrip("!").split("|"))) + "!" * part.endswith("!")
                                  for part in match.group(1).split(" -> ")) + ")"
@@ -208,7 +208,7 @@ def plain_sets(text):
 
 
 def check_registered():
-    # "PyObject" comes from a signature in C++ (of DTensor's); PyTorch's parser does not know it.
+    # "PyObject" comes from a signature in C++ (in DTensor); PyTorch's parser does not know it.
     schemas = [schema for schema in torch._C._jit_get_all_schemas() if "PyObject" not in str(schema)]
     wrong, exact = [], 0
     for schema in schemas:
@@ -220,7 +220,7 @@ def check_registered():
     return wrong + ([] if enough else [f"{exact} of {len(schemas)} printed to the letter"]), f"{len(schemas)} schemas"
 
 
-# ---- forms that PyTorch normalises, and what it refuses ----
+# ---- forms that PyTorch normalises, and those that it refuses ----
 
 ARGUMENTS = r"""
 Tensor(a!) x|Tensor(a! -> b) x|Tensor (a!) [] x|Tensor(a)[](b!)? x|Tensor(a)?[] x|Tensor(*) x|Tensor(* -> a) x|Tensor! x
@@ -247,7 +247,7 @@ int x, *, int y|*, int y|int x, *|*,*,int x|...|int x, ...|int x, *, ...|int x=1
 int isx, int NoneTyp, int async|Tensor Tensor|int x # c|Tensor _
 """.strip().replace("\n", "|").split("|")
 
-# A "|" cannot stand in the table above.
+# The table above cannot contain a "|".
 ARGUMENTS += ["Tensor(a|b -> c|*) x", "Tensor(a|a) x", "Tensor(*|) x", "Tensor(a|*|*) x", "Tensor(a|b -> b|a) x"]
 
 REFUSED_ARGUMENTS = r"""
@@ -276,7 +276,7 @@ REFUSED_WHOLE = ["", "(", "a", "a::", "a::b", "a::b.c", "a:b() -> ()", "a:::b() 
 
 
 def parse_theirs(text):
-    """PyTorch's schema, or None. Some of its messages are no UTF-8, which makes their raising fail in yet another way."""
+    """Returns PyTorch's schema, or None. Some of its messages are not UTF-8, so that raising them fails in yet another way."""
     try:
         return torch._C.parse_schema(text)
     except (RuntimeError, UnicodeDecodeError, ValueError, IndexError):
@@ -288,7 +288,7 @@ def refusal_problem(text):
         return f"{text!r} is accepted as {Schema(text)}, and PyTorch refuses it"
     except ValueError as error:
         column = re.match(r"schema, column (\d+): ", str(error))
-        # The end of the text is a place in it.
+        # The end of the text is a valid position.
         if column and 1 <= int(column.group(1)) <= len(text.encode()) + 1 and "\n" not in str(error):
             return None
         return f"{text!r}: {error}"
@@ -311,10 +311,10 @@ def check_refusals():
     return wrong + [each for each in map(refusal_problem, texts) if each], f"{len(texts)} refusals"
 
 
-# ---- what defines an operator: no type variables ----
+# ---- definitions of operators: no type variables ----
 
 def defines(text):
-    """Whether PyTorch defines an operator by it; its namespace has to be a."""
+    """Returns whether PyTorch defines an operator from the text, whose namespace must be a."""
     library = torch._C._dispatch_library("FRAGMENT", "a", "", "file.py", 1)
     try:
         library.def_(text, "")
@@ -381,7 +381,7 @@ def mutate(text, choose):
 
 
 def is_meant_to_differ(text, theirs):
-    """docs/schemas.md, "Differences"."""
+    """Returns whether docs/schemas.md, "Differences", lists this difference."""
     if theirs is None:
         return re.search(r"__torch__\s*\.", text) is not None       # classes that no one has registered
     return (re.search(r"\[\s*\d{5,}", text)                         # long lists: lengths beyond 32 bits, many repetitions

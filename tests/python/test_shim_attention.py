@@ -1,8 +1,8 @@
-"""Attention of the shim against PyTorch's: shapes, strides, masks, causal, grouped heads, dtypes, what is refused.
+"""Compares the shim's attention with PyTorch's: shapes, strides, masks, causal, grouped heads, dtypes, refusals.
 
-Where PyTorch's function stops the process (it divides by the number of heads, queries or keys) the results are zeros.
-It takes the innermost stride for 1, so that operands with another one are compared with copies that have 1.
-Environment: BUILD, the build folder.
+If PyTorch's function ends the process (it divides by the number of heads, queries or keys) the results are zeros.
+PyTorch assumes that the innermost stride is 1, so operands with another one are compared with copies that have 1.
+Environment: BUILD, the build directory.
 """
 import ctypes
 import hashlib
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.quick
 NAME = "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu"
 theirs = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 INFINITY = float("inf")
-# Results of 16 bits differ by their last bit; PyTorch also rounds the weights to 16 bits, which the shim does not.
+# 16-bit results differ in their last bit; PyTorch also rounds the weights to 16 bits, which the shim does not.
 TOLERANCES = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.float64: {"rtol": 1e-9, "atol": 1e-9},
               torch.bfloat16: {"rtol": 2e-2, "atol": 1.6e-2}, torch.float16: {"rtol": 2e-3, "atol": 2e-3}}
 LOGSUMEXP = {"rtol": 1e-5, "atol": 1e-5}
@@ -69,7 +69,7 @@ def test_widths_and_scales():
             query, key, value = (heads(1, 2, n, width, dtype) for n in (queries, keys, keys))
             what = "width %d scale %s %s %dx%d" % (width, scale, dtype, queries, keys)
             compare(what, query, key, value, scale=scale)
-            if scale is None or scale > 0:  # else PyTorch multiplies -inf by it
+            if scale is None or scale > 0:  # otherwise PyTorch multiplies -inf by it
                 compare(what + " causal", query, key, value, causal=True, scale=scale)
 
 
@@ -117,7 +117,7 @@ def test_masks():
 
 
 def test_special_values():
-    """Rows that are masked, wholly or but for one late key; NaN and infinity stay in their rows."""
+    """Rows that are masked, completely or except for one late key; NaN and infinity stay in their rows."""
     query, key, value = heads(1, 2, 6, 8), heads(1, 2, 1600, 8), heads(1, 2, 1600, 8)
     mask = torch.randn(6, 1600)
     mask[0] = -INFINITY
@@ -148,8 +148,8 @@ def test_nothing_to_attend_to():
 
 
 def test_threads():
-    """The result does not depend on the number of threads, to the bit."""
-    runtime = ctypes.CDLL("libgomp.so.1")  # the shim's, whoever has loaded it
+    """The result is bit for bit the same with any number of threads."""
+    runtime = ctypes.CDLL("libgomp.so.1")  # the one that the shim uses
     before, seen = runtime.omp_get_max_threads(), set()
     query, key = heads(2, 4, 300, 32), heads(2, 4, 900, 32)
     for threads in (1, 2, 5):

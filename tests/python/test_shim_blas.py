@@ -1,7 +1,8 @@
-"""Products, convolutions and pooling of the shim against PyTorch: random shapes, strides and dtypes from a fixed seed.
+"""Compares matrix multiplications, convolutions and pooling of the shim with PyTorch's: random shapes, strides and dtypes from a
+fixed seed.
 
-Runs twice: in plain C, without BLAS and oneDNN, and with those that the machine has. The shim is called on memory of PyTorch's tensors; results must have PyTorch's sizes and strides too.
-Environment: BUILD, the build folder.
+Runs twice: in plain C, without BLAS and oneDNN, and with those of the machine. The shim is called on memory of PyTorch's tensors;
+results must have PyTorch's sizes and strides too. Environment: BUILD, the build directory.
 """
 import ctypes
 import math
@@ -43,7 +44,7 @@ class Shim:
         return handle
 
     def unwrap(self, handle):
-        """A copy of the tensor behind a handle, which is deleted."""
+        """Returns a copy of the tensor of a handle, and deletes the handle."""
         dim, dtype, data, bytes_ = i64(), ctypes.c_int32(), ctypes.c_void_p(), i64()
         sizes, strides = ctypes.POINTER(i64)(), ctypes.POINTER(i64)()
         self.call("aoti_torch_get_dim", handle, ctypes.byref(dim))
@@ -60,7 +61,7 @@ class Shim:
         return result
 
     def run(self, function, tensors, *arguments, results=1):
-        """Tensors first, then numbers, then places for the results."""
+        """Calls a function: first the tensors, then the numbers, then the output pointers."""
         handles = [self.wrap(tensor) for tensor in tensors]
         places = [ctypes.c_void_p() for _ in range(results)]
         try:
@@ -89,7 +90,7 @@ def values(shape, dtype):
 
 
 def strided(shape, dtype):
-    """Contiguous, transposed, with gaps, or with a stride of 0."""
+    """Returns a tensor that is contiguous, transposed, with gaps, or with a stride of 0."""
     kind = random.choice(["plain", "plain", "transposed", "gaps", "both", "expanded"])
     if kind == "transposed":
         return values([*shape[:-2], shape[-1], shape[-2]], dtype).transpose(-1, -2)
@@ -140,7 +141,7 @@ def tolerance_of(dtype, depth):
 
 
 def test_bfloat16(shim):
-    """Large enough for oneDNN: orders, gaps, addends that it adds and those that it does not. Rounded once."""
+    """Large enough for oneDNN: orders, gaps, addends that it can add and others. Rounded once."""
     for i in range(48):
         m, n, k = random.choice([1, 2, 8, 33, 130]), random.choice([64, 97, 520]), random.choice([64, 100, 777])
         a, b = (torch.randn(m, k) / 4).bfloat16(), (torch.randn(k, n) / 4).bfloat16()
@@ -183,7 +184,7 @@ def test_vectors_and_sums(shim):
 
 
 def test_in_place(shim):
-    """The addend is the result."""
+    """The addend is also the result."""
     for size in (5, 96):
         a, b, out = [torch.randn(size, size) for _ in range(3)]
         wanted = torch.addmm(out, a, b, beta=0.5)
@@ -200,7 +201,7 @@ def test_large(shim):
 
 
 def memory_format(tensor):
-    """As it is, channels last, or with gaps."""
+    """Returns the tensor unchanged, channels last, or with gaps."""
     kind = random.choice(["plain", "plain", "channels last", "gaps"])
     if kind == "channels last" and tensor.dim() in (4, 5):
         return tensor.to(memory_format=torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d)
@@ -212,7 +213,7 @@ def memory_format(tensor):
 
 
 def convolution_case(large=False):
-    """large: enough multiplications for oneDNN, if its input is not very small; channels that fill its blocks or do not."""
+    """large: enough multiplications for oneDNN, if the input is not very small; channels that fill its blocks or do not."""
     axes = random.choice([1, 2, 2, 2, 3])
     groups = random.choice([1, 1, 2, 4])
     inputs, outputs = groups * random.choice([1, 2, 5]), groups * random.choice([1, 3, 8])
@@ -266,7 +267,7 @@ def test_convolutions_for_onednn(shim):
         x, w = memory_format(values(input_sizes, torch.float32)), memory_format(values(weight_sizes, torch.float32))
         bias = values([2 * outputs], torch.float32)[::random.choice([1, 2])][:outputs] if random.random() < 0.5 else None
         try:
-            for _ in range(2): # made, and found again
+            for _ in range(2): # first made, then found again
                 compare(run_convolution(shim, x, w, bias, *rest), aten.convolution(x, w, bias, *rest), 30)
         except Exception as error:
             raise AssertionError("%s %s by %s %s, %s: %s" % (tuple(x.shape), x.stride(), tuple(w.shape), w.stride(), rest,
@@ -276,7 +277,7 @@ def test_convolutions_for_onednn(shim):
 
 
 def has_onednn():
-    """Asked in a process of its own, which loads it."""
+    """Returns whether oneDNN is available; a new process tries to load it."""
     script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
     return any(subprocess.call([sys.executable, "-S", "-E", "-c", script, name], stderr=subprocess.DEVNULL) == 0
                for name in shim_checks.NAMES if "dnnl" in name)
@@ -305,7 +306,7 @@ def pooled_input(axes, dtype):
 def test_pooling(shim):
     for i in range(200):
         axes = random.choice([2, 3])
-        # PyTorch has no mean over volumes of 16-bit numbers.
+        # PyTorch has no average pooling over volumes of 16-bit numbers.
         dtype = random.choice([torch.float32, torch.float64] + [torch.bfloat16, torch.float16] * (axes == 2))
         x = pooled_input(axes, dtype)
         kernel = [random.choice([2, 3, 4]) for _ in range(axes)]
@@ -330,12 +331,12 @@ def test_pooling(shim):
 
 
 def test_wide_pooling(shim):
-    """Rows and channels of several vectors, windows that a kernel of Inductor's does not take; equal elements, NaN, -inf."""
+    """Rows and channels of several vectors, windows that no kernel of Inductor takes; equal elements, NaN, -inf."""
     for i in range(60):
         axes, dtype = (3, torch.float32) if i % 6 == 0 else (2, [torch.float32, torch.float64, torch.bfloat16][i % 3])
         sizes = [random.choice([9, 17, 40]) for _ in range(2)] + [random.choice([3, 5])] * (axes - 2)
         x = torch.randint(-2, 3, [2, random.choice([1, 3, 20, 37]), *sizes]).to(dtype)
-        # Where all is -inf PyTorch's kernel for channels_last_3d gives some channels another index than the others.
+        # If all are -inf, PyTorch's kernel for channels_last_3d gives some channels another index than the others.
         for value in (math.nan, -math.inf)[:4 - axes]:
             x[torch.rand(x.shape) < random.choice([0, 0.02, 0.9])] = value
         if i % 2 == 0:

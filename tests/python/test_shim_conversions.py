@@ -1,7 +1,7 @@
-"""aoti_torch_copy_ of the shim against torch.Tensor.copy_, bit by bit, for every pair of dtypes.
+"""Compares aoti_torch_copy_ of the shim with torch.Tensor.copy_, bit by bit, for every pair of dtypes.
 
-The shim is called in this process, on memory of PyTorch's tensors; nothing of it is visible to PyTorch. Environment:
-BUILD, the build folder.
+The shim is called in this process, on memory of PyTorch's tensors; PyTorch does not notice it. Environment: BUILD,
+the build directory.
 """
 import ctypes
 
@@ -31,7 +31,7 @@ def wrap(shim, tensor, name):
 
 
 def values_of(name):
-    """Every code of a small dtype; of a large one, random bits and numbers that matter."""
+    """Returns every code of a small dtype; for a large one, random bits and special numbers."""
     dtype = getattr(torch, name)
     if dtype == torch.bool:
         return torch.tensor([False, True])
@@ -51,12 +51,12 @@ def values_of(name):
     numbers = torch.cat([normal, ties, special.double(), torch.tensor([float("nan")], dtype=torch.float64)]).to(part)
     if not dtype.is_complex:
         return numbers
-    # From parts: arithmetic with the imaginary unit would make NaN of infinity.
+    # From parts: arithmetic with the imaginary unit would turn infinity into NaN.
     return torch.view_as_complex(torch.stack([numbers, numbers.flip(0)], 1).contiguous())
 
 
 def defined(values, to):
-    """Where C defines the conversion: of a number with a fraction to a whole one only what fits."""
+    """Returns where C defines the conversion: a number with a fraction converts to an integer only if it fits."""
     name = str(values.dtype)[6:]
     if to not in INTEGERS or name in INTEGERS or name == "bool":
         return torch.ones(values.numel(), dtype=torch.bool)
@@ -66,7 +66,7 @@ def defined(values, to):
 
 
 def comparable(tensor):
-    """Bits, with every NaN made the same one: its payload is nobody's promise."""
+    """Returns the bits, with one payload for all NaNs: nothing promises their payload."""
     if tensor.dtype.is_complex:
         tensor = torch.view_as_real(tensor).reshape(-1)
     if not tensor.dtype.is_floating_point:

@@ -1,8 +1,9 @@
-"""What packages compiled with Inductor's `freezing` call of the shim, against PyTorch's operators of the same names: weights
-packed for oneDNN, convolutions and linear layers with what is done to their results. Random shapes from a fixed seed.
+"""Compares the shim's functions for packages that were compiled with Inductor's `freezing` with PyTorch's operators of the same
+names: weights packed for oneDNN, convolutions and linear layers with fused operations on their results. Random shapes from a
+fixed seed.
 
 Runs twice, as test_shim_blas.py does: with the oneDNN and BLAS of the machine, and without. tests/python/test_models.py runs
-whole packages. Environment: BUILD, the build folder.
+whole packages. Environment: BUILD, the build directory.
 """
 import ctypes
 import random
@@ -24,7 +25,7 @@ UNARY = [("none", [], ""), ("relu", [], ""), ("leaky_relu", [0.25], ""), ("hardt
 
 class Shim(products.Shim):
     def pack(self, tensor, metadata=None, dtype=6):
-        """A handle of what the constant of a frozen package becomes; `tensor` has oneDNN's layout."""
+        """Returns a handle like that of a constant of a frozen package; `tensor` has oneDNN's layout."""
         if metadata is None:
             metadata = bytes(mkldnn._get_mkldnn_serialized_md(tensor).tolist())
         sizes, handle = numbers(tensor.shape)[0], ctypes.c_void_p()
@@ -56,7 +57,7 @@ def unary_arguments(name, scalars, algorithm):
 
 
 def small_or_large(i):
-    """A case of test_shim_blas.py in two dimensions, mostly, and whether it is transposed."""
+    """Returns a case of test_shim_blas.py, mostly in two dimensions, and whether it is transposed."""
     while True:
         case = products.convolution_case(large=i % 2 == 0)
         if len(case[0]) == 4:
@@ -109,7 +110,8 @@ def test_unknown_layouts(shim):
     metadata = bytes(mkldnn._get_mkldnn_serialized_md(packed).tolist())
     refused(shim, "772", packed, metadata[:-4])
     refused(shim, "0 bytes", packed, b"")
-    # The kind; extra flags; a size; the dimension of a block; how many blocks; the dtype; how many dimensions; a stride.
+    # The kind; extra flags; a size; the dimension of a block; the number of blocks; the dtype; the number of dimensions; a
+    # stride.
     for at, value in ((312, 4), (640, 1), (8, 31), (520, 4), (416, 13), (104, 2), (4, 13), (4, 0), (328, 1 << 20)):
         changed = metadata[:at] + value.to_bytes(4, "little") + metadata[at + 4:]
         refused(shim, "not understood", packed, changed)
@@ -131,7 +133,7 @@ def test_pointwise(shim):
         lists = [*numbers(padding)] + ([*numbers(output_padding)] if transposed else []) + [*numbers(stride), *numbers(dilation)]
         given, result = shim.wrap(x), ctypes.c_void_p()
         try:
-            # twice: the weight is kept in another form by the first call
+            # twice: the first call keeps the weight in another form
             for _ in range(2):
                 shim.call("aoti_torch_cpu_mkldnn__convolution_%spointwise" % ("transpose_" if transposed else ""), given, weight,
                           place(handle), *lists, i64(groups), *unary_arguments(*unary), ctypes.byref(result))
@@ -141,7 +143,7 @@ def test_pointwise(shim):
             wanted = mkldnn._convolution_transpose_pointwise(x, theirs, bias, padding, output_padding, stride, dilation, groups,
                                                              *unary) if transposed else \
                 mkldnn._convolution_pointwise(x, theirs, bias, padding, stride, dilation, groups, *unary)
-            compare(seen, wanted, 30)  # the strides, too
+            compare(seen, wanted, 30)  # compares the strides, too
         except Exception as error:
             raise AssertionError("%s %s by %s, %s, packed %s, %s: %s" % (tuple(x.shape), x.stride(), weight_sizes, rest, packed,
                                                                         unary, error))
@@ -189,7 +191,7 @@ def test_binary(shim):
             compare(seen.contiguous(), wanted.contiguous(), 30)
             if in_place:
                 compare(other.contiguous(), wanted.contiguous(), 30)
-            else:  # PyTorch's has no other factor than 1
+            else:  # PyTorch's supports no other factor than 1
                 pytorchs = mkldnn._convolution_pointwise.binary(x, other, theirs, bias, padding, stride, dilation, groups, binary,
                                                                 None, "relu" if relu else None, [], None)
                 compare(seen, pytorchs if alpha != 0.5 else torch.empty_like(pytorchs).copy_(wanted), 30)
@@ -200,7 +202,7 @@ def test_binary(shim):
 
 
 def test_many_channels(shim):
-    """Images whose channels lie side by side, so many that oneDNN's own blocks are faster: the addend, too, is put into them."""
+    """Images with adjacent channels, enough of them that oneDNN's own blocks are faster: the addend, too, is put into them."""
     for channels, outputs, stride in ((64, 64, 1), (80, 72, 2), (128, 64, 1)):
         x, w = torch.randn(2, channels, 14, 14).to(memory_format=torch.channels_last), torch.randn(outputs, channels, 3, 3) / 24
         plain = torch.conv2d(x, w, None, stride, 1)
@@ -232,7 +234,7 @@ def test_linear(shim):
         given, result, plain = shim.wrap(x), ctypes.c_void_p(), torch.nn.functional.linear(x, w, bias)
         if i % 2 == 0:
             unary = random.choice(UNARY)
-            for _ in range(2):  # the weight is kept in another form by the first call
+            for _ in range(2):  # the first call keeps the weight in another form
                 shim.call("aoti_torch_cpu__linear_pointwise", given, weight, place(handle), *unary_arguments(*unary),
                           ctypes.byref(result))
                 seen = shim.unwrap(result)
@@ -267,7 +269,7 @@ def test_lstm(shim):
 
 
 def pack_half(shim, packed, dtype):
-    """The packed weight as `dtype`, in the same blocks: what PyTorch makes on a processor with instructions for it."""
+    """Returns the packed weight as `dtype`, in the same blocks: what PyTorch makes on a processor with instructions for it."""
     metadata = bytes(mkldnn._get_mkldnn_serialized_md(packed).tolist())
     count = 1
     for d in range(int.from_bytes(metadata[4:8], "little")):
@@ -283,7 +285,7 @@ def pack_half(shim, packed, dtype):
 
 
 def test_half(shim):
-    """bfloat16 and float16: computed in float32, rounded once. This processor's PyTorch may have no such operators."""
+    """bfloat16 and float16: computed in float32, rounded once. PyTorch on this processor may lack these operators."""
     for i in range(120):
         dtype = [torch.bfloat16, torch.float16][i % 2]
         input_sizes, weight_sizes, outputs, *rest = small_or_large(i // 2)
@@ -315,7 +317,7 @@ def test_half(shim):
             arguments = [*((second, given) if in_place else (given, second)), weight, place(handle), *lists, b"add"]
             arguments += [None, None, *scalar_list([]), None] if i % 5 else []
         prefix = "aoti_torch_cpu__linear_" if i % 5 == 0 else "aoti_torch_cpu_mkldnn__convolution_" + "transpose_" * transposed
-        for again in range(1 if name.endswith("_") else 2):  # the weight is kept as float32 by the first call
+        for again in range(1 if name.endswith("_") else 2):  # the first call keeps the weight as float32
             shim.call(prefix + name, *arguments, ctypes.byref(result))
             seen = shim.unwrap(result)
             assert seen.dtype == dtype, seen.dtype

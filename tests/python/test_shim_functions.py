@@ -1,7 +1,7 @@
-"""Operators of the shim against PyTorch's: the same arguments, compared by value, dtype, sizes and strides.
+"""Compares operators of the shim with PyTorch's: the same arguments; value, dtype, sizes and strides of the results.
 
-The shim is called in this process through ctypes, on memory of PyTorch's tensors; nothing of it is visible to PyTorch.
-Shapes are random with a fixed seed and include empty and non-contiguous ones. Environment: BUILD, the build folder.
+The shim is called in this process through ctypes, on memory of PyTorch's tensors; PyTorch does not notice it. Shapes are random
+with a fixed seed and include empty and non-contiguous ones. Environment: BUILD, the build directory.
 """
 import ctypes
 import warnings
@@ -38,7 +38,7 @@ def numbers(values):
 
 
 def optional(value):
-    """A pointer to a number, or NULL."""
+    """Returns a pointer to a number, or NULL."""
     return None if value is None else ctypes.byref(value)
 
 
@@ -48,7 +48,7 @@ def check(status):
 
 
 class Handle:
-    """A tensor of the shim over a tensor's memory; `pointer` is what optional arguments take."""
+    """A tensor of the shim in a tensor's memory; `pointer` is what optional arguments take."""
 
     def __init__(self, tensor):
         self.tensor, self.value = tensor, ctypes.c_void_p()
@@ -68,7 +68,7 @@ class Handle:
 
 
 def read(handle):
-    """A tensor of PyTorch's with the same values, sizes and strides."""
+    """Returns a PyTorch tensor with the same values, sizes and strides."""
     number, count, data = ctypes.c_int32(), ctypes.c_int64(), ctypes.c_void_p()
     sizes, strides = ctypes.POINTER(ctypes.c_int64)(), ctypes.POINTER(ctypes.c_int64)()
     shim.aoti_torch_get_dim(handle, ctypes.byref(count))
@@ -84,7 +84,7 @@ def read(handle):
 
 
 def call(name, *arguments, results=1):
-    """The results of a function of the shim; tensors among the arguments become handles."""
+    """Returns the results of a function of the shim; tensors among the arguments become handles."""
     keep = [Handle(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments]
     given = [argument.value if isinstance(argument, Handle) else argument for argument in keep]
     made = [ctypes.c_void_p() for _ in range(results)]
@@ -118,7 +118,7 @@ def make(shape, dtype=torch.float32):
 
 
 def layouts(shape, dtype=torch.float32):
-    """The same sizes in several layouts: contiguous, transposed, every other element, expanded."""
+    """Yields the same sizes in several layouts: contiguous, transposed, every other element, expanded."""
     yield make(shape, dtype)
     if len(shape) > 1:
         yield make(shape[::-1], dtype).permute(*reversed(range(len(shape))))
@@ -294,7 +294,7 @@ EVERY = REALS + [torch.int8, torch.int16, torch.complex64, torch.complex128]
 
 
 def test_masks_of_many():
-    """Elements of every size, masks that are full, empty and anything else."""
+    """Elements of every size, masks that are full, empty and anything between."""
     for dtype in EVERY:
         for shape in [(70, 301), (5000,), (40, 1, 7, 3), (600, 1)]:
             tensor = make(shape, dtype)
@@ -359,19 +359,19 @@ def test_index_put():
                 wanted = aten.index_put(tensor, indices, values, bool(accumulate))
                 if accumulate and dtype == torch.bool:
                     continue
-                # Where two values go to one place, which one stays is nobody's promise.
+                # If two values go to one position, nothing promises which one stays.
                 if accumulate or torch.equal(aten.index(wanted, indices), values):
                     same(call(wrap("index_put"), tensor, *pointers(handles), values, accumulate), wanted)
 
 
-# An index in which places are repeated, and one in which they are not: which of two values stays is nobody's promise.
+# Returns an index with or without repeated positions: nothing promises which of two values stays.
 def numbers_below(size, count, repeated):
     index = torch.randint(0, size, (count,)) if repeated else torch.randperm(size)[:count]
     return torch.where(torch.rand(count) < 0.5, index, index - size)
 
 
 def put_indices(repeated):
-    """Sizes, and indices for them: blocks of rows, of columns, of single elements."""
+    """Yields sizes, and indices for them: blocks of rows, of columns, of single elements."""
     def index(size, count):
         return numbers_below(size, count, repeated)
     yield (60, 39), [index(60, 50)]
@@ -395,7 +395,7 @@ def many_layouts(shape, dtype):
 
 
 def put_values(shape, dtype):
-    """Values of a shape, in several layouts, and such that are repeated."""
+    """Yields values of a shape, in several layouts, and values that are broadcast to it."""
     yield from many_layouts(shape, dtype) if shape else [make(shape, dtype)]
     yield make((), dtype)
     yield make(shape[-1:], dtype)
@@ -403,7 +403,7 @@ def put_values(shape, dtype):
 
 
 def check_put(tensor, indices, values, accumulate):
-    """Once to a new tensor, once to itself."""
+    """Writes once to a new tensor, and once to the tensor itself."""
     tolerances = {"rtol": 0.1, "atol": 0.1} if values.dtype in (torch.bfloat16, torch.float16) and accumulate else {}
     handles = [None if index is None else Handle(index) for index in indices]
     wanted = aten.index_put(tensor, indices, values, bool(accumulate))
@@ -430,7 +430,7 @@ def test_index_put_of_many():
 
 
 def test_index_put_keeps_what_overlaps():
-    """Values, and indices, that lie in the tensor that is written."""
+    """Values, and indices, that share the memory of the written tensor."""
     tensor = make((6, 5), torch.int64).abs() % 6
     wanted = aten.index_put(tensor, [tensor[:, 0].clone()], tensor.clone(), True)
     array = (ctypes.c_void_p * 1)()
@@ -461,7 +461,7 @@ def test_index_put_refuses_before_it_writes():
 
 
 def scatter_cases():
-    """Sizes of self, a dimension, sizes of the index, and whether the index is expanded along its last dimension."""
+    """Yields sizes of self, a dimension, sizes of the index, and whether the index is expanded along its last dimension."""
     for expanded in (False, True):
         yield (20, 70), 1, (20, 50), expanded
         yield (70, 20), 0, (50, 20), expanded
@@ -517,7 +517,7 @@ def test_scatter_reduce_of_many():
 
 
 def test_places_shared_among_threads():
-    """Rows, columns and slices of which each thread has some; not more threads than what is to be shared has parts."""
+    """Rows, columns and slices that are divided among the threads; never more threads than parts."""
     for dtype in (torch.float32, torch.bfloat16):
         for shape, indices in [((1000, 128), [numbers_below(1000, 8000, True)]),
                                ((1000, 701), [numbers_below(1000, 900, True)]),
@@ -539,7 +539,7 @@ def test_places_shared_among_threads():
 
 
 def test_scatter_of_nan():
-    """Neither the largest nor the smallest of numbers with a NaN among them is a number."""
+    """With a NaN among the numbers, the largest and the smallest are NaN."""
     nan = float("nan")
     tensor, source = torch.tensor([nan, 1.0, 2.0, -0.0]), torch.tensor([1.0, nan, 3.0, float("-inf"), 5.0])
     index = torch.tensor([0, 1, 2, 3, 1])
@@ -634,14 +634,14 @@ def test_searchsorted():
          torch.searchsorted(unordered, value, sorter=sorter))
 
 
-# ---- lanes of lengths around those of blocks, of what is sorted at once, and of digits; enough of them for several threads ----
+# ---- lanes with lengths around those of blocks, of one sorting step, and of digits; enough of them for several threads ----
 
 LENGTHS = [1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 66, 255, 256, 257, 700, 2100]
 EXACT = {"rtol": 0, "atol": 0}
 
 
 def contents(count, length):
-    """Lanes whose elements are ordinary, equal, few, in order, extreme, not numbers."""
+    """Yields lanes whose elements are ordinary, equal, few, in order, extreme, or NaN."""
     infinity, nan = float("inf"), float("nan")
     special = torch.tensor([nan, infinity, -infinity, 0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40])
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
@@ -659,7 +659,7 @@ def contents(count, length):
 
 
 def on_three_threads(test):
-    """The test as one during which three threads take turns, where there is enough to do."""
+    """Returns the test with three threads, which divide the work if there is enough."""
     def run():
         threads = torch.get_num_threads()
         torch.set_num_threads(3)
@@ -671,7 +671,7 @@ def on_three_threads(test):
 
 
 def lanes_of_all_kinds():
-    """Each with the dimension that lanes are along."""
+    """Yields each tensor with the dimension along which its lanes are."""
     for length in LENGTHS:
         for tensor in contents(5 if length < 700 else 13, length):
             yield tensor, 1
@@ -699,7 +699,7 @@ def test_topk_of_lanes():
                 values, places = call(wrap("topk"), tensor, int64(count), int64(dim), largest, 1, results=2)
                 most = torch.topk(tensor, count, dim, bool(largest)).values
                 same(values, most.clone(memory_format=torch.contiguous_format), count, **EXACT)
-                # Of equal elements the first ones, which PyTorch does not promise.
+                # The first ones of equal elements, which PyTorch does not promise.
                 first = wanted.indices.narrow(dim, 0, count)
                 same(places, first.clone(memory_format=torch.contiguous_format), count)
 
@@ -733,7 +733,7 @@ def test_scans_of_lanes():
     for tensor, dim in lanes_of_all_kinds():
         exact = {} if tensor.dtype == torch.bfloat16 else EXACT
         for name in ("cumsum", "cumprod"):
-            # PyTorch multiplies bfloat16 as float32, in which tiny numbers become zero, and infinity times that NaN.
+            # PyTorch multiplies bfloat16 as float32: tiny numbers become zero, and infinity times zero NaN.
             if name == "cumsum" or exact or tensor.isfinite().all():
                 wanted = getattr(torch, name)(tensor, dim).contiguous()
                 same(call(wrap(name), tensor, int64(dim), None), wanted, name, **exact)
@@ -838,7 +838,7 @@ def test_distances():
 
 
 def test_distances_of_many():
-    """So many rows that a product of matrices makes them, or all threads, and rows that are the same."""
+    """Enough rows that a matrix multiplication computes them, or all threads do, and some equal rows."""
     for dtype in (torch.float32, torch.float64):
         for rows, others, width in [(100, 150, 64), (26, 3, 5), (3, 26, 5), (25, 25, 33), (70, 129, 1), (90, 65, 17)]:
             first, second = make((rows, width), dtype), make((2, others, width), dtype)
@@ -847,7 +847,7 @@ def test_distances_of_many():
                 for mode in (None, 0, 1, 2):
                     pointer = optional(None if mode is None else int64(mode))
                     seen = call(wrap("_cdist_forward"), first, second, ctypes.c_double(p), pointer)
-                    # Of equal rows, the product's square is what rounding leaves.
+                    # For equal rows, the square from the multiplication is only a rounding error.
                     accuracy = 3e-2 if dtype == torch.float32 and p == 2 and mode != 2 else 1e-3 if p == 2 else 1e-4
                     same(seen, aten._cdist_forward(first, second, p, mode), (p, mode), rtol=1e-4, atol=accuracy)
                     assert p != 2 or mode != 2 or seen[0, rows // 2, others // 2] == 0
@@ -863,7 +863,7 @@ def test_distances_of_no_number():
     first = torch.tensor([[nan, 1, 2], [infinite, 1, 2], [-infinite, 1, 0], [1e30, 1, 2], [3, 1, 2], [0, 0, 0]])
     for dtype in (torch.float32, torch.float64):
         for p in (0.0, 0.5, 1.0, 2.0, 3.0, infinite):
-            # Cubes are doubles here, whose sums are finite where those of floats are not.
+            # The shim computes cubes as doubles, so sums are finite that overflow with floats.
             rows = first.to(dtype).clamp(-1e12, 1e12) if p == 3 else first.to(dtype)
             same(call(wrap("_pdist_forward"), rows, ctypes.c_double(p)), aten._pdist_forward(rows, p), p)
             for mode in (1, 2):
@@ -879,7 +879,7 @@ def test_distances_of_no_number():
 
 
 def test_grid_sampler_3d_of_many():
-    """More points than are made at once, volumes that are shared among threads, places that are no number."""
+    """More points than are computed at a time, volumes that are shared among threads, positions that are NaN."""
     for dtype in (torch.float32, torch.float64):
         volume, grid = make((3, 5, 9, 8, 7), dtype).permute(0, 1, 4, 3, 2), torch.rand((3, 7, 11, 13, 3)).to(dtype) * 3 - 1.5
         grid[1, 2, 3, 4] = float("nan")
@@ -906,7 +906,7 @@ def test_grid_sampler_3d():
 
 
 def test_embedding_bag():
-    """The sums, averages and largest, and what describes the bags."""
+    """Compares sums, averages and maxima, and the outputs that describe the bags."""
     for dtype in (torch.float32, torch.float64, torch.float16):
         for table in [*layouts((7, 4), dtype), make((7, 11), dtype)]:
             table, indices = table.contiguous(), torch.tensor([1, 6, 0, 0, 3, 2, 5])
@@ -926,7 +926,7 @@ def test_embedding_bag():
 
 
 def test_large_embedding_bag():
-    """Rows of several vectors, so many that threads share the bags; with weights and a row that does not count."""
+    """Rows of several vectors, enough that threads share the bags; with weights and a padding row."""
     indices = torch.randint(0, 300, (6000,))
     offsets = torch.cat([torch.tensor([0, 0]), torch.sort(torch.randint(0, 6000, (200,)))[0]])
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
@@ -983,13 +983,13 @@ def test_random_like():
 
 
 def test_bernoulli_mean():
-    """PyTorch draws these from Intel's MKL: only the share can be compared."""
+    """PyTorch draws these with Intel's MKL: only the fraction of ones can be compared."""
     out = torch.zeros(20000)
     call(wrap("bernoulli__float"), out, ctypes.c_double(0.3), None, results=0)
     assert set(out.unique().tolist()) == {0.0, 1.0} and abs(out.mean() - 0.3) < 0.02, out.mean()
 
 
-# ---- what is refused ----
+# ---- refusals ----
 
 def refused(text, name, *arguments, results=1):
     try:

@@ -1,8 +1,9 @@
-"""Linear algebra by LAPACK, and what else the shim has by name (runtime/named_operators.h), against PyTorch's operators of the
-same schemas: real and complex numbers, batches, sizes of 0, strides of results. Random matrices from a fixed seed.
+"""Compares linear algebra by LAPACK, and the shim's other functions that are called by name (runtime/named_operators.h), with
+PyTorch's operators of the same schemas: real and complex numbers, batches, sizes of 0, strides of results. Random matrices
+from a fixed seed.
 
-Vectors of a decomposition are unique but for their sign, so that products are compared. Where LAPACK cannot be loaded, each
-operator says so. Environment: BUILD, the build folder.
+Vectors of a decomposition are unique except for their sign, so the test compares products. If LAPACK cannot be loaded, each
+operator reports that. Environment: BUILD, the build directory.
 """
 import ctypes
 import itertools
@@ -21,7 +22,7 @@ MORE = {torch.int32: 3, torch.complex32: 8, torch.bool: 11}
 products.NUMBERS.update(MORE)
 products.DTYPES.update({number: dtype for dtype, number in MORE.items()})
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
-# What test_shim_named.py tries.
+# The operators that test_shim_named.py tests.
 ELSEWHERE = {"aten::" + name for name in (
     "_histogramdd_bin_edges", "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa", "_upsample_lanczos2d_aa", "cos", "cosh", "div.Tensor",
     "exp", "linalg_matrix_exp", "log", "median.dim", "nanmedian.dim", "neg", "reciprocal", "rsqrt", "sigmoid", "sin",
@@ -71,7 +72,7 @@ class Shim(products.Shim):
         return given
 
     def by_name(self, name, *values, **named):
-        """The results; arguments as PyTorch's own operator takes them."""
+        """Returns the results; arguments are given as for PyTorch's own operator."""
         schema, call = self.named[name]
         self.tried.add(name)
         values = list(values) + [named.get(a.name, a.default_value) for a in schema.arguments[len(values):]]
@@ -120,7 +121,7 @@ def same(seen, wanted, strides=True):
 
 
 def matrix(batch, rows, columns, dtype):
-    """Well enough conditioned; by rows or by columns."""
+    """Returns well-conditioned matrices, stored by rows or by columns."""
     a = torch.randn([*batch, rows, columns], dtype=dtype)
     if rows == columns:
         a = a + 3 * torch.eye(rows, dtype=dtype)

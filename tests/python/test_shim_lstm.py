@@ -1,6 +1,7 @@
-"""The LSTM layer of the shim against PyTorch's, which is oneDNN's: lengths, directions, biases, dtypes, strides, refusals.
+"""Compares the shim's LSTM layer with PyTorch's, which uses oneDNN: lengths, directions, biases, dtypes, strides,
+refusals.
 
-Environment: BUILD, the build folder.
+Environment: BUILD, the build directory.
 """
 import itertools
 
@@ -32,9 +33,9 @@ def ours(given, reverse=False, units=None, biases=True, mode=2, layers=1, bidire
 def compare(what, given, reverse=False, biases=True):
     seen = ours(given, reverse, biases=biases)
     dtype = given[0].dtype
-    # Where PyTorch's oneDNN has no bfloat16 (processors without AVX-512), its float32 on the same numbers is asked.
+    # If PyTorch's oneDNN has no bfloat16 (processors without AVX-512), its float32 on the same numbers is the reference.
     asked = torch.float32 if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else dtype
-    dense = [tensor.contiguous().to(asked) for tensor in given]  # oneDNN takes them for contiguous
+    dense = [tensor.contiguous().to(asked) for tensor in given]  # oneDNN assumes that they are contiguous
     wanted = torch.ops.aten.mkldnn_rnn_layer(*dense, reverse, [], 2, given[2].shape[1], 1, biases, False, False, False)
     wanted = [tensor.to(dtype) for tensor in wanted]
     for part, place in (("output", 0), ("state", 1), ("cell", 2)):

@@ -1,6 +1,6 @@
-"""Operators that the shim has by name beside linear algebra (images, medians, histograms, complex numbers, the exponential of
-matrices), and nn.functional.bilinear, against PyTorch's of the same schemas: float32 and float64, layouts, sizes of 0, what is
-refused. Random values from a fixed seed. Environment: BUILD, the build folder.
+"""Compares the operators that the shim has by name, except linear algebra (images, medians, histograms, complex numbers, the
+exponential of matrices), and nn.functional.bilinear, with PyTorch's of the same schemas: float32 and float64, layouts, sizes
+of 0, refusals. Random values from a fixed seed. Environment: BUILD, the build directory.
 """
 import ctypes
 import itertools
@@ -28,7 +28,7 @@ def shim():
 
 
 def close(seen, wanted, **allowed):
-    """Within PyTorch's own tolerances for the dtype, which are narrower than those of linear algebra."""
+    """Compares within PyTorch's own tolerances for the dtype, which are narrower than those of linear algebra."""
     assert seen.dtype == wanted.dtype and seen.shape == wanted.shape, (seen.dtype, seen.shape, wanted.dtype, wanted.shape)
     torch.testing.assert_close(seen, wanted, equal_nan=True, check_stride=seen.numel() > 1, **allowed)
 
@@ -69,7 +69,7 @@ def test_images(shim):
         by_name(shim, name, image.to(memory_format=torch.channels_last), wanted, corners)
         by_name(shim, name, image.transpose(2, 3).contiguous().transpose(2, 3), wanted, corners)
         ratios = wanted[0] / size[0], wanted[1] / size[1]
-        # By smaller scales filters end behind the image, and PyTorch reads there.
+        # With smaller scales, filters reach past the image's end, and PyTorch reads there.
         for scales in ((ratios[0] * 1.01, ratios[1] * 1.2), (ratios[0] * 1.5, None), (None, ratios[1] * 3)):
             by_name(shim, name, image, wanted, corners, *scales)
             by_name(shim, name, image, (size[0], wanted[1]), corners, *scales)
@@ -102,7 +102,7 @@ def test_medians(shim):
                     packet = getattr(aten, name.split(".")[0]).dim
                     values, places = shim.by_name("aten::" + name, x, dim, keep)
                     close(values, packet(x, dim, keep)[0], **EXACT)
-                    # PyTorch does not promise which of equal elements it names.
+                    # PyTorch does not promise which of equal elements it returns.
                     at = places if keep or x.dim() == 0 else places.unsqueeze(dim)
                     there = x.gather(dim, at) if keep or x.dim() == 0 else x.gather(dim, at).squeeze(dim)
                     close(there.contiguous(), values.contiguous(), **EXACT)
@@ -178,7 +178,7 @@ def test_complex(shim):
 
 
 def test_complex_functions(shim):
-    """Those that PyTorch's interface has."""
+    """The functions that PyTorch's interface has."""
     number = ctypes.c_double
     for dtype in COMPLEX:
         for x in (torch.randn(6, 7, dtype=dtype), torch.randn(6, 7, dtype=dtype).t(), torch.randn((), dtype=dtype), torch.randn(0, dtype=dtype)):
@@ -189,7 +189,7 @@ def test_complex_functions(shim):
             close(shim.run("aoti_torch_cpu_add_Scalar", [x], number(0.3), number(2))[0], aten.add(x, 0.3, alpha=2))
             close(shim.run("aoti_torch_cpu_mul_Scalar", [x], number(0.3))[0], aten.mul(x, 0.3))
             close(shim.run("aoti_torch_cpu_abs", [x])[0], x.abs())
-            # The strides of these two are those that PyTorch compiles for; eager PyTorch's results are contiguous.
+            # PyTorch compiles these two for these strides; eager PyTorch's results are contiguous.
             close(shim.run("aoti_torch_cpu_angle", [x])[0], torch.empty_like(x, dtype=x.real.dtype).copy_(x.angle()))
             for power in (2.0, -1.0, 0.5, 2.5):
                 close(shim.run("aoti_torch_cpu_pow_Tensor_Scalar", [x], number(power))[0], aten.pow(x, power))
@@ -217,7 +217,7 @@ def test_matrix_exponential(shim):
             for x in (a, a.mT):
                 wanted = aten.linalg_matrix_exp(x)
                 seen, = shim.by_name("aten::linalg_matrix_exp", x)
-                # The size of an element says nothing about how exact it can be, that of its matrix does.
+                # The possible accuracy depends on the size of the whole matrix, not of an element.
                 unit = wanted.abs().amax((-1, -2), keepdim=True) if wanted.numel() else torch.ones(1)
                 close(seen / unit, wanted / unit, rtol=0, atol=2e-5 if dtype in (torch.float32, torch.complex64) else 1e-12)
                 assert seen.stride() == wanted.stride() or seen.numel() < 2

@@ -1,9 +1,8 @@
-"""Libraries that PyTorch compiles give PyTorch's results in a process without PyTorch.
+"""Tests that libraries that PyTorch compiles give PyTorch's results in a process without PyTorch.
 
-The cases are compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on
-libaoticache_torchshim.so, and compared with what the same library gives in this process, on libtorch: bit by bit, but
-for products of matrices and functions like exp(), within PyTorch's own tolerances there. Environment: BUILD, the build
-folder.
+AOTInductor compiles the cases; tests/helpers/run_library runs them in a separate process on libaoticache_torchshim.so; their
+results are compared with those of the same library in this process, on libtorch: bit by bit, except matrix multiplications and
+functions like exp(), which are compared within PyTorch's own tolerances. Environment: BUILD, the build directory.
 """
 import os
 import subprocess
@@ -42,7 +41,7 @@ def randn(*sizes, dtype=torch.float32):
 
 
 def make_cases():
-    """name: (function or module, inputs)"""
+    """Returns name: (function or module, inputs)"""
     torch.manual_seed(0)
     integers = torch.randint(-50, 50, (6, 7))
     return {
@@ -111,10 +110,10 @@ def run_on_libtorch(library, inputs):
     return torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1).run(copies)
 
 
-# The others call no product of matrices, so that a failure of one kind hides none of the other.
+# The other cases call no matrix multiplication, so that a failure of one kind does not hide one of the other.
 PRODUCTS = ("float64", "float16_mm", "bfloat16_mm", "mm_large", "int_mm", "addmm", "bmm", "baddbmm", "weights")
 
-# Sums in another order, and functions like exp() that the C library computes a little more exactly.
+# Sums in another order, and functions like exp(), which the C library computes a little more exactly.
 TOLERANCES = {
     "pointwise": {"rtol": 1.3e-6, "atol": 1e-5}, "softmax_layer_norm": {"rtol": 1.3e-6, "atol": 1e-5},
     "functions": {"rtol": 1.3e-6, "atol": 1e-5},
@@ -126,7 +125,7 @@ TOLERANCES = {
 
 
 class Several(torch.nn.Module):
-    """Several functions and modules as one: takes the inputs of all, gives for each a tuple of what it gives."""
+    """Several functions and modules as one: takes the inputs of all, returns a tuple of results for each."""
     def __init__(self, cases):
         super().__init__()
         self.parts = torch.nn.ModuleList(model if isinstance(model, torch.nn.Module) else Function(model)
@@ -143,8 +142,8 @@ class Several(torch.nn.Module):
 
 
 def play(cases, directory):
-    """What each case gives here and on libtorch, by its name. One library for all, since compiling one takes PyTorch nearly as
-    long as compiling ten."""
+    """Returns the results of each case here and on libtorch, by its name. One library has all cases, since compiling one takes
+    PyTorch nearly as long as compiling ten."""
     library = os.path.join(directory, "of_%d_%s.so" % (len(cases), next(iter(cases))))
     model = Several(cases.values())
     inputs = [tensor for _, tensors in cases.values() for tensor in tensors]
@@ -165,8 +164,8 @@ CASES = make_cases()
 
 @pytest.fixture(scope="module")
 def played(request, tmp_path_factory):
-    """Gives the results of a case. The chosen cases of its group are compiled together; what hinders that fails all of them:
-    -k CASE compiles one alone."""
+    """Returns a function for the results of a case. The selected cases of its group are compiled together; if that fails, all
+    of them fail: -k CASE compiles one alone."""
     chosen = {item.callspec.params["name"] for item in request.session.items if item.function is test_case}
     results = {}
 
@@ -191,7 +190,7 @@ def test_case(name, played):
 
 
 def test_bad_index(tmp_path):
-    """The check that generated code makes of an index must come back as a failure of the run, with its text."""
+    """If generated code's check of an index fails, the run must fail with the text of the check."""
     library, directory = str(tmp_path / "index.so"), str(tmp_path)
     data, index = randn(4, 3), torch.tensor([0, 3])
     compile_case(lambda a, i: a[i] * 2, [data, index], library)

@@ -1,10 +1,10 @@
-"""Products and linear layers with elements of 8 and 4 bits, against PyTorch's operators of the same names.
-Random shapes from a fixed seed.
+"""Compares matrix multiplications and linear layers with elements of 8 and 4 bits with PyTorch's operators of the same
+names. Random shapes from a fixed seed.
 
-Weights of quantised layers lie between -63 and 63: PyTorch's oneDNN saturates larger products on processors without VNNI,
+Weights of quantised layers are between -63 and 63: PyTorch's oneDNN saturates larger products on processors without VNNI,
 and the shim does not. A package with layers of each kind, static and dynamic, is compiled and run without PyTorch.
 
-Runs twice, as test_shim_blas.py does. Environment: BUILD, the build folder.
+Runs twice, as test_shim_blas.py does. Environment: BUILD, the build directory.
 """
 import ctypes
 import os
@@ -45,7 +45,7 @@ def test_int_mm(shim):
         out = torch.full((columns, rows), 7, dtype=torch.int32).t() if i % 7 == 0 else torch.full((rows, columns), 7, dtype=torch.int32)
         shim.run("aoti_torch_cpu__int_mm_out", [out, a, b], results=0)
         assert torch.equal(out, (a.int() @ b.int())), (a.shape, a.dtype, b.shape, b.stride())
-        if depth > 0 and i % 2 and i % 5:  # of transposed operands PyTorch makes wrong sums on some processors
+        if depth > 0 and i % 2 and i % 5:  # for transposed operands PyTorch computes wrong sums on some processors
             assert torch.equal(out, torch._int_mm(a, b))
 
 
@@ -102,7 +102,7 @@ OUTPUTS = [(torch.uint8, 0.11, 7), (torch.int8, 0.09, -3), (torch.float32, 1.0, 
 
 
 def near(seen, wanted):
-    """Bytes may differ by one where floats lie between two, which few do."""
+    """Compares bytes. They may differ by one if a float is between two bytes, which is rare."""
     assert seen.dtype == wanted.dtype and seen.shape == wanted.shape, (seen.dtype, seen.shape, wanted.dtype, wanted.shape)
     if seen.is_floating_point():
         close(seen, wanted)
@@ -118,7 +118,7 @@ def quantised_input(shape):
 
 
 def call(shim, function, x, x_scale, zero_point, weight, scales, middle, last):
-    """The result; `weight` is a handle, bias and other tensors are in `middle`."""
+    """Returns the result; `weight` is a handle, `middle` has bias and other tensors."""
     result = ctypes.c_void_p()
     held = [torch.tensor(x_scale), torch.tensor(zero_point, dtype=torch.int32), scales, torch.zeros(len(scales), dtype=torch.int64)]
     handles = [shim.wrap(x), shim.wrap(held[0]), shim.wrap(held[1]), weight, shim.wrap(held[2]), shim.wrap(held[3])]
@@ -189,7 +189,7 @@ def test_refusals(shim):
 # ---- packages ----
 
 class Quantised(torch.nn.Module):
-    """What a quantiser for this processor leaves: convolution, function, linear layer, static or dynamic."""
+    """The result of a quantiser for this processor: convolution, function, linear layer, static or dynamic."""
 
     def __init__(self, dynamic):
         super().__init__()
@@ -218,7 +218,7 @@ class Quantised(torch.nn.Module):
 
 
 class Both(torch.nn.Module):
-    """In one package, since compiling it takes PyTorch nearly as long as one of them."""
+    """Both in one package, since compiling it takes PyTorch nearly as long as compiling one of them."""
 
     def __init__(self):
         super().__init__()
@@ -229,7 +229,7 @@ class Both(torch.nn.Module):
 
 
 def test_packages():
-    """Built our way, which takes less: the code that calls the shim is the same."""
+    """Built our way, which is faster: the code that calls the shim is the same."""
     module, inputs = Both().eval(), [torch.randn(2, 3, 8, 8), torch.randn(4, 128)]
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder, own_build.make_builder(torch).active():
         wanted, path = module(*inputs), os.path.join(folder, "model.pt2")

@@ -1,7 +1,7 @@
-"""Convolutions with elements of 8 bits against PyTorch's operators of the same names, as test_shim_quantized.py.
+"""Compares convolutions with 8-bit elements with PyTorch's operators of the same names, as test_shim_quantized.py does.
 
-With AMX, PyTorch's oneDNN computes dilated convolutions of bytes wrong, so this process has it not use AMX; without AMX there
-is no 8-bit float, so the rest has a process of its own. Environment: BUILD, the build folder.
+With AMX, PyTorch's oneDNN computes dilated convolutions of bytes wrong, so this process disables AMX. Without AMX there is no
+8-bit float, so the rest runs in a separate process. Environment: BUILD, the build directory.
 """
 import ctypes
 import os

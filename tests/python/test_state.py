@@ -1,5 +1,5 @@
-"""The census of state (docs/key.md, *State*): everything that PyTorch lets a program set stands in the table, and what is in the
-keys of torch.compile's records by its row changes them."""
+"""Tests the census of state (docs/key.md, *State*): everything that PyTorch lets a program set is in the table, and changing a
+state that is in the keys of torch.compile's records according to its row changes them."""
 import fnmatch
 import importlib
 import json
@@ -24,12 +24,12 @@ MODULES = ("torch", "torch._C", "torch.__future__", "torch.accelerator", "torch.
            "torch.sparse", "torch.utils.checkpoint", "torch.utils.deterministic", "torch.xpu", "torch.mps", "torch.mtia")
 CONFIGURATIONS = ("torch._inductor.config", "torch._functorch.config", "torch._dynamo.config", "torch.fx.experimental._config",
                   "torch.compiler.config", "torch._inductor.config_comms")
-#: Whose sources read variables: the compiler, and what it is made of.
+#: Modules whose sources read variables: the compiler, and the modules that it consists of.
 COMPILER = ("_inductor", "_functorch", "_dynamo", "_higher_order_ops", "_subclasses", "_library", "_decomp", "fx", "_refs")
 
 
 def rows():
-    """The cells of the table: what it is about, and what each surface does with it."""
+    """Returns the cells of the table: what it is about, and what each surface does with it."""
     with open(os.path.join(TOP, "docs", "key.md")) as file:
         text = file.read().partition("## State")[2]
     lines = [line for line in text.splitlines() if line.startswith("| ")]
@@ -49,7 +49,7 @@ def modules_of_backends():
     for info in pkgutil.walk_packages(torch.backends.__path__, "torch.backends."):
         try:
             yield importlib.import_module(info.name)
-        except ImportError:  # of a backend that is not here
+        except ImportError:  # a backend that is not installed
             continue
 
 
@@ -77,7 +77,8 @@ def test_each_setter_is_in_the_table():
 
 @pytest.mark.quick
 def test_each_option_is_in_the_table_or_in_the_key():
-    """Inductor's are in PyTorch's key of a graph, AOTAutograd's in that of its result, changed ones of others in ours."""
+    """Inductor's options are in PyTorch's key of a graph, AOTAutograd's in that of its result, changed ones of others in
+    ours."""
     from torch._functorch import config as functorch
     from torch._inductor import config as inductor, config_comms
 
@@ -97,7 +98,7 @@ def test_each_option_is_in_the_table_or_in_the_key():
 
 @pytest.mark.quick
 def test_each_variable_is_in_the_table_or_an_option():
-    """What a configuration reads when it is imported is an option. What other modules read stands in the table."""
+    """Variables that a configuration reads at import are options. Those that other modules read are in the table."""
     found = set()
     reads = re.compile(r"""(?:environ(?:\.get|\.setdefault)?[\[(]|getenv\()\s*f?["']([A-Za-z_0-9]+)""")
     for top in COMPILER:
@@ -119,7 +120,7 @@ def holds_functions(value, depth=2):
 
 @pytest.mark.quick
 def test_each_table_of_the_compiler_is_looked_at():
-    """The tables of functions of PyTorch's compiler are those that _surroundings.py looks through, or in the table."""
+    """The tables of functions of PyTorch's compiler are those that _surroundings.py checks, or in the table."""
     sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
     from aoticache import _surroundings
 
@@ -146,7 +147,7 @@ def test_each_table_of_the_compiler_is_looked_at():
 
 
 #: Changes, and what they do to the keys of a graph and of AOTAutograd's result: "both", "trace" (AOTAutograd's only), "none",
-#: "refused" (both), or "untraced" (AOTAutograd's result is refused, as what it was traced through has no digest).
+#: "refused" (both), or "untraced" (AOTAutograd's result is refused, because code that it was traced through has no digest).
 CHANGES = {
     "nothing": ("pass", "none"),
     "default dtype": ("torch.set_default_dtype(torch.float64)", "both"),
@@ -274,7 +275,7 @@ def keys(seed):
 
 
 def test_a_change_changes_the_keys():
-    """The keys before and after each change, and the same keys in another process."""
+    """Compares the keys before and after each change, and with those of another process."""
     found = keys(None)
     before, wrong = found[""], []
     assert not any(one.startswith("refused") for one in before), before

@@ -1,4 +1,4 @@
-"""The binding on PyTorch's stable C ABI: binding_cases.py, each case in a process of its own with a cache of its own."""
+"""Tests the binding on PyTorch's stable C ABI: binding_cases.py, each case in its own process with its own cache."""
 import subprocess
 import sys
 

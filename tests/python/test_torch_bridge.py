@@ -1,6 +1,7 @@
-"""eager/torch/bridge.cpp by itself: registrations, values, results, fallbacks, exceptions, with a host in Python.
+"""Tests eager/torch/bridge.cpp alone: registrations, values, results, fallbacks, exceptions, with a host in
+Python.
 
-Environment: BUILD, the build folder (the compiled bridge is kept there).
+Environment: BUILD, the build directory (the compiled bridge is kept there).
 """
 import ctypes
 import itertools
@@ -18,7 +19,7 @@ from memory_in_use import bytes_per_call
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 A = torch.ops.aten
-#: In PyTorch's dumps, where lines name files, too: those of a folder aoticache must not count.
+#: Appears in PyTorch's dumps. Their lines also name files, and a directory named aoticache must not count.
 OURS = ": aoticache :: "
 host = None
 tokens = itertools.count(1)
@@ -39,7 +40,7 @@ def check(condition, *what):
 
 
 class Enabled:
-    """with Enabled(op): the bridge behind it, and the calls and refusals since."""
+    """with Enabled(op): the operator runs through the bridge; records the calls and refusals since then."""
 
     def __init__(self, op, answer=lambda stack: FALLBACK, key="CPU"):
         self.op, self.answer, self.key = op, answer, key
@@ -68,7 +69,7 @@ def raises(kind, function, *words):
     raise AssertionError(f"no {kind.__name__}")
 
 
-# ---- what a value should look like ----
+# ---- expected forms of values ----
 
 DTYPES = {torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5,
           torch.float32: 6, torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bool: 11,
@@ -135,7 +136,7 @@ def test_a_kernel_of_somebody_else_is_the_fallback_of_the_next_registration():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         library.impl("erf", lambda self: torch.full_like(self, 7.0), "CPU")
-    warns = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)  # later ones say nothing
+    warns = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)  # later versions do not warn
     check(any("Overriding" in str(warning.message) for warning in caught) == warns, "PyTorch's one warning is spent")
     check(torch.erf(x).tolist() == [7.0, 7.0], "not overridden")
     with Enabled(A.erf.default):
@@ -189,7 +190,7 @@ def test_boxed_kernel_sees_every_kind_of_value():
         check(torch.equal(op(*arguments), t + 1), "fallback")
         for name, got, want in zip(op._schema.arguments, host.calls[0][2], expected, strict=True):
             check(got == want, name.name, got, want)
-        arguments[2] = [u] * 200  # more than the bridge keeps places for
+        arguments[2] = [u] * 200  # more than the bridge has slots for
         op(*arguments)
         check(len(host.calls) == 1 and len(host.refused) == 1, host.refused)
         raises(RuntimeError, lambda: op(*arguments[:-1], "no generator"))
@@ -224,7 +225,7 @@ def test_unboxed_kernels_see_what_boxed_ones_do():
         with Enabled(op):
             after = function()
             kernels = [line for line in torch._C._dispatch_dump(op.name()).splitlines() if OURS in line]
-            # The dump does not tell unboxed kernels of SymInts.
+            # The dump does not show unboxed kernels with SymInts.
             check(len(kernels) == 1 and ("unboxed" in kernels[0] or "SymInt" in str(op._schema)), op, kernels)
             check(len(host.calls) == 1 and not host.refused, op, host.calls, host.refused)
             got = host.calls[0][2]
@@ -287,7 +288,7 @@ def test_what_no_value_says_is_pytorchs():
 # ---- results ----
 
 def serve(*results):
-    """An answer of outputs; each a handle, None, or a list of them."""
+    """Returns an answer of outputs; each is a handle, None, or a list of them."""
     def answer(stack):
         libc = ctypes.CDLL(None)
         libc.malloc.restype = ctypes.c_void_p
@@ -346,7 +347,7 @@ def test_results_are_freed():
     def call(answer, function):
         with Enabled(A.topk.default, answer):
             found = bytes_per_call(function, 2000)
-            check(found < 16, "bytes per call that stay:", found)  # a tensor's handle has 32
+            check(found < 16, "bytes per call that stay:", found)  # a tensor's handle takes 32
 
     x = torch.ones(4)
     big = lambda: filled([1 << 10], 1.0)
@@ -355,10 +356,10 @@ def test_results_are_freed():
     call(wrong, lambda: raises(RuntimeError, lambda: torch.topk(x, 1), "3 results", "not 2"))
 
 
-# ---- calls that are set aside ----
+# ---- calls that bypass the core ----
 
 def call_times(call, count):
-    """How often the core was asked."""
+    """Returns how often the core was asked."""
     before = len(host.calls)
     for _ in range(count):
         check(torch.equal(call(), expected_of[call]))
@@ -384,7 +385,7 @@ def test_calls_that_are_passed_on_do_not_ask():
             check(call_times(call, 2) == 2)
             host.bridge.set_call_mode(registration, bridge_host.PASS, 100)
             check(call_times(call, 7) == 0)
-        check(host.passed == [5, 7], host.passed)  # the end tells of what was not told yet
+        check(host.passed == [5, 7], host.passed)  # the end reports calls that were not reported yet
         check(call_times(call, 2) == 0)
 
 
@@ -407,7 +408,7 @@ def test_turns_are_timed_from_their_beginning_to_their_end():
             check(call_times(call, 1) == 1 and host.ends[-1] == (1003, 10), host.ends)
             expected_of[call] = expected
             host.answer = lambda stack: FALLBACK
-            check(call_times(call, 1) == 1 and len(host.turns) == 4)  # as many as were asked for
+            check(call_times(call, 1) == 1 and len(host.turns) == 4)  # as many as were requested
             host.bridge.set_call_mode(registration, bridge_host.TIME, 100)
             host.bridge.set_call_mode(registration, bridge_host.SERVE, 0)
             check(call_times(call, 1) == 1 and len(host.turns) == 4)
@@ -436,7 +437,7 @@ def test_number_of_threads_is_pytorchs():
     torch.set_num_threads(before)
 
 
-# ---- exceptions, and what is above the kernel ----
+# ---- exceptions, and dispatch keys above the kernel ----
 
 def test_exceptions_keep_their_types_and_words():
     x = torch.ones(2, 2)

@@ -1,9 +1,9 @@
-"""PyTorch's results at the edges of its operators, with compiled kernels: calls that once ended the process or returned a result
-although PyTorch raises an exception, a few operators of the database drawn by a seed (make torch-checks: all of them), what
-PyTorch refuses, and tensors that are more than numbers in memory: autocast, nested tensors, subclasses, complex and small floats.
-docs/torch-checks.md is made from the recorded results.
+"""Tests PyTorch's results at the edges of its operators, with compiled kernels: calls that once ended the process or returned a
+result although PyTorch raises an exception, a few operators of the database drawn by a seed (make torch-checks: all of them),
+calls that PyTorch refuses, and tensors that are more than numbers in memory: autocast, nested tensors, subclasses, complex and
+small floats. docs/torch-checks.md is made from the recorded results.
 
-Environment: BUILD; SEED, COUNT: of the operators of the database; CACHE, JOBS.
+Environment: BUILD; SEED, COUNT: which operators of the database, and how many; CACHE, JOBS.
 """
 import logging
 import os
@@ -36,7 +36,7 @@ def test_known_faults_and_samples_of_the_database():
     assert not wrong, f"{wrong} of {len(found)} cases are not as PyTorch has them"
 
 
-# ---- what PyTorch refuses ----
+# ---- calls that PyTorch refuses ----
 
 class Lines(logging.Handler):
     def __init__(self):
@@ -49,7 +49,7 @@ class Lines(logging.Handler):
 
 
 def refusals(torch):
-    """Calls that PyTorch refuses for their sizes or dtypes; each for an operator of its own."""
+    """Yields calls that PyTorch refuses because of their sizes or dtypes; each calls another operator."""
     x = torch.randn(3, 4)
     yield "aten::amax", lambda: torch.amax(x[:0], 0)
     yield "aten::cat", lambda: torch.cat([x, torch.randn(2, 2, 2)])
@@ -83,7 +83,7 @@ def check_refused(mode):
 # ---- more than numbers in memory ----
 
 def tensor_kinds(torch):
-    """(name, call, whether a compiled kernel must answer the second call)."""
+    """Yields (name, call, whether a compiled kernel must answer the second call)."""
     torch.manual_seed(3)
     x, table = torch.randn(6, 8), torch.randn(8, 8)
     for dtype in (torch.bfloat16, torch.float16, torch.complex64, torch.float64):
@@ -142,7 +142,7 @@ def check_kinds():
 
 
 def play(what):
-    """In a process of its own, since operators that are called by one check are known to the next."""
+    """Runs in a new process, since operators that one check calls are known to the next."""
     import torch
 
     import aoticache
@@ -156,11 +156,12 @@ def play(what):
 
 @pytest.mark.parametrize("what", ("wait", "background", "kinds"))
 def test_refusals_and_kinds(what):
-    """What PyTorch refuses is neither compiled nor warned of, in two modes; tensors that are more than numbers in memory."""
+    """Calls that PyTorch refuses are neither compiled nor warned of, in two modes; tensors that are more than numbers in
+    memory."""
     os.makedirs(torch_checks.CACHE, mode=0o700, exist_ok=True)
     done = subprocess.run(python("-W", "ignore", HERE, what), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
 
 
-if __name__ == "__main__":  # of test_refusals_and_kinds()
+if __name__ == "__main__":  # started by test_refusals_and_kinds()
     play(sys.argv[1])

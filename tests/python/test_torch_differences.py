@@ -1,7 +1,7 @@
-"""Right, or not served: calls that compiled kernels once answered otherwise than PyTorch, and a part of the differential campaign
-(torch_differences.py; make long FORMS=python/torch_differences plays all of it).
+"""Tests calls that compiled kernels once answered differently from PyTorch: they must be right, or not served. Also runs a part
+of the differential campaign (torch_differences.py; make long FORMS=python/torch_differences runs all of it).
 
-Environment: BUILD; SEED, COUNT: of the campaign's pairs of an operator and a dtype.
+Environment: BUILD; SEED, COUNT: which pairs of an operator and a dtype, and how many.
 """
 import os
 import subprocess
@@ -175,7 +175,7 @@ SCENARIOS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def cache():
-    """One of its own: other tests count how many kernels of these operators are compiled."""
+    """Returns a separate cache: other tests count how many kernels of these operators are compiled."""
     os.makedirs(torch_differences.CACHE, mode=0o700, exist_ok=True)
     return bring_bridge(torch_differences.CACHE)
 
@@ -191,7 +191,7 @@ def test_is_as_pytorch_has_it(together, name):
 
 
 def test_options_of_the_compiler_do_not_reach_a_worker():
-    """By variables, which are in no key. PyTorch's compiler cannot be imported with this one."""
+    """Options that come from variables, which are in no key. With this one PyTorch's compiler cannot be imported."""
     variables = {**os.environ, "TORCHINDUCTOR_PRECOMPILATION_TIMEOUT_SECONDS": "no number"}
     plain = subprocess.run([sys.executable, "-c", "import torch._inductor.config"], env=variables, capture_output=True)
     assert b"no number" in plain.stderr, plain

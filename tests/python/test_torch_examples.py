@@ -1,4 +1,5 @@
-"""The examples of docs/examples and the tutorial run, their results are PyTorch's, and a second run compiles nothing."""
+"""Tests that the examples of docs/examples and the tutorial run, that they give PyTorch's results, and that a second run
+compiles nothing."""
 import concurrent.futures
 import os
 import re
@@ -22,7 +23,7 @@ def run(name):
 
 
 def test_examples():
-    """Side by side, since what takes the time is that each waits for its own compiles."""
+    """They run concurrently, since each mostly waits for its own compiles."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         list(pool.map(run, EXAMPLES))
         for said in pool.map(run, EXAMPLES):
@@ -34,7 +35,7 @@ def test_examples():
 
 @pytest.mark.quick
 def test_tutorial():
-    """docs/tutorials/pytorch-user.md program, as printed; it compares with PyTorch by itself."""
+    """docs/tutorials/pytorch-user.md program, as printed; it compares its results with PyTorch itself."""
     with open(os.path.join(TOP, "docs", "tutorials", "pytorch-user.md"), encoding="utf-8") as page:
         program = re.search(r"^<!-- example: program -->\n```python\n(.*?)^```$", page.read(), re.DOTALL | re.MULTILINE).group(1)
     for compiled in (True, False):

@@ -1,5 +1,6 @@
-"""Kernels that must earn their place: a loser's calls are PyTorch's, in this process and in the next ones; judge=False; what
-stats() and the tools say of it. Nothing is timed here: which kernel loses is written into the index beforehand."""
+"""Tests kernels that are used only if faster: PyTorch answers the calls of a slower one, in this process and in the next
+ones; judge=False; what stats() and the tools report of it. Nothing is timed here: the test writes into the index beforehand
+which kernel is slower."""
 import functools
 import os
 import shutil
@@ -35,10 +36,10 @@ def tool(cache, *words):
 
 
 def judge_all(cache, slower):
-    """From now on the kernels of the cache are winners or losers on this machine, with one thread."""
+    """Records the kernels of the cache as faster or slower on this machine, with one thread."""
     with open("/proc/cpuinfo") as file:
         machine = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
-    if machine is None:  # the library's own name for it is in what it has judged
+    if machine is None:  # the library's name for the machine is in its own records
         return False
     with sqlite3.connect(os.path.join(cache, "index.sqlite3")) as index:
         index.execute("DELETE FROM judgements")
@@ -51,7 +52,7 @@ def judge_all(cache, slower):
 
 @functools.cache
 def one_kernel():
-    """A cache that has the bridge and a kernel of abs."""
+    """Makes a cache with the bridge and a kernel of abs."""
     folder = bring_bridge(tempfile.mkdtemp(prefix="aoticache-judge-"))
     in_process("""
         aoticache.enable("aten::abs", mode="wait")

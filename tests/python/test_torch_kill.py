@@ -1,4 +1,4 @@
-"""Processes that run PyTorch's operators on the cache are killed at random instants, sometimes with their workers: the cache
+"""Kills processes that run PyTorch's operators with the cache at random instants, sometimes with their workers: the cache
 stays sound, the next process has the right results, and no worker outlives its host.
 
 KILLS and SECONDS are the long form; SEED chooses the instants and shapes. Environment: BUILD.
@@ -16,7 +16,7 @@ from torch_scenarios import bring_bridge  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 KILLS, SEED = int(os.environ.get("KILLS", "2")), int(os.environ.get("SEED", "1"))
-LATEST = float(os.environ.get("SECONDS", "6"))  # a kill comes so long after the first call, at most
+LATEST = float(os.environ.get("SECONDS", "6"))  # a kill comes at most this many seconds after the first call
 END_SECONDS, LAST_CALLS = 120, 3
 sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
@@ -24,17 +24,17 @@ os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-c
 OPERATORS = ("aten::abs", "aten::exp", "aten::add.Tensor", "aten::sigmoid")
 
 
-# ---- in a process of its own ----
+# ---- in a separate process ----
 
 def calls(torch, draw, count):
-    """(function, its tensors) of small shapes: what one process compiles, another one may want."""
+    """Yields (function, its tensors) of small shapes: a kernel that one process compiles may be used by another."""
     for _ in range(count):
         x = torch.randn(draw.randrange(2, 8), 3)
         yield draw.choice([(torch.abs, (x,)), (torch.exp, (x,)), (torch.add, (x, x)), (torch.sigmoid, (x,))])
 
 
 def play(cache, seed, mode, count):
-    """Calls until it is killed, or `count` times; the results are checked against those of before."""
+    """Calls until it is killed, or `count` times; the results are checked against the earlier ones."""
     import torch
     import aoticache
     torch.set_num_threads(1)
@@ -61,14 +61,14 @@ def play(cache, seed, mode, count):
 # ---- the test ----
 
 def start(cache, seed, mode="background", count=0):
-    quiet = ["-W", "ignore"] if count == 0 else []  # of one that comes to its end the warnings are for the log
+    quiet = ["-W", "ignore"] if count == 0 else []  # the log shows warnings only of a process that is not killed
     command = [sys.executable, *quiet, os.path.abspath(__file__), "play", cache, str(seed), mode, str(count)]
-    # A worker that was killed is a compile that failed, and would be remembered for ten minutes.
+    # A killed worker counts as a failed compile, which would be remembered for ten minutes.
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "AOTICACHE_FAILURE_TTL": "0"})
 
 
 def parent_of(process):
-    """(parent, name, start): None where there is no such process, or it has ended."""
+    """Returns (parent, name, start), or None if there is no such process, or it has ended."""
     try:
         with open(f"/proc/{process}/stat") as file:
             head, _, tail = file.read().rpartition(")")
@@ -79,7 +79,7 @@ def parent_of(process):
 
 
 def descendants(process):
-    """{number: when it was started} of the processes under one, all of them."""
+    """Returns {number: when it was started} of all processes below one."""
     every = {int(name): parent_of(name) for name in os.listdir("/proc") if name.isdigit()}
     found, todo = {}, [process]
     while todo:
@@ -96,7 +96,7 @@ def alive(started):
 
 
 def wait_for_end(started):
-    """Workers end with their host: within a time, since they may be in the middle of something."""
+    """Waits until workers have ended with their host: they may take some time, since they may be busy."""
     until = time.monotonic() + END_SECONDS
     while alive(started) and time.monotonic() < until:
         time.sleep(0.1)
@@ -111,7 +111,7 @@ def kill(number):
 
 
 def kill_once(cache, draw, seed):
-    """Two processes on one cache; one of them or both are killed, now and then a worker first."""
+    """Starts two processes on one cache and kills one of them or both, sometimes a worker first."""
     hosts = [start(cache, seed + i) for i in range(2)]
     try:
         for host in hosts:
@@ -168,5 +168,5 @@ def test_processes_that_are_killed(tmp_path):
     verify(cache)
 
 
-if __name__ == "__main__":  # of start()
+if __name__ == "__main__":  # started by start()
     play(*sys.argv[2:])

@@ -1,4 +1,5 @@
-"""Results of compiled kernels lie in memory as PyTorch's do, whatever the layout of the inputs: strides, dtypes, values.
+"""Tests that results of compiled kernels have PyTorch's memory layout, whatever the layout of the inputs: strides,
+dtypes, values.
 
 Environment: BUILD; CACHE.
 """

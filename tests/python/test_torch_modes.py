@@ -1,5 +1,6 @@
-"""enable() and everything around it: modes, gradients, threads, fork, the end of the process, other users of PyTorch in
-it, bad input, and machines that lack something. Most of it in one process; what needs one of its own has it."""
+"""Tests enable() and everything around it: modes, gradients, threads, fork, the end of the process, other users of
+PyTorch in the process, bad input, and machines that lack something. Most tests share one process; those that need their
+own have one."""
 import os
 import subprocess
 import tempfile
@@ -317,7 +318,7 @@ def test_stable_interface_comes_and_goes_under_threads():
 
 
 def test_bridge_after_the_stable_interface_keeps_what_is_called():
-    """PyTorch still has the function of an operator that was retired; for the bridge that is the kernel it found."""
+    """PyTorch still has the function of an operator that was disabled; the bridge finds it as PyTorch's kernel."""
     scenario("""
         import gc
         expected, go = x.clone().abs_(), threading.Event()
@@ -358,7 +359,7 @@ def test_workers_that_are_spawned_enable_their_own():
     """))
 
 
-# Stands in for the compiler of the bridge: it waits for a file, and has the bridge already.
+# Stands in for the compiler of the bridge: it waits for a file, and already has the bridge.
 COMPILER = """#!/bin/sh
 echo started >> {folder}/started
 while [ ! -e {folder}/gate ]; do sleep 0.02; done

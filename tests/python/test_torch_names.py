@@ -1,5 +1,5 @@
-"""What enable() and disable() take for operators: names, functions of PyTorch's, lists, presets in any case; and what they
-refuse, with a hint. Nothing is compiled. Environment: BUILD."""
+"""Tests the operators that enable() and disable() accept: names, functions of PyTorch, lists, presets in any case; and
+those that they refuse, with a hint. Nothing is compiled. Environment: BUILD."""
 import os
 import sys
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.quick
 
 @pytest.fixture(scope="module", autouse=True)
 def bridge():
-    """The bridge, which mode "never" does not compile."""
+    """Compiles the bridge, which mode "never" does not do."""
     import aoticache
     cache = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
     os.makedirs(cache, mode=0o700, exist_ok=True)

@@ -169,7 +169,7 @@ for name in ("addcdiv_", "add_.Tensor"):
 print("done")
 """
 
-# A third value comes to operators that have kernels with two others in them, and what the first process compiled serves it.
+# A third value is passed to operators that have kernels with two other values; what the first process compiled serves it.
 TRAINS_AGAIN = OPTIMIZERS + """
 expected = train(makers[0], 40)
 on("aten::addcdiv_", mode="never")

@@ -1,14 +1,14 @@
-"""PyTorch's operators with the cache behind them: samples of PyTorch's operator database, with every operator enabled that
-the binding accepts, give eager PyTorch's results, gradients and exceptions; a second process has them all without any
+"""Tests PyTorch's operators with the cache: samples of PyTorch's operator database, with every operator enabled that the
+binding accepts, give eager PyTorch's results, gradients and exceptions; a second process gets the same results without any
 compile.
 
-A result is right if dtype, sizes, strides (where they mean something), requires_grad and the inputs whose memory it has are
+A result is right if dtype, sizes, strides (if they have a meaning), requires_grad and the inputs whose memory it shares are
 eager PyTorch's, and its values are equal, or within torch.testing.assert_close's default tolerances. A sample with another
-result fails the test, unless torch.compile makes exactly the same of its operators: then PyTorch's compiler differs from
+result fails the test, unless torch.compile gives exactly the same for its operators: then PyTorch's compiler differs from
 eager PyTorch. Samples in which no compiled kernel answered are counted, with the reason.
 
-Compiles are kept in $BUILD/torch-package-cache. The normal form makes a dozen; COUNT=300 is the long form, and
-SEEDS=20 takes that many seeds, from SEED on.
+Compiles are kept in $BUILD/torch-package-cache. The normal form makes a dozen; COUNT=300 is the long form, and SEEDS=20
+uses that many seeds, from SEED on.
 Environment: BUILD; SEED, SEEDS, COUNT; CACHE: another directory; VERBOSE: name every sample.
 """
 import collections
@@ -24,11 +24,11 @@ from torch_scenarios import python
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 SEED, COUNT = int(os.environ.get("SEED", "7")), int(os.environ.get("COUNT", "12"))
-CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))  # the other tests' too: one bridge for all
+CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))  # shared with other tests: one bridge for all
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
-LEAST_SERVED = 0.7  # of the samples: in the rest, PyTorch's kernel answers for a reason that is printed
+LEAST_SERVED = 0.7  # of the samples: for the rest, PyTorch's kernel answers for a reason that is printed
 KINDS = ("equal", "within tolerance", "as PyTorch compiles it", "PyTorch's kernel", "wrong")
-# Compiled libraries that call PyTorch's own kernel through its proxy executor are not used; what cannot be compiled is not.
+# Compiled libraries that call PyTorch's own kernel through its proxy executor are not used.
 REASONS = (("proxy executor", "the compiled kernel would call PyTorch's own"), ("hook worker", "PyTorch's compiler fails"),
            ("wrapped", "wrapped numbers or conjugated tensors"), ("no kernel", "no kernel in the cache"))
 
@@ -51,7 +51,7 @@ def reason_of(verdict):
 # ---- counting ----
 
 def judge_pass(name, found, place):
-    """Prints what is not as eager PyTorch has it; the counts by kind."""
+    """Prints what differs from eager PyTorch. Returns the counts by kind."""
     counts, why = collections.Counter(), collections.Counter()
     for sample in found["samples"]:
         one = sample["passes"][place]
@@ -69,7 +69,7 @@ def judge_pass(name, found, place):
 
 
 def overloads_of(found, place):
-    """(served, not served): overloads that were called, by whether a compiled kernel answered."""
+    """Returns (served, not served): overloads that were called, by whether a compiled kernel answered."""
     served, others = set(), set()
     for sample in found["samples"]:
         for name, moved in sample["passes"][place]["operators"].items():
@@ -88,7 +88,8 @@ def check_counts(name, counts, least=LEAST_SERVED):
 
 @pytest.fixture(scope="module", params=range(int(os.environ.get("SEEDS", "1"))), ids=lambda number: f"seed {SEED + number}")
 def played(request, tmp_path_factory):
-    """The samples of a seed, and what the passes over them found: those of a first process, and those of a second."""
+    """Returns the samples of a seed, and the findings of each pass: those of a first process, and those of a
+    second."""
     seed, folder = SEED + request.param, str(tmp_path_factory.mktemp("operators"))
     os.makedirs(CACHE, mode=0o700, exist_ok=True)
     names, first, second = (os.path.join(folder, f"{name}.json") for name in ("names", "first", "second"))
@@ -107,7 +108,7 @@ def test_what_explain_accepts_can_be_enabled(played):
 
 
 def test_results_are_those_of_eager_pytorch(played):
-    """Background compiles, PyTorch's kernels answering; then compiled kernels, twice."""
+    """Background compiles, while PyTorch's kernels answer; then compiled kernels, twice."""
     found = played[1]
     print(f"# {found['passes'][0]['enabled']} operators enabled by the {found['passes'][0]['interface']}; "
           f"{[one['totals'] for one in found['passes']]} in {found['seconds']}")
@@ -124,7 +125,7 @@ def test_results_are_those_of_eager_pytorch(played):
 
 
 def test_another_process_compiles_nothing(played):
-    """It has the same results."""
+    """The other process gets the same results."""
     found = played[2]
     counts, totals = judge_pass("a second process", found, 0), found["passes"][0]["totals"]
     print(f"# a second process: {totals}", flush=True)

@@ -1,5 +1,6 @@
-"""The Python package by itself: the structs of its ctypes are those of the headers, its text is valid for Python 3.10, its
-types hold, it can be imported without PyTorch; and load_package() gives what torch._inductor.aoti_load_package() gives."""
+"""Tests the Python package alone: its ctypes structs are those of the headers, its source is valid for Python 3.10, its
+types are correct, and it can be imported without PyTorch. load_package() gives what torch._inductor.aoti_load_package()
+gives."""
 import ast
 import glob
 import os
@@ -74,12 +75,12 @@ def test_text_is_for_python_3_10():
 
 
 def runs(python):
-    """A shim of pyenv's may stand for no Python at all."""
+    """Returns whether it runs: a shim of pyenv may exist without its Python."""
     return subprocess.run([python, "-c", "import ctypes"], capture_output=True).returncode == 0
 
 
 def test_other_pythons_import_it():
-    """Those that are found; without PyTorch, which few of them have."""
+    """All that are found; most of them have no PyTorch."""
     found = []
     for minor in range(10, 15):
         places = [f"python3.{minor}", *glob.glob(os.path.expanduser(f"~/.pyenv/versions/3.{minor}.*/bin/python3"))]
@@ -155,7 +156,7 @@ def test_commands():
     assert status == 0 and "PyTorch" in said and "FAIL" not in said, said
     status, said = run("stats")
     assert status == 0 and "entries" in said, said
-    reader, writer = os.pipe()  # nobody reads it
+    reader, writer = os.pipe()  # it is never read
     os.close(reader)
     unread = subprocess.run([sys.executable, "-m", "aoticache", "stats"], env=environment(), stdout=writer,
                             stderr=subprocess.PIPE, text=True)
@@ -169,7 +170,7 @@ def test_commands():
 
 @pytest.mark.quick
 def test_tools_are_commands_too():
-    """`python -m aoticache WORD...` prints and ends as the tool does."""
+    """`python -m aoticache WORD...` prints the same and exits with the same status as the tool."""
     with tempfile.TemporaryDirectory() as folder:
         cache = os.path.join(folder, "cache")
         variables = {**environment(AOTICACHE_DIR=cache), "AOTICACHE_HOME": BUILD}
@@ -254,7 +255,7 @@ def test_handles_do_not_leak():
                                    cache_dir=os.path.join(BUILD, "torch-package-store"))
     x = torch.ones(8)
     found = bytes_per_call(lambda: model(x), 20000)
-    assert found < 16, f"{found} bytes per call"  # a handle has 32
+    assert found < 16, f"{found} bytes per call"  # a handle takes 32
     assert sys.getrefcount(x) < 5 and x._use_count() < 4, x._use_count()
 
 

@@ -1,7 +1,7 @@
-"""`pip install`: an sdist, the wheel that is built from it and installed into a fresh virtual environment, away from
-the sources, and an editable install.
+"""Tests `pip install`: an sdist, the wheel that is built from it and installed into a new virtual environment, outside the
+sources, and an editable install.
 
-Environment: BUILD, which has the C parts: what an sdist lacks is an error of make all the same. PyTorch is that of this
+Environment: BUILD, which has the C parts: if an sdist lacks a file, its make fails nonetheless. PyTorch is that of this
 Python.
 """
 import glob
@@ -30,8 +30,8 @@ print("done")
 """
 
 
-# aoticache.runtime where there is neither PyTorch nor NumPy, and where there is NumPy alone; on an operator that the tool has
-# compiled, since nothing here could make a package. tests/python/test_runtime.py has everything else.
+# aoticache.runtime without PyTorch and NumPy, and with NumPy only; on an operator that the tool has compiled, since nothing
+# here could make a package. tests/python/test_runtime.py has everything else.
 RUNTIME_CHECK = """
 import array, importlib.util, os, sys, time
 wanted = sys.argv[1:]
@@ -56,7 +56,7 @@ print("done")
 """
 
 
-# What the variable installs at `import torch`, and nothing without it.
+# What the variable installs at `import torch`; without it nothing is installed.
 COMPILE_CHECK = """
 import os, sys, torch
 is_wanted = "AOTICACHE_COMPILE_CACHE" in os.environ
@@ -71,7 +71,7 @@ print("done")
 """
 
 
-# What AOTICACHE_ENABLE does at `import torch`, in a program that knows nothing of the package.
+# What AOTICACHE_ENABLE does at `import torch`, in a program that does not use the package.
 ENABLE_CHECK = """
 import os, sys, warnings
 with warnings.catch_warnings(record=True) as caught:
@@ -104,7 +104,7 @@ def run(*words, **more):
 
 
 def environment():
-    """Nothing of ours, and of make's."""
+    """Returns the environment without our variables and make's."""
     ours = ("PYTHONPATH", "BUILD", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
     variables = {name: value for name, value in os.environ.items()
                  if name not in ours and not name.startswith("AOTICACHE_")}
@@ -140,7 +140,7 @@ def make_venv(path):
 
 
 def lend(venv, package):
-    """The virtual environment has this Python's package, and what lies beside it."""
+    """Gives the virtual environment this Python's package, and the files next to it."""
     (site,) = glob.glob(os.path.join(venv, "lib", "*", "site-packages"))
     with open(os.path.join(site, f"{package}.pth"), "w") as file:
         file.write(os.path.dirname(os.path.dirname(importlib.util.find_spec(package).origin)) + "\n")
@@ -178,7 +178,7 @@ def wheel(folder):
 
 @pytest.fixture(scope="module")
 def bare(wheel, folder):
-    """A virtual environment with the wheel, and nothing else."""
+    """Returns a virtual environment with the wheel, and nothing else."""
     venv = os.path.join(folder, "bare-venv")
     pip("--python", make_venv(venv), "install", "--no-deps", "--no-index", wheel)
     return venv
@@ -186,7 +186,7 @@ def bare(wheel, folder):
 
 @pytest.fixture(scope="module")
 def installed(wheel, folder):
-    """A virtual environment with the wheel and PyTorch."""
+    """Returns a virtual environment with the wheel and PyTorch."""
     venv = os.path.join(folder, "venv")
     pip("--python", make_venv(venv), "install", "--no-deps", "--no-index", wheel)
     lend(venv, "torch")
@@ -207,7 +207,7 @@ def test_doctor_without_pytorch(bare, folder):
 
 
 def test_models_run_with_neither_pytorch_nor_numpy_and_with_numpy_alone(bare, folder):
-    """In a folder with a package of PyTorch's, made by this Python, which the environment's has no PyTorch to make."""
+    """Uses a directory with a package that this Python's PyTorch made, since the environment has no PyTorch to make one."""
     variables = environment()
     make = "import sys, torch, torch._inductor.package as p; m = type('M', (torch.nn.Module,), {'forward': lambda s, x: " \
            "torch.relu(x * 2 + 1)})(); torch._inductor.aoti_compile_and_package(torch.export.export(m, (torch.ones(3),)), " \
@@ -244,14 +244,14 @@ def test_the_variable_enables_operators(installed, folder, wish):
 
 
 def test_tools_compile_with_this_python(installed, folder):
-    """The worker of a tool runs on the environment's Python: no other one that is found here may have PyTorch."""
+    """A tool's worker runs on the environment's Python: other Pythons on this machine may have no PyTorch."""
     without = os.path.join(folder, "without")
     os.makedirs(without)
     with open(os.path.join(without, "python3"), "w") as file:
         file.write("#!/bin/sh\nexit 3\n")
     os.chmod(file.name, 0o755)
     variables = {**environment(), "PATH": f"{without}:/usr/bin:/bin", "AOTICACHE_DIR": os.path.join(folder, "tool-cache")}
-    words = ("compile", "aten::sinh", "--input", "float32:2x3")  # there is no kernel in C of it
+    words = ("compile", "aten::sinh", "--input", "float32:2x3")  # it has no kernel in C
     (tool,) = glob.glob(os.path.join(installed, "lib", "*", "site-packages", "aoticache", "bin", "aoticache"))
     done = subprocess.run([tool, *words], env=variables, capture_output=True, text=True)
     assert done.returncode != 0, "the tool by itself has found a PyTorch: the test says nothing"
@@ -262,10 +262,10 @@ def test_tools_compile_with_this_python(installed, folder):
 
 
 def test_editable_install_uses_the_sources(folder):
-    """The package is used where it is, with the library that was built."""
+    """The package is used from the sources, with the library that was built."""
     venv = os.path.join(folder, "editable")
     make_venv(venv)
-    lend(venv, "hatchling")  # an editable install is made by the Python that it is for
+    lend(venv, "hatchling")  # an editable install runs the build backend in the target Python
     pip("--python", program(venv), "install", "--no-build-isolation", "--no-deps", "--no-index", "-e", TOP)
     said = run(program(venv), "-c", "import aoticache; print(aoticache.__file__, aoticache.__version__, aoticache.stats())",
                env={**environment(), "AOTICACHE_HOME": BUILD}, cwd=folder)

@@ -1,4 +1,4 @@
-"""Plug mode: PyTorch's own AOTI-eager compiles and loads through the cache, and a second process compiles nothing."""
+"""Tests plug mode: PyTorch's own AOTI-eager compiles and loads through the cache, and a second process compiles nothing."""
 from torch_scenarios import play
 
 TEXT = """
@@ -40,7 +40,7 @@ def compiled_in(said):
 def test_compiles_once_and_then_loads():
     play(TEXT)
     said = play(TEXT)
-    # Loaded from the beginning, without a question for a compile. (A list of numbers is nothing that AOTI-eager describes.)
+    # Loaded at the start, without a compile request. (AOTI-eager cannot describe a list of numbers.)
     assert "abs" not in compiled_in(said) and "maximum" not in compiled_in(said), said
 
 

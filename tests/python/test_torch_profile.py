@@ -1,5 +1,5 @@
-"""What profilers and debuggers see of compiled kernels: a range of PyTorch's profiler inside of the operator's own, and
-functions that are called after their operator. Needs PyTorch, a C++ compiler and nm.
+"""Tests what profilers and debuggers see of compiled kernels: a range of PyTorch's profiler inside the operator's own,
+and functions that are named after their operator. Needs PyTorch, a C++ compiler and nm.
 """
 import glob
 import os

@@ -1,5 +1,5 @@
-"""Waiting for compiles at a terminal: Ctrl-C ends wait() at once and loses nothing, a bar is drawn on a terminal and nowhere
-else, stats() counts what is queued and what kernels have gained, and the log says what was compiled.
+"""Tests waiting for compiles at a terminal: Ctrl-C ends wait() immediately and loses nothing, a progress bar is drawn only
+on a terminal, stats() counts queued compiles and saved time, and the log lists what was compiled.
 
 Ctrl-C is a real one: SIGINT to the whole process group, as a terminal sends it.
 """
@@ -19,7 +19,7 @@ from torch_scenarios import BUILD, LIMIT, TOP, environment, play
 
 sys.path.insert(0, os.path.join(TOP, "eager", "torch"))
 
-#: Every run asks for sizes that the cache has not, and for a kernel of each: what is waited for must be compiled.
+#: Every run requests sizes that the cache lacks, with one kernel each: the awaited kernels must be compiled.
 SIZE = int(time.time()) % 1000000 + 17
 
 BEGIN = f"""
@@ -113,7 +113,7 @@ print("done", flush=True)
 
 
 def test_a_process_that_ends_while_kernels_compile_ends_well():
-    """A kernel of 2 s would be there while the process is at its end, where Python's functions are gone."""
+    """A kernel that takes 2 s would finish while the process ends, when Python's functions are gone."""
     said = play(BEGIN + ENDS, ["2"])
     assert "Warning" not in said, said
 
@@ -151,7 +151,7 @@ print("done", flush=True)
 
 
 def on_terminal(text, *words, **more):
-    """What a program wrote to its standard error, a terminal."""
+    """Returns what a program wrote to its standard error, a terminal."""
     theirs, ours = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", BEGIN + text, *words], env=environment(**more), stdout=subprocess.PIPE,
                                stderr=ours, text=True)
@@ -163,7 +163,7 @@ def on_terminal(text, *words, **more):
             continue
         try:
             part = os.read(theirs, 4096)
-        except OSError:  # the last who had it open has ended
+        except OSError:  # the last process that had it open has ended
             part = b""
         if not part:
             break
@@ -240,7 +240,7 @@ def test_gains_are_what_was_measured_times_hits():
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_kernels():
-    """A dynamic kernel that another test has left would answer for every size."""
+    """Removes kernels: a dynamic one that another test has left would answer for every size."""
     for name in ("aten::sinh", "aten::atan"):
         subprocess.run([os.path.join(BUILD, "bin", "aoticache"), "rm", "--op", name, "--yes"], env=environment(), check=False,
                        capture_output=True)

@@ -1,8 +1,8 @@
-"""Operators that write to their arguments, with compiled kernels behind them: in place, with out=, lists of tensors, running
+"""Tests operators that write to their arguments, with compiled kernels: in place, with out=, lists of tensors, running
 statistics. Values, the memory around them, version counters, views, exceptions and warnings are PyTorch's own, a miss is
-computed once, and a few operators of the database drawn by a seed agree in all of that (make torch-checks: all of them).
+computed once, and a few operators of the database drawn by a seed agree in all of this (make torch-checks: all of them).
 
-Environment: BUILD; SEED, COUNT: of the operators of the database; CACHE.
+Environment: BUILD; SEED, COUNT: which operators of the database, and how many; CACHE.
 """
 import os
 import sys

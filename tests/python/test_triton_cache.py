@@ -1,5 +1,5 @@
-"""Triton's kernels in the cache (aoticache.triton): one record for each kernel, in another directory too, compiled once among
-processes. Compiles for an H100, which needs no GPU. Skipped where triton is not installed."""
+"""Tests Triton's kernels in the cache (aoticache.triton): one record for each kernel, also with another directory, compiled
+once for several processes. Compiles for an H100, which needs no GPU. Skipped if triton is not installed."""
 import json
 import os
 import shutil
@@ -55,7 +55,7 @@ print(json.dumps({"cubin": hashlib.sha256(kernel.asm["cubin"]).hexdigest(), "run
 
 def start(cache, *words, directory=None):
     file = os.path.join(FOLDER, "kernel.py")
-    if not os.path.exists(file):  # cubins of Triton 3.8 hold the time of their source's last change
+    if not os.path.exists(file):  # cubins of Triton 3.8 contain the time of their source's last change
         with open(file, "w") as out:
             out.write(KERNEL)
     more = os.environ.get("PYTHONPATH", "")

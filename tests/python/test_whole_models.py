@@ -1,4 +1,5 @@
-"""aoticache.compile() and load(): whole models, compiled once, their weights stored once; against PyTorch's results."""
+"""Tests aoticache.compile() and load() against PyTorch: whole models, which are compiled once, and whose weights are
+stored once."""
 import json
 import os
 import struct
@@ -77,7 +78,7 @@ model = compiled(made(3))
 assert model.origin.source == "stored", model.origin
 same(model, made(3))
 print("done")
-""", PATH=FOLDER + "/none")  # and no compiler
+""", PATH=FOLDER + "/none")  # without a compiler
 
 
 def test_the_module_s_own_tensors_are_the_weights():
@@ -120,7 +121,7 @@ print("done")
 
 
 def test_variants_store_what_differs_once():
-    # 192 x 192 floats are the only tensor of a file of its own: two fine-tunes of the last layer share it.
+    # 192 x 192 floats are the only tensor in a separate file: two fine-tunes of the last layer share it.
     said = run("""
 import pathlib
 objects = pathlib.Path(os.environ["AOTICACHE_DIR"]) / "objects"
@@ -135,7 +136,7 @@ compiled(variant, id="variant")
 print("grown by", stored() - before, "done")
 """, AOTICACHE_DIR=os.path.join(FOLDER, "second"))
     grown = int(said.split("grown by ")[1].split()[0])
-    assert 0 < grown < 20_000, grown  # the small tensors, in one file; not the 147,456 bytes of the shared one
+    assert 0 < grown < 20_000, grown  # the small tensors, in one file; without the 147,456 bytes of the shared one
 
 
 def test_a_name_is_replaced_only_on_request():
@@ -188,7 +189,7 @@ print("done")
 
 
 def test_new_weights_while_threads_run():
-    # Each run has all the old weights or all the new ones: with all weights equal to k the result tells k.
+    # Each run has all old weights or all new ones: if all weights equal k, the result determines k.
     run("""
 class Sum(torch.nn.Module):
     def __init__(self):
@@ -348,7 +349,7 @@ def equal(model, module, x=X):
 
 
 def test_operators_that_are_called_by_name():
-    # Compiled code calls a custom operator, and some FFTs, by PyTorch's proxy executor.
+    # Compiled code calls a custom operator, and some FFTs, through PyTorch's proxy executor.
     cache = os.path.join(FOLDER, "by-name")
     run(SHOP + BY_NAME + """
 equal(aoticache.compile(shop(), (X,), id="shop"), shop())
@@ -511,13 +512,13 @@ refused(["nonsense", "cpu"], lambda: aoticache.load("to-go", device="nonsense"))
 same(aoticache.load("to-go", device="cpu", num_runners=3), made(130))
 print("done")
 """, [archive], **home)
-    said = tool("import", archive, AOTICACHE_DIR=other, **home)  # the same user, whose key signed it
+    said = tool("import", archive, AOTICACHE_DIR=other, **home)  # same user, whose key signed it
     assert "imported 1 entry" in said, said
     run('same(aoticache.load("to-go"), made(130)); print("done")', AOTICACHE_DIR=other, PATH=FOLDER + "/none")
 
 
 def sound(cache):
-    """What a killed process left behind may lie there; nothing may be damaged or missing."""
+    """Checks the cache: files of a killed process may be left, but nothing may be damaged or missing."""
     done = subprocess.run([TOOL, "verify", "--quiet"], env=environment(AOTICACHE_DIR=cache), capture_output=True, text=True)
     wrong = [line for line in done.stdout.splitlines() if line.split()[0] not in ("unindexed", "foreign")]
     assert done.returncode in (0, 4) and not wrong, (done.returncode, done.stdout, done.stderr)
@@ -554,7 +555,7 @@ print("done")
 """
     tool("export", archive, "--no-sign", "--quiet", AOTICACHE_DIR=cache)
     assert os.path.getsize(archive) < four, (os.path.getsize(archive), four)  # each object once
-    # Imports are killed at many moments; what is there is sound, and the last one completes it.
+    # Imports are killed at many moments; the imported part is sound, and the last import completes it.
     for milliseconds in range(0, 40, 2):
         child = subprocess.Popen([TOOL, "import", archive, "--allow-unsigned", "--quiet"],
                                  env=environment(AOTICACHE_DIR=other))
@@ -565,7 +566,7 @@ print("done")
             sound(other)
     tool("import", archive, "--allow-unsigned", "--quiet", AOTICACHE_DIR=other)
     run(check, ["0", "1", "2", "3"], AOTICACHE_DIR=other)
-    # Models go one by one, their program first; the others keep the tensors that they share.
+    # Models are removed one by one, their program first; the others keep the tensors that they share.
     tool("rm", "--op", "aoticache::program", AOTICACHE_DIR=other)
     for gone, left in (("0", ["1", "2", "3"]), ("2", ["1", "3"])):
         tool("model", "rm", f"tune-{gone}", AOTICACHE_DIR=other)
@@ -585,7 +586,7 @@ print("done")
     tool("model", "rm", names[0], AOTICACHE_DIR=other)
     subprocess.run([GC, "--scan", "--quiet"], env=environment(AOTICACHE_DIR=other), check=True)
     left = [os.path.join(path, name) for path, _, found in os.walk(os.path.join(other, "objects")) for name in found]
-    assert not left, left  # nothing holds a tensor that no model has
+    assert not left, left  # the cache keeps no tensor that no model uses
 
 
 def test_damaged_weights_are_never_used():

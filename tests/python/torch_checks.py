@@ -6,18 +6,18 @@
     torch_checks.py sample SEED COUNT    that many operators, and the cases of `known`
     torch_checks.py child NAMES          one batch (names, separated by commas); a line of JSON for each case
 
-The cases of an operator of the database are its error_inputs, its first samples, and those samples with their tensors
-replaced: empty, expanded, overlapping, without dimensions, of another shape or dtype; filled with NaN, infinities, signed
-zeros, the limits of integers, zeros, and with numbers around both ends of an index's range. A case is right if it gives
-PyTorch's values (to the bit, or within torch.testing.assert_close's tolerances) or PyTorch's exception: type and text.
-Each case is called twice with operators enabled and mode="wait", so that the second call is a hit if there can be one.
-Batches run in processes of their own. If a process dies, the case that it was at is reported.
+The cases of an operator of the database are its error_inputs, its first samples, and those samples with their tensors replaced:
+empty, expanded, overlapping, zero-dimensional, of another shape or dtype; filled with NaN, infinities, signed zeros, the limits
+of integers, zeros, and with numbers around both ends of an index's range. A case is right if it gives PyTorch's values (to the
+bit, or within torch.testing.assert_close's tolerances) or PyTorch's exception: type and text. Each case is called twice with
+operators enabled and mode="wait", so that the second call is a hit if there can be one.
+Batches run in separate processes. If a process dies, the case that it was running is reported.
 
 Each entry is also called in place and with out= (torch_writes.py). For these calls the written tensors, the memory around
 them, version counters and the identity of the result are compared.
 
 Environment: BUILD; CACHE: where kernels are kept; JOBS: processes at a time; QUICK=1: without the changes of shape and
-most dtypes, which need kernels of their own (minutes instead of most of an hour); PART: "values" or "writes" alone;
+most dtypes, which need their own kernels (minutes instead of most of an hour); PART: "values" or "writes" alone;
 CHANGE: only the cases with one of these changes ("turned,every second").
 """
 import collections
@@ -51,7 +51,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
 import operator_table  # noqa: E402
 import torch_writes  # noqa: E402
 
-# Changes that need kernels of their own: only with one dtype, float32 if the operator has it.
+# Changes that need their own kernels: only with one dtype, float32 if the operator has it.
 OF_SHAPE = ("empty", "without dimensions", "turned", "channels last", "every second", "expanded", "overlapping",
             "the second of another shape", "the second of float64")
 # Entries of the database whose values differ in some cases, and how.
@@ -261,7 +261,7 @@ def known(torch):
     yield "gather of a transposed index", lambda: torch.gather(table, 0, (torch.arange(192).reshape(64, 3) * 20).t())
 
 
-# ---- one batch, in a process of its own ----
+# ---- one batch, in its own process ----
 
 def outcome(torch, call):
     torch.manual_seed(11)

@@ -1,5 +1,5 @@
-"""A differential campaign: PyTorch's operators with compiled kernels and with PyTorch alone, over dtypes, sizes, layouts, values,
-numbers and settings of the process.
+"""Compares PyTorch's operators with compiled kernels and with PyTorch alone, over dtypes, sizes, layouts, values, numbers and
+settings of the process.
 
     torch_differences.py campaign [SECONDS [PATTERN]]  all entries of PyTorch's operator database, or those whose NAME:DTYPE the
                                                 regular expression is found in, in an order that SEED decides, until the time is
@@ -8,15 +8,16 @@ numbers and settings of the process.
     torch_differences.py sample SEED COUNT      that many pairs of an entry and a dtype
     torch_differences.py table                  records the results in torch_checks.json and writes docs/torch-checks.md
     torch_differences.py child NAME:DTYPE ...   those pairs; a line of JSON for each case
-    torch_differences.py show NAME:DTYPE        what differs, in words
+    torch_differences.py show NAME:DTYPE        describes the differences
 
-Every operator is enabled that can be, also those that patterns and presets leave out. Each entry is called with each dtype
-that it takes. A case is a sample of the database, changed in what its name says: the last dimension has another size, the
-tensors lie in another way, their elements are limits, NaN, zeros or indices at both ends and beyond, its numbers are others,
-one after the other, the default dtype is float64, deterministic algorithms are asked for, or there is one thread.
+Every operator is enabled that can be, including those that patterns and presets leave out. Each entry is called with each dtype
+that it takes. A case is a sample of the database with the change that its name gives: the last dimension has another size, the
+tensors have another memory layout, their elements are limits, NaN, zeros or indices at both ends and beyond, its numbers are
+replaced one after the other, the default dtype is float64, deterministic algorithms are requested, or there is one thread.
 
-Most kernels are dynamic, so that one serves many sizes; a part of the pairs has exact ones. Compared are values (bits, or within
-the rounding of the dtype), dtypes, sizes, strides, those of dimensions of size 1 included, and exceptions, type and words.
+Most kernels are dynamic, so that one serves many sizes; a part of the pairs has exact ones. The campaign compares values (bits,
+or within the rounding of the dtype), dtypes, sizes, strides, including those of dimensions of size 1, and the type and message of
+exceptions.
 
 Environment: BUILD; SEED (1); CACHE: where kernels are kept; JOBS: processes at a time (2); RESULTS: the file of results.
 """
@@ -44,40 +45,40 @@ SEED = int(os.environ.get("SEED", "1"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-differences-cache"))
 RESULTS = os.environ.get("RESULTS", os.path.join(BUILD, "torch-differences.jsonl"))
 JOBS = int(os.environ.get("JOBS", "2"))
-SECONDS = 3600  # for one process
+SECONDS = 3600  # limit for one process
 PAIRS_A_PROCESS = 12
 ACTIVATIONS = [f"nn.functional.{one}" for one in (
     "celu", "elu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "relu6",
     "selu", "silu", "softplus", "softshrink", "softsign", "threshold")]
-# Small results are differences here, of which PyTorch's kernels do not have more digits.
+# Small results of these are differences of larger numbers, so PyTorch's kernels have no more digits either.
 DIFFERENCES = ("nn.functional.tanhshrink", "special.ndtr", "digamma", "lgamma", "mvlgamma", "polygamma", "special.bessel_j0",
                "special.bessel_j1", "special.bessel_y0", "special.bessel_y1", "logit", "erfinv")
-# What most operators call besides, with as many kernels as there are cases; these have pairs of their own, as does nearly all.
+# Operators that most others call, with as many kernels as there are cases; nearly all of these have pairs of their own.
 HELPERS = ("copy_", "clone", "_to_copy", "_unsafe_view", "empty_like", "fill_", "zeros_like", "lift_fresh_copy")
-WITH_HELPERS = 0.15  # the part of the processes where they are enabled
-EXACT = 0.08  # the part of the processes whose kernels are exact: each case has one, or several
+WITH_HELPERS = 0.15  # fraction of the processes in which they are enabled
+EXACT = 0.08  # fraction of the processes whose kernels are exact: each case has one, or several
 SAMPLES, MOST_ELEMENTS = 2, 20000
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
           "complex128")
-# Around every width of a vector: of 8, 16, 32 and 64 elements, and of their parts.
+# Sizes around every width of a vector: of 8, 16, 32 and 64 elements, and of their parts.
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 23, 31, 32, 33, 37, 47, 48, 49, 63, 64, 65, 70)
-# One after the other: the first two have kernels of their own, the others share one. Most are none of float32.
+# Passed one after the other: the first two have their own kernels, the others share one. Most are not float32 numbers.
 NUMBERS = (1 / 3, 0.1, -2.5, 1 / 7, 1.0000001, 1e-6, 3.0)
-# These have kernels of their own.
+# These have their own kernels.
 ODD_NUMBERS = (70000.5, 0.0, -0.0, float("inf"), float("nan"))
 INTEGERS = (3, -2, 0, 1, 16777217, 2147483653, -1, 7)
-# Relative and absolute: how far results of the same arithmetic may lie apart. Sums in another order are what is left.
+# Relative and absolute: how far apart results of the same arithmetic may be. Only the order of sums may differ.
 TOLERANCES = {"float64": (1e-11, 1e-12), "complex128": (1e-11, 1e-12)}
-# Of what is computed element by element, so that small results have as many digits as others.
+# For operators that compute element by element, so that small results have as many digits as others.
 ELEMENTWISE = {"float16": (4e-3, 1e-7), "bfloat16": (2e-2, 1e-37), "float32": (2e-5, 1e-37), "float64": (1e-11, 1e-300)}
 ANOTHER, NEARER = "another of PyTorch's answers", "nearer to the exact result"
-MEMORY = 16 << 30  # what a process may map: calls that ask for more fail alike
+MEMORY = 16 << 30  # the address space of a process: calls that need more fail in both
 
 
 # ---- cases ----
 
 def resized(torch, sample, size):
-    """With tensors whose last dimension has another size, all that had the size of the first one's."""
+    """Resizes the last dimension of all tensors in which it had the size of the first tensor's."""
     first = next((one for one in tensors_of(torch, sample) if one.dim() > 0), None)
     if first is None or first.shape[-1] == 0:
         return None
@@ -98,7 +99,7 @@ def tensors_of(torch, sample):
 
 
 def renumbered(sample, numbers, kind, wanted=lambda value: True):
-    """The sample with its first number of this kind replaced, once for each of the numbers."""
+    """Yields the sample with its first number of this kind replaced, once for each of the numbers."""
     places = [(list(sample.args), at, value) for at, value in enumerate(sample.args)]
     for number in numbers:
         for _, at, value in places:
@@ -117,7 +118,7 @@ def renumbered(sample, numbers, kind, wanted=lambda value: True):
 
 
 def with_number(torch, sample, numbers):
-    """The sample of an operator of two tensors with each of the numbers in the place of the second."""
+    """Yields the sample of an operator of two tensors with each of the numbers instead of the second tensor."""
     if not sample.args or not isinstance(sample.args[0], torch.Tensor) or not isinstance(sample.input, torch.Tensor):
         return
     for number in numbers:
@@ -127,7 +128,7 @@ def with_number(torch, sample, numbers):
 
 
 def layouts(torch):
-    """(name, what becomes of a tensor)."""
+    """Yields (name, function that changes the layout of a tensor)."""
     def offset(tensor):
         memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)
         memory[1:] = tensor.flatten()
@@ -139,7 +140,7 @@ def layouts(torch):
     def one_channel(tensor):
         return channels_last(tensor[:, :1]) if tensor.dim() > 2 else tensor
 
-    def odd_strides(tensor):  # of a dimension of size 1
+    def odd_strides(tensor):  # for a dimension of size 1
         return tensor[:1].as_strided(tensor[:1].shape, (7, *tensor.stride()[1:])) if tensor.dim() and len(tensor) else tensor
 
     def expanded(tensor):
@@ -157,7 +158,7 @@ def layouts(torch):
 
 
 def values(torch):
-    """(name, a change for torch_checks.map_tensors())."""
+    """Yields (name, a change for torch_checks.map_tensors())."""
     def integers(tensor):
         return not tensor.dtype.is_floating_point and not tensor.dtype.is_complex and tensor.dtype != torch.bool
 
@@ -186,7 +187,7 @@ def values(torch):
 
 
 def cases_of(torch, name, dtype, seed):
-    """(what was changed, the sample, settings): for one entry and dtype."""
+    """Yields (what was changed, the sample, settings) for one entry and dtype."""
     info = operator_table.database()[name]
     draw = random.Random(f"{seed} {name} {dtype}")
     torch.manual_seed(7)
@@ -216,13 +217,13 @@ def changes_of(torch, name, sample, number, draw):
         changed = attempt(torch, lambda change=change: torch_checks.map_tensors(torch, sample, change))
         if changed is not None:
             yield what, changed, {}
-    for what, change in draw.sample(list(layouts(torch)), 2 if number == 0 else 0):  # each has a kernel of its own
+    for what, change in draw.sample(list(layouts(torch)), 2 if number == 0 else 0):  # each has its own kernel
         changed = attempt(torch, lambda change=change: torch_checks.map_tensors(torch, sample, lambda _, one: change(one)))
         if changed is not None:
             yield what, changed, {}
     if number == 0:
         numbers = (*NUMBERS, draw.choice(ODD_NUMBERS))
-        # Of the 16777217th derivative of log gamma there is nothing but infinities and NaN.
+        # All values of the 16777217th derivative of log gamma are infinite or NaN.
         integers = draw.sample([one for one in INTEGERS if one < 100 or not name.startswith("polygamma")], 2)
         for value, changed in itertools.chain(renumbered(sample, numbers, float), renumbered(sample, integers, int)):
             yield f"the number {value!r}", changed, {}
@@ -248,7 +249,7 @@ def attempt(torch, change):
 # ---- one process ----
 
 def gradients(torch, operator, sample):
-    """Those of the inputs, which other operators compute."""
+    """Returns the gradients of the inputs, which other operators compute."""
     import numpy
 
     sought = []
@@ -298,7 +299,8 @@ def copied(torch, result):
 
 
 def rewritten(torch, sample):
-    """The same values with gaps between them, where PyTorch's kernels do not read vectors, and many times, where they do."""
+    """Yields the same values with gaps between them, so that PyTorch's kernels do not read vectors, and repeated, so that they
+    do."""
     def with_gaps(_, tensor):
         return torch_writes.embedded(torch, tensor)[0] if tensor.dim() else tensor
 
@@ -312,9 +314,9 @@ def rewritten(torch, sample):
 
 
 def look_again(torch, got, expected, call, settings):
-    """What a result that is not PyTorch's is all the same, or "". What PyTorch makes of the edges of a dtype may depend on how it
-    reads the memory, and on the place in it (which of 0.0 and -0.0 is the greater one, the GELU of infinity); and with 16 bits
-    it rounds between the steps of an operator."""
+    """Returns why a result that is not PyTorch's is still acceptable, or "". PyTorch's results at the edges of a dtype may depend
+    on how it reads the memory, and on the position in it (which of 0.0 and -0.0 is greater, the GELU of infinity); and with 16
+    bits it rounds between the steps of an operator."""
     operator, sample = call
     others = [expected, *(run_with(torch, settings, operator, one) for one in rewritten(torch, sample))]
     if is_among(torch, got, others):
@@ -329,14 +331,14 @@ def look_again(torch, got, expected, call, settings):
 
 
 def float_leaves(torch, result):
-    """The tensors of floats among the results; None where there are others, which are not looked at again."""
+    """Returns the tensors if all results are tensors of floats, otherwise None: other results are not compared again."""
     from torch.utils import _pytree as pytree
     leaves = pytree.tree_leaves(result[0])
     return leaves if leaves and all(isinstance(one, torch.Tensor) and one.is_floating_point() for one in leaves) else None
 
 
 def is_among(torch, got, others):
-    """Whether each element is that of one of these answers, signs of zeros included."""
+    """Returns whether each element equals that of one of these answers, including signs of zeros."""
     ours = float_leaves(torch, got)
     answers = [found for one in others if (found := float_leaves(torch, one)) and ours and len(found) == len(ours)]
     for tensor, *theirs in zip(ours or (), *answers):
@@ -354,7 +356,7 @@ def is_among(torch, got, others):
 
 
 def is_nearer(torch, got, expected, exact):
-    """Whether no result is further from the exact one than PyTorch's furthest, in whole and in each place by two units."""
+    """Returns whether no error is larger than PyTorch's for the same element, or than two units of rounding."""
     ours, theirs, right = (float_leaves(torch, one) for one in (got, expected, exact))
     if not ours or not theirs or not right or not len(ours) == len(theirs) == len(right):
         return False
@@ -381,7 +383,7 @@ def is_elementwise(info):
 def compare(torch, got, expected, limits):
     from torch.utils import _pytree as pytree
     if got[1] or expected[1]:
-        # Without the numbers: threads race for which index is found first to be invalid.
+        # Compared without the numbers: threads race to find the first invalid index.
         if len({re.sub(r"-?\d+", "N", one[1].partition("\n")[0]) for one in (got, expected)}) == 1:
             return "same exception"
         return f"wrong: {got[1][:160] or 'no exception'}; PyTorch: {expected[1][:160] or 'no exception'}"
@@ -490,7 +492,7 @@ def sampled(seed, count):
 
 
 def run_all(pairs, seconds=float("inf"), results=None):
-    """The results of all pairs that could be begun in time; they are appended to the file `results` as they come."""
+    """Runs the pairs that can be begun in time. Returns their results, and appends each to the file `results`."""
     os.makedirs(CACHE, mode=0o700, exist_ok=True)
     end, found = time.monotonic() + seconds, []
 

@@ -1,12 +1,12 @@
-"""Plays samples of PyTorch's operator database (torch_samples.py) with every operator enabled that the binding accepts,
-in one process.
+"""Runs samples of PyTorch's operator database (torch_samples.py) in one process, with every operator enabled that the
+binding accepts.
 
-    torch_operators.py draw SEED COUNT NAMES RESULTS CACHE PASS...  chooses the samples, and plays them
-    torch_operators.py play NAMES RESULTS CACHE PASS...             plays them, once in each pass
+    torch_operators.py draw SEED COUNT NAMES RESULTS CACHE PASS...  draws the samples, and runs them
+    torch_operators.py play NAMES RESULTS CACHE PASS...             runs them, once in each pass
 
-PASS is the mode, "wait", "background" or "never", or "stable": "never" without the bridge, which comes last. NAMES
-and RESULTS are JSON files. RESULTS: {"samples": one dictionary for each sample, "passes": what each pass came to by
-itself}. Expected results come from the same process before anything is enabled. Environment: WORKERS.
+PASS is the mode, "wait", "background" or "never", or "stable": "never" without the bridge, which must be last. NAMES
+and RESULTS are JSON files. RESULTS: {"samples": one dictionary for each sample, "passes": the findings of each pass}.
+Expected results come from the same process before anything is enabled. Environment: WORKERS.
 """
 import json
 import logging
@@ -26,7 +26,7 @@ COUNTS = ("calls", "hits", "fallbacks", "refused", "misses", "loads", "compiles"
 
 
 class Lines(logging.Handler):
-    """What the library logs, to say why PyTorch's kernel answered."""
+    """Collects the library's log messages, to report why PyTorch's kernel answered."""
 
     def __init__(self):
         super().__init__()
@@ -41,7 +41,7 @@ def counts_of(aoticache):
 
 
 def difference(before, after):
-    """By operator that was called: {count: by how much}."""
+    """Returns by operator that was called: {count: by how much it changed}."""
     found = {}
     for name, counts in after.items():
         moved = {count: now - then for count, now, then in zip(COUNTS, counts, before.get(name, [0] * len(COUNTS)))}
@@ -51,12 +51,12 @@ def difference(before, after):
 
 
 def served_of(moved):
-    """Calls that a compiled kernel answered."""
+    """Returns the number of calls that a compiled kernel answered."""
     return sum(one["calls"] - one["fallbacks"] - one["refused"] for one in moved.values())
 
 
 class Player:
-    """Samples with what eager PyTorch makes of them, and copies of their inputs for each pass."""
+    """Samples with eager PyTorch's results, and copies of their inputs for each pass."""
 
     def __init__(self, names, passes):
         import torch_samples
@@ -68,7 +68,7 @@ class Player:
         self.results = [{"name": str(sample.name), "passes": []} for sample in self.samples]
 
     def play(self, aoticache, place, mode, lines):
-        """Nothing but the samples is called here, since all operators are enabled."""
+        """Makes only the samples' calls, since all operators are enabled."""
         outcomes, before = [], counts_of(aoticache)
         for sample, (_, cotangents), leaves in zip(self.samples, self.expected, self.copies[place]):
             del lines[:]
@@ -86,7 +86,7 @@ class Player:
         for sample, (expected, cotangents), got, result in zip(self.samples, self.expected, outcomes, self.results):
             one = result["passes"][place]
             if is_stable and expected.error and got.error == "RuntimeError" and got.message == expected.message:
-                got.error = expected.error  # that interface has no other exception (docs/pytorch.md)
+                got.error = expected.error  # the stable interface has only this exception (docs/pytorch.md)
             verdict = self.module.judge(got, expected)
             if verdict.startswith("wrong") and served_of(one["operators"]) and self.module.as_compiled(
                     sample, cotangents, set(one["operators"]), got):
@@ -98,7 +98,7 @@ class Player:
 
 
 def reason_of(one):
-    """Why nothing was served, as far as counts and the log tell."""
+    """Returns why nothing was served, as far as counts and the log show it."""
     counts = {count: sum(moved[count] for moved in one["operators"].values()) for count in COUNTS}
     if one["log"]:
         return " ".join(one["log"][0].split())[:300]
@@ -116,7 +116,7 @@ def enable_all(aoticache, names, mode):
 
 
 def accepted_by_binding(aoticache):
-    """Operators that can be enabled, and what enable() says of those that only explain() accepts."""
+    """Returns operators that can be enabled, and the reply of enable() for those that only explain() accepts."""
     names, refused = aoticache.operators(), {}
     try:
         aoticache.enable(*names, mode="wait")

@@ -1,8 +1,8 @@
-"""Samples of PyTorch's operator database as test_torch_operators.py plays them: drawn by a seed, run, compared.
+"""Draws samples of PyTorch's operator database by a seed, runs and compares them, for test_torch_operators.py.
 
-A sample is named by (operator, dtype, kind, index, grad) and made anew from that in every process, with the same numbers
-in its tensors. Its outcome is what it returns or raises, the gradients of its inputs where `grad` is set, and what became
-of its inputs. Needs PyTorch; operator_table.load_torch() comes first.
+A sample is named by (operator, dtype, kind, index, grad). Every process makes it again from this name, with the same
+numbers in its tensors. Its outcome is what it returns or raises, the gradients of its inputs if `grad` is set, and the
+inputs afterwards. Needs PyTorch; operator_table.load_torch() must run first.
 """
 import itertools
 import random
@@ -21,13 +21,13 @@ from test_holder_operators import judge_tensor
 DTYPES = {str(one).removeprefix("torch."): one
           for one in (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool)}
 SAMPLES, MAX_ELEMENTS = 12, 1 << 14
-MOST_CALLS = 5  # of one sample that would have to be compiled
+MOST_CALLS = 5  # calls of one sample that would have to be compiled
 SHARE_OF_GRADIENTS, SHARE_OF_ERRORS = 0.5, 0.12
 TRIES = 60
 
 
 class LeftOut(Exception):
-    """Why a sample is not taken."""
+    """Raised with the reason why a sample is left out."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Name:
 class Outcome:
     values: list = field(default_factory=list)     # tensors and others, in order
     gradients: list = field(default_factory=list)
-    inputs: list = field(default_factory=list)     # the tensors that went in, afterwards
-    shared: list = field(default_factory=list)     # for each value, the inputs whose memory it has
+    inputs: list = field(default_factory=list)     # the input tensors, afterwards
+    shared: list = field(default_factory=list)     # for each value, the inputs whose memory it shares
     error: str = ""                                # the exception's type
     message: str = ""
 
@@ -62,7 +62,7 @@ def seed_all(number):
 
 
 class Sample:
-    """What is called, and the leaves of its arguments; `fresh()` copies those."""
+    """The function and the leaves of its arguments; `fresh()` copies those."""
 
     def __init__(self, name, info):
         self.name, self.op = name, info.op
@@ -105,7 +105,7 @@ def check_tensor(tensor):
 
 
 def copy_tensor(tensor, memory):
-    """With the same strides and offset; what shared memory still does."""
+    """Copies with the same strides and offset; tensors that shared memory share it again."""
     with torch.no_grad():
         storage = tensor.untyped_storage()
         if storage._cdata not in memory:
@@ -126,13 +126,13 @@ def differentiable(values):
 
 
 def make_cotangents(sample, outcome):
-    """What gradients are taken with: the same numbers in every process."""
+    """Returns the cotangents for gradients: the same numbers in every process."""
     seed_all(sample.seed)
     return [torch.randn_like(one) for one in differentiable(outcome.values)]
 
 
 def run(sample, leaves, cotangents=None):
-    """The outcome. Calls of operators are the sample's own, and those of its gradients: copies are made elsewhere."""
+    """Returns the outcome. The only operators called are the sample's and its gradients': copies are made elsewhere."""
     torch.manual_seed(sample.seed)
     outcome = Outcome()
     inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -157,7 +157,7 @@ def shared_with(value, inputs):
 
 
 def expected_outcome(sample):
-    """Eager PyTorch's, and the cotangents for those that follow."""
+    """Returns eager PyTorch's outcome, and the cotangents for the following runs."""
     if not sample.name.grad:
         return run(sample, sample.fresh()), None
     cotangents = make_cotangents(sample, run(sample, sample.fresh()))
@@ -167,7 +167,7 @@ def expected_outcome(sample):
 # ---- comparing ----
 
 def judge(got, expected):
-    """"equal", "within tolerance", or "wrong: ..."."""
+    """Returns "equal", "within tolerance", or "wrong: ..."."""
     if got.error != expected.error:
         return (f"wrong: it raises {got.error or 'nothing'} ({got.message[:200]}), "
                 f"PyTorch {expected.error or 'nothing'} ({expected.message[:200]})")
@@ -195,7 +195,7 @@ def judge_leaf(got, expected, strides=True):
     if got.layout != torch.strided or expected.layout != torch.strided:
         return "equal" if got.layout == expected.layout and torch.equal(got.to_dense(), expected.to_dense()) else "differs"
     got, expected = plain(got), plain(expected)
-    if not strides:  # autograd gives gradients whatever strides come out of its sums
+    if not strides:  # autograd returns gradients with whatever strides its sums have
         got, expected = got.contiguous(), expected.contiguous()
     if not {got.dtype, expected.dtype} <= set(TENSORS.numbers):  # uint16 to uint64
         same = (got.dtype, got.shape, got.stride()) == (expected.dtype, expected.shape, expected.stride())
@@ -211,10 +211,10 @@ def plain(tensor):
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-# ---- which operators a sample calls ----
+# ---- the operators that a sample calls ----
 
 class Recorder(TorchDispatchMode):
-    """The calls that arrive below autograd: (overload, what a kernel is compiled for)."""
+    """Records the calls that arrive below autograd: (overload, the arguments for which a kernel is compiled)."""
 
     def __init__(self):
         super().__init__()
@@ -226,7 +226,7 @@ class Recorder(TorchDispatchMode):
 
 
 class AsCompiled(TorchDispatchMode):
-    """Every overload of `served` is what torch.compile makes of it."""
+    """Replaces every overload of `served` by torch.compile's version."""
 
     def __init__(self, served):
         super().__init__()
@@ -256,7 +256,7 @@ def describe_call(func, args, kwargs):
 
 
 def record(sample):
-    """(the outcome, the calls of its operators and of their gradients'); an exception where PyTorch refuses it."""
+    """Returns (the outcome, the calls of its operators and of their gradients'); raises if PyTorch refuses it."""
     cotangents = make_cotangents(sample, run(sample, sample.fresh())) if sample.name.grad else None
     recorder = Recorder()
     leaves = sample.fresh()
@@ -266,7 +266,8 @@ def record(sample):
 
 
 def as_compiled(sample, cotangents, served, got):
-    """Whether torch.compile makes the same of the operators: then it is PyTorch's compiler that differs from eager."""
+    """Returns whether torch.compile gives the same for the operators: then PyTorch's compiler differs from eager
+    PyTorch."""
     leaves = sample.fresh()
     try:
         with AsCompiled(served):
@@ -295,7 +296,7 @@ def draw_name(draw, operators, names):
 
 
 def wanted_of(sample, accepted, seen):
-    """What would be compiled for it, and was for no other one."""
+    """Returns the kernels that would be compiled for the sample and for no earlier one."""
     outcome, calls = record(sample)
     if sample.name.kind == "error" and not outcome.error:
         raise LeftOut("PyTorch does not refuse it")
@@ -312,9 +313,9 @@ def wanted_of(sample, accepted, seen):
 
 
 def draw_names(seed, count, accepted):
-    """Names of samples that make `count` compiles, and counts of others by reason."""
+    """Returns names of samples that make `count` compiles, and counts of others by reason."""
     draw, operators = random.Random(seed), operator_table.database()
-    # Their elements are whatever memory held.
+    # Their elements are uninitialized memory.
     names = sorted(set(operators) - operator_table.UNINITIALISED)
     chosen, left, seen, overloads, tries = [], {}, set(), set(), 0
     while len(seen) < count and tries < TRIES * count:

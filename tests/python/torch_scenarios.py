@@ -1,5 +1,5 @@
-"""Scenarios for the tests of the Python package: Python texts, in processes of their own, where they print "done", or
-many in one process, which is quicker by the seconds that PyTorch takes to be imported."""
+"""Runs scenarios for the tests of the Python package: Python texts in separate processes, which print "done", or many in one
+process, which saves the seconds that importing PyTorch takes."""
 import json
 import os
 import subprocess
@@ -24,8 +24,9 @@ def environment(**more):
 
 
 def python(*words):
-    """The words of a command that runs Python with these arguments: quickly, as a fork of scripts/run-tests' server, if there
-    is one (fork_server.py). Its process id is not that of the process which does the work; [sys.executable, ...] is for that."""
+    """Returns the words of a command that runs Python with these arguments: as a fork of scripts/run-tests' server, which is
+    faster, if there is one (fork_server.py). Its process id is not that of the process that does the work; use [sys.executable,
+    ...] to get that."""
     server = os.environ.get("TEST_FORKS")
     return [sys.executable, *(("-S", "-E", os.path.join(HERE, "fork_server.py"), "--run", server) if server else ()), *words]
 
@@ -40,13 +41,13 @@ def run(words, status, more, fresh=False):
 
 
 def play(text, arguments=(), status=0, fresh=False, **more):
-    """What it printed, both channels. Fails unless it ends with this status and says "done" (status 0). fresh: it is about
-    what is imported when, so it is no fork of a process that has imported PyTorch."""
+    """Returns what the text printed, both channels. Fails unless it ends with this status and prints "done" (status 0). fresh:
+    the text tests the order of imports, so it is not run as a fork of a process that has imported PyTorch."""
     return run(["-c", textwrap.dedent(text), *arguments], status, more, fresh)
 
 
 def play_file(text, **more):
-    """The same with a file, whose classes and functions other processes can import."""
+    """Does the same with a file, whose classes and functions other processes can import."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", prefix="scenario_") as file:
         file.write(textwrap.dedent(text))
         file.flush()
@@ -63,8 +64,8 @@ def bring_bridge(cache):
     return cache
 
 
-# Plays texts that come as lines of JSON, and answers each with a line that begins with its first argument: an error, or
-# nothing. Everything is as at the start before each.
+# Runs texts that arrive as lines of JSON, and answers each with a line that begins with its first argument: an error, or
+# nothing. Restores the initial state before each.
 PLAYER = """
 import json, sys, traceback
 import torch, aoticache
@@ -85,8 +86,8 @@ for line in sys.stdin:
 
 
 class Together:
-    """Texts that one process plays, each after `begin`: quicker by the seconds that PyTorch takes to be imported. A text
-    that kills the process gets another one for those after it."""
+    """Runs texts in one process, each after `begin`, which saves the seconds that importing PyTorch takes. If a text kills the
+    process, the following ones get a new process."""
 
     ANSWER = "-- the player answers: "
 

@@ -1,7 +1,7 @@
-"""Calls that write to their arguments, for torch_checks.py: each entry of PyTorch's operator database in place and with
-out=, on tensors of their own, parts of larger ones, transposed, expanded and overlapping ones, of another dtype and of
-another size. What is compared is not only the values: the memory around the tensors that were written to, how often their
-version counters moved, whether the result is the argument itself, and the warnings.
+"""Makes calls that write to their arguments, for torch_checks.py: each entry of PyTorch's operator database in place and
+with out=, on separate tensors, parts of larger ones, transposed, expanded and overlapping ones, of another dtype and of
+another size. Compares not only values, but also the memory around the written tensors, how often their version counters
+moved, whether the result is the argument itself, and the warnings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ DTYPES = ("float32", "int64", "bool", "bfloat16")
 
 
 def embedded(torch, tensor, steps=2):
-    """The same values in every second place of a larger memory; the memory."""
+    """Returns the same values in every second position of a larger memory, and that memory."""
     memory = torch.zeros(max(1, tensor.numel() * steps + 3), dtype=tensor.dtype)
     strides, step = [], steps
     for size in reversed(tensor.shape):
@@ -24,7 +24,7 @@ def embedded(torch, tensor, steps=2):
 
 
 def turned(torch, tensor):
-    """The same values with strides the other way round, as a transposed tensor has them."""
+    """Returns the same values with the strides in reverse order, as a transposed tensor has them."""
     places = tuple(reversed(range(tensor.dim())))
     memory = tensor.permute(places).contiguous().clone()
     return memory.permute(places), memory
@@ -36,7 +36,7 @@ def whole(torch, tensor):
 
 
 def expanded(torch, tensor):
-    """Where PyTorch does not refuse it, its own kernel writes to one place in any order: nothing can be compared then."""
+    """Expands. If PyTorch accepts it, its own kernel writes to one position in any order: then nothing can be compared."""
     return tensor[:1].clone().expand(tensor.shape), None
 
 
@@ -46,8 +46,8 @@ def fits(tensor, change):
 
 def observe(torch, written, call, dtypes=()):
     """
-    What a call does to `written` ((tensor, memory) pairs), as values that can be compared. dtypes: of the results without
-    out=, in which they are computed, and to whose precision they are compared.
+    Returns what a call does to `written` ((tensor, memory) pairs), as values that can be compared. dtypes: those of the
+    results without out=, in which they are computed, and to whose precision they are compared.
     """
     dtypes = dtypes or [tensor.dtype for tensor, _ in written]
     before = [tensor._version for tensor, _ in written]
@@ -71,7 +71,7 @@ def observe(torch, written, call, dtypes=()):
 
 
 def exact(torch, op, sample):
-    """The results in float64, of arguments of floats."""
+    """Returns the results in float64, for float arguments."""
     from torch.utils import _pytree as pytree
 
     def widen(one):
@@ -83,8 +83,8 @@ def exact(torch, op, sample):
 
 
 def is_nearer(torch, ours, theirs, results):
-    """Whether all but the values is the same, and ours are not further from `results` than PyTorch's: it rounds to 16 bits
-    between the steps of an operator, compiled code at its end."""
+    """Returns whether everything but the values is the same, and ours are not further from `results` than PyTorch's:
+    PyTorch rounds to 16 bits between the steps of an operator, compiled code at its end."""
     if any(ours[what] != theirs[what] for what in ours if what not in ("values", "memory")):
         return False
     for a, b, result in zip(ours["values"], theirs["values"], results):
@@ -95,7 +95,7 @@ def is_nearer(torch, ours, theirs, results):
         if errors[0].numel() and (errors[0].max() > errors[1].max() or errors[0].mean() > errors[1].mean()):
             return False
     changed = [sum(int((a != b).sum()) for a, b in zip(ours[what], theirs[what])) for what in ("values", "memory")]
-    return changed[0] == changed[1]  # nothing else of the memory
+    return changed[0] == changed[1]  # the rest of the memory is unchanged
 
 
 def in_place(torch, variant, sample, change):
@@ -108,7 +108,7 @@ def in_place(torch, variant, sample, change):
 
 
 def with_itself(torch, variant, sample):
-    """The first of the other arguments is the tensor that is written to."""
+    """Returns the sample with the written tensor as the first of the other arguments."""
     def call():
         tensor = sample.input.clone()
         args = [tensor if one is sample.args[0] else one for one in sample.args]
@@ -118,7 +118,7 @@ def with_itself(torch, variant, sample):
 
 
 def outs_of(torch, op, sample):
-    """What the operator gives without out, as the tensors that out= would be; None: no tensors."""
+    """Returns the operator's results without out, as the tensors for out=, or None if they are not tensors."""
     try:
         results = op(sample.input, *sample.args, **sample.kwargs)
     except Exception:
@@ -163,7 +163,7 @@ OUT = {"out": whole, "out in a larger memory": embedded, "out, transposed": turn
 
 
 def cases(torch, name, info, samples, quick):
-    """(name of the case, the call). samples: by dtype, as torch_checks.py chooses them."""
+    """Yields (name of the case, the call). samples: by dtype, as torch_checks.py chooses them."""
     for dtype, chosen in samples.items():
         for number, sample in enumerate(chosen[:1]):
             if not isinstance(sample.input, torch.Tensor):

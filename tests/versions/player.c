@@ -1,19 +1,19 @@
 /*
- * player: uses a cache as a program does, with the library of whichever version of the project it was built in.
+ * player: uses a cache as a program does, with the library of the version of the project in which it was built.
  *
- * It is compiled in the sources of each version, so it uses nothing but what the first version had, and asks for headers
- * that came later. Arguments: the cache directory, a folder for its own files. Then it reads commands, a line each, and
- * answers each with one line: the name of a status, then the message or what was asked for.
+ * It is compiled in the sources of each version, so it uses only what the first version had, and tests for headers that were
+ * added later. Arguments: the cache directory, a directory for its own files. Then it reads commands, one per line, and
+ * answers each with one line: the name of a status, then the message or the requested value.
  *
- *   open, close, flush, list, collect MAX_ENTRIES (0: leftovers alone)
- *   put N, get N, key N, pin N, tag N NAME   entry N has a side file where N is even, and is in its manifest where N is 4 n + 1
+ *   open, close, flush, list, collect MAX_ENTRIES (0: only leftovers)
+ *   put N, get N, key N, pin N, tag N NAME   entry N has a side file if N is even, and is in its manifest if N is 4 n + 1
  *                                            and below 1000, if the version can do that (HAS_IN_MANIFEST)
  *   compile N    by a hook that makes it;  hold N: the hook prints "compiling" and waits for a line
  *   fail N       by a hook that fails
  *
- * With a third and fourth argument (a seed, the most entries that a collection leaves, 0: none goes) it puts, looks up,
- * collects and pins at random until it is killed, with a line "kept N" for each pinned entry that was stored, and ends with
- * a line where the cache refuses it.
+ * With a third and fourth argument (a seed, the most entries that a collection leaves, 0: none is removed) it puts, looks up,
+ * collects and pins at random until it is killed, with a line "kept N" for each pinned entry that was stored, and ends with a
+ * line if the cache refuses an operation.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -42,7 +42,7 @@
 #define HAS_PINS 1
 #endif
 
-#define KEYS 40         /* that come and go */
+#define KEYS 40         /* entries that are stored and removed again */
 #define FIRST_KEPT 1000 /* never removed */
 
 static const char *directory, *folder;
@@ -110,7 +110,7 @@ static aoticache_status write_text(const char *path, const char *text)
     return AOTICACHE_OK;
 }
 
-/* The files of entry `number`, made in `place`, to `deliver`, or else into the cache. */
+/* Makes the files of entry `number` in `place`, and passes them to `deliver` or, without it, stores them in the cache. */
 static aoticache_status make(int number, const char *place, aoticache_deliver_fn deliver, void *user)
 {
     char path[2][1400], text[64];
@@ -146,7 +146,7 @@ static int reads_as(int fd, const char *text)
     return fd >= 0 && pread(fd, found, sizeof found - 1, 0) >= 0 && strcmp(found, text) == 0;
 }
 
-/* A wrong byte is worse than any failure, and has an answer of its own. */
+/* Compares the contents. A wrong byte is worse than any failure, and has a separate answer. */
 static aoticache_status compare(int number, const aoticache_artifact *artifact)
 {
     char text[64], path[1400];
@@ -187,7 +187,7 @@ static aoticache_status hook(void *user, const aoticache_request *request, const
     return make(number, place, deliver, deliver_user);
 }
 
-/* made: what the hook is given, below 0: it fails. */
+/* Looks up or compiles an entry. made: the number that the hook gets; if below 0, it fails. */
 static aoticache_status find(int number, int compiles, int made, const char **ret_how)
 {
     static const char *const how[] = {"index", "compiled", "waited", "fetched"};

@@ -1,14 +1,14 @@
-"""Two versions at once, tried: an older version of the project and this one use the same cache, in every order.
+"""Tests two versions at the same time: an older version of the project and this one use the same cache, in every order.
 
 tests/versions/list names the versions. Each is taken from git and built (library and tools, without optimisation) in
-BUILD/versions, once. tests/versions/player.c, compiled in the sources of each, uses the cache as a program does. What was
-reported as stored must be found with its bytes, whoever stored it; what a version cannot do it must refuse with a message
-that says what to do; and this version's `verify` must find nothing wrong at the end.
+BUILD/versions, once. tests/versions/player.c, compiled in the sources of each, uses the cache as a program does. Entries
+that were reported as stored must be found with their bytes, whichever version stored them; if a version cannot do something,
+it must refuse with a message that says what to do; and this version's `verify` must find nothing wrong at the end.
 
 python3 tests/versions/trial.py [--short] [--only TEXT] [--seconds 10] [--seed 1]
 
---short: only versions that are marked so. --only: only versions whose line contains this. --seconds: how long processes of
-two versions use one cache and are killed. Prints "ok - ", "not ok - ", "skip - " lines, and "# " lines with what was seen.
+--short: only versions that are marked for it. --only: only versions whose line contains this. --seconds: how long processes
+of two versions use one cache and are killed. Prints "ok - ", "not ok - ", "skip - " lines, and "# " lines with observations.
 """
 
 import argparse
@@ -31,10 +31,10 @@ import time
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD", TOP / "build")).resolve()
 ENTRIES = range(1, 21)
-RECORDS = range(1, 21, 4)  # those whose file is in their manifest, where the version that puts them can do that
+RECORDS = range(1, 21, 4)  # those whose file is in their manifest, if the version that puts them can do that
 SIDE_BY_SIDE = 4  # processes of each version
-# Migrations of earlier indexes take tables away. A process that has one open then builds it anew, and its collections do not
-# know what others have stored (docs/store.md): what that loses is told, and is no failure of this version.
+# Migrations of earlier indexes remove tables. A process that has one open then rebuilds it, and its collections do not know
+# what others have stored (docs/store.md): such losses are printed, and are not failures of this version.
 FIRST_ADDED_TO = 3
 failed = 0
 
@@ -91,7 +91,7 @@ def compile_player(sources: pathlib.Path, build: pathlib.Path, player: pathlib.P
 
 
 def build_version(commit: str) -> pathlib.Path:
-    """The sources of a commit, built; again where a build was not completed."""
+    """Returns the built sources of a commit; builds them again if a build was not completed."""
     folder = BUILD / "versions" / commit[:12]
     if (folder / "is-built").exists():
         return folder
@@ -134,11 +134,11 @@ def read_list(is_short: bool, only: str) -> list[Version]:
     return versions
 
 
-# ---- a cache and those who use it ----
+# ---- a cache and its users ----
 
 
 class Place:
-    """A folder with caches, keys and the files of players, taken away at the end."""
+    """A directory with caches, keys and the files of players, removed at the end."""
 
     def __init__(self, root: pathlib.Path, name: str):
         self.root = root / re.sub("[^a-z0-9]+", "-", name)
@@ -214,7 +214,7 @@ class Player:
         return self.errors.read()
 
     def uses(self) -> dict[str, str]:
-        """Of each key: how often and when it was used."""
+        """Returns for each key: how often and when it was used."""
         words = self.ask("list").split()
         return dict(word.split("/", 1) for word in words if "/" in word)
 
@@ -228,7 +228,7 @@ class Player:
         self.process.wait()
 
     def close(self) -> None:
-        """What it said is read by now, and there may be hundreds of them."""
+        """Closes the files. All output has been read by now, and there may be hundreds of players."""
         for one in (self.process.stdin, self.process.stdout, self.errors):
             try:
                 one.close()
@@ -242,13 +242,13 @@ def lacking(player: Player, numbers) -> list[str]:
 
 
 def entries_for(maker: Version, taker: Version) -> list[int]:
-    """Those of `maker` that `taker` can have from it. The others it refuses, and says so by its status."""
+    """Returns the entries of `maker` that `taker` can accept. It refuses the others, and reports that by its status."""
     is_refused = maker.has_records and not taker.has_records
     return [number for number in ENTRIES if not is_refused or number not in RECORDS]
 
 
 def fill(place: Place, version: Version, cache: pathlib.Path | None = None) -> None:
-    """Entries with and without side files, uses, a failure, pins, tags, signatures, and what a killed compile leaves."""
+    """Stores entries with and without side files, uses, a failure, pins, tags, signatures, and leaves a killed compile."""
     killed = place.player(version, cache)
     if not killed.does("open") or killed.ask("hold 90") != "compiling":
         raise SystemExit(f"trial: {version.name} cannot use a new cache")
@@ -270,7 +270,7 @@ def fill(place: Place, version: Version, cache: pathlib.Path | None = None) -> N
 
 
 def check_sound(name: str, place: Place, current: Version, numbers, cache: pathlib.Path | None = None) -> None:
-    """Everything is found with its bytes by this version, in a new process, and nothing is wrong."""
+    """Checks that this version, in a new process, finds all entries with their bytes, and no errors."""
     player = place.player(current, cache)
     opened = player.ask("open")
     check(f"{name}: all is found, with its bytes", opened.startswith("OK") and not (lost := lacking(player, numbers)),
@@ -362,7 +362,7 @@ def try_return(root: pathlib.Path, old: Version, current: Version) -> None:
         check_sound(name, place, current, [*ENTRIES, 30] + [31] * (old.index == current.index))
 
 
-# ---- at once ----
+# ---- concurrently ----
 
 
 def try_at_once(root: pathlib.Path, old: Version, current: Version) -> None:
@@ -385,7 +385,7 @@ def try_at_once(root: pathlib.Path, old: Version, current: Version) -> None:
         check(f"{name}: this version opens it", (said := ours.ask("open")).startswith("OK"), said)
         check(f"{name}: this version finds what came before", (said := ours.ask("get 40")).startswith("OK"), said)
         put(ours, 50)
-        if old.index >= FIRST_ADDED_TO:  # an index that is built anew by an older one lacks it
+        if old.index >= FIRST_ADDED_TO:  # an index that an older version rebuilds lacks it
             put(ours, 53)
         answers = {"get 2": theirs.ask("get 2"), "put 42": put(theirs, 42), "get 50": theirs.ask("get 50"),
                    "fail 101": theirs.ask("fail 101"), "pin 5": theirs.ask("pin 5"), "collect": theirs.ask("collect 0"),
@@ -418,7 +418,7 @@ def try_leases(root: pathlib.Path, old: Version, current: Version) -> None:
         with Place(root, f"lease {number} {old.name}") as place:
             fill(place, old)
             players = {version.name: place.player(version) for version in (old, current)}
-            for player in players.values():  # the older first
+            for player in players.values():  # the older one first
                 player.ask("open")
             holding, waiting = players[holder.name], players[waiter.name]
             check(f"{name}: the compile begins", (said := holding.ask(f"hold {number}")) == "compiling", said)
@@ -434,7 +434,7 @@ def try_leases(root: pathlib.Path, old: Version, current: Version) -> None:
             check_sound(name, place, current, [*ENTRIES] + [number] * (said == "OK compiled"))
 
 
-# ---- what goes from one to the other ----
+# ---- exchanged entries ----
 
 
 def try_transfer(root: pathlib.Path, old: Version, current: Version) -> None:
@@ -452,8 +452,8 @@ def try_transfer(root: pathlib.Path, old: Version, current: Version) -> None:
             is_signed = "key" in maker.commands
             words = [] if is_signed or taker is old else ["--allow-unsigned"]
             taken = place.tool(taker, "import", archive, "--marks", *words, cache=target)
-            # Who knows no signatures, or no manifest with its file, refuses them by name, takes the rest, and says so by its
-            # status.
+            # A version that knows no signatures, or no manifest with its file, refuses them by name, imports the rest, and
+            # reports that by its status.
             entries = entries_for(maker, taker)
             expected = 1 if (is_signed and "key" not in taker.commands) or len(entries) < len(ENTRIES) else 0
             check(f"{name} {way}", made.returncode == 0 and taken.returncode == expected,
@@ -506,12 +506,12 @@ def try_merge(root: pathlib.Path, old: Version, current: Version) -> None:
 
 
 def start_server(kind: str, place: Place) -> tuple[subprocess.Popen, str]:
-    """A server, and its URL."""
+    """Returns a server, and its URL."""
     if kind == "http":
         command = [sys.executable, TOP / "tests/cli/storing_server.py", "conditions"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         return server, f"http://127.0.0.1:{server.stdout.readline().split()[-1]}/kernels"
-    # By a port: the path of a socket may have 107 bytes, and a test's own directory may take most of them.
+    # By a port: a socket's path may have at most 107 bytes, and a test's directory may need most of them.
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -579,9 +579,9 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
     name = f"{old.name} and this version, {SIDE_BY_SIDE} processes each"
     with Place(root, f"mix {old.name}") as place:
         fill(place, old)
-        left = 20 if "pin" in old.commands else 0  # without pins nothing that is kept could be told from the rest
+        left = 20 if "pin" in old.commands else 0  # without pins, kept entries could not be distinguished from the rest
         seeds = kills = 0
-        refusals: dict[str, list[str]] = {}  # by version: with what processes ended by themselves
+        refusals: dict[str, list[str]] = {}  # by version: messages of processes that ended by themselves
         done = {old.name: 0, current.name: 0}
         kept: list[int] = []
         rebuilds = 0
@@ -593,7 +593,7 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
             running.append(place.player(version, None, seeds, left))
 
         def listen(player: Player) -> bool:
-            """What it has said so far; false: it has ended."""
+            """Reads its messages. Returns false if it has ended."""
             while player.hears_within(0):
                 word, _, rest = player.hear().partition(" ")
                 if word == "kept":
@@ -650,7 +650,7 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
         else:
             note(f"{name}: {len(lost)} of {len(kept)} entries that were reported as stored are lost")
         player.end()
-        # A put that was killed may leave objects without an entry, and a manifest, which a repair puts into the index.
+        # A killed put may leave objects without an entry, and a manifest, which a repair puts into the index.
         verified = place.tool(current, "verify", "--repair")
         found = re.search(r"\d+ damaged, \d+ missing, \d+ foreign", verified.stdout)
         said = found[0] if found is not None else "0 damaged, 0 missing, 0 foreign"  # "all is well"
@@ -668,11 +668,11 @@ def try_mix(root: pathlib.Path, old: Version, current: Version, seconds: float) 
             note(f"{name}: {rebuilds} processes built the index anew")
 
 
-# ---- a version to come ----
+# ---- a future version ----
 
 
 def try_later(root: pathlib.Path, current: Version) -> None:
-    """A newer version is not there yet: its migration is played by SQL that takes a column away."""
+    """Simulates a newer version by SQL: its migration renames a column."""
     name = "a later version migrates while this one has it open"
     with Place(root, "later") as place:
         fill(place, current)
@@ -699,7 +699,7 @@ def try_later(root: pathlib.Path, current: Version) -> None:
         with sqlite3.connect(place.cache / "index.sqlite3", isolation_level=None) as index:
             index.executescript(f"BEGIN IMMEDIATE; ALTER TABLE entries RENAME COLUMN code TO library;"
                                 f"PRAGMA user_version={back}; COMMIT")
-        # A put that was refused could not ask whether an entry needs what it wrote, and leaves it.
+        # A refused put cannot find out whether an entry needs what it wrote, and leaves it.
         done = place.tool(current, program="aoticache-gc")
         check(f"{name}: a collection takes what is left over", done.returncode == 0, (done.stdout[-300:], done.stderr[-300:]))
         check_sound(name, place, current, [*ENTRIES, 40])
