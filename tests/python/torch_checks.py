@@ -488,7 +488,7 @@ def groups_of(entries):
     yield ("The data of indices and divisors, or their dtype, is checked before a compiled kernel runs ([pytorch.md](pytorch.md)):",
            noted("checked"))
     yield "Patterns and presets leave these out, and `aoticache.explain()` says why:", noted("left out")
-    yield "No compiled kernel answers these:", [f"`{name}`" for name, one in entries.items() if one["served"] == 0]
+    yield "No compiled kernel serves these:", [f"`{name}`" for name, one in entries.items() if one["served"] == 0]
     yield "Wrong:", noted("wrong")
 
 
