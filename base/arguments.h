@@ -1,5 +1,5 @@
 /*
- * base/arguments: the error of a public function that was given NULL where it takes none. Every such error has the same
+ * base/arguments: the error of a public function that was given NULL if it takes none. Every such error has the same
  * form and names the function and the argument: "aoticache_holder_create: context is NULL".
  */
 #ifndef AOTICACHE_BASE_ARGUMENTS_H

@@ -13,7 +13,7 @@
 /*
  * Makes space for `needed` items in all, at least twice as many as before where there was too little. The items move.
  * items: the address of a pointer to items of item_size bytes each, from malloc(), or NULL.
- * Returns false without memory, or where so many do not fit in a size_t; then all stays as it was.
+ * Returns false if memory is short, or where so many do not fit in a size_t; then all stays as it was.
  */
 bool aoticache_array_reserve(void *items, size_t *capacity, size_t needed, size_t item_size);
 

@@ -1,5 +1,5 @@
 /*
- * base: what every other folder stands on.
+ * base: what every other directory stands on.
  *
  * Owns the status codes and the error detail, SHA-256, the two clocks, the names and numbers of dtypes, device types,
  * layouts and memory formats, and the logging callback. Knows nothing of caches, libraries or operators.
@@ -155,7 +155,7 @@ AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char 
 /* Exactly 64 hexadecimal digits, either case. Returns OK or INVALID. */
 AOTICACHE_API aoticache_status aoticache_digest_from_hex(const char *hex, aoticache_digest *ret_digest);
 
-/* Digest of `size` bytes. Returns OK, NO_MEMORY, or UNSUPPORTED where libcrypto offers no SHA-256. */
+/* Digest of `size` bytes. Returns OK, NO_MEMORY, or UNSUPPORTED if libcrypto offers no SHA-256. */
 AOTICACHE_API aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_digest *ret_digest);
 
 /*

@@ -1,5 +1,5 @@
 /*
- * base/clock: which start of the machine this is. base.h has the clocks themselves.
+ * base/clock: which boot this is. base.h has the clocks themselves.
  *
  * Private.
  */
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* A number for this start of the machine; 0: not known. From the kernel's file, which is read once. */
+/* A number for this boot; 0: not known. From the kernel's file, which is read once. */
 int64_t aoticache_boot_number(void);
 
 #endif

@@ -186,7 +186,7 @@ static bool is_large(int fd)
     return fstat(fd, &found) == 0 && found.st_size >= READ_AHEAD_BYTES;
 }
 
-/* As aoticache_read_ahead_next(). Copied from where they are hashed, so that what is copied is what the digest is of. */
+/* Like aoticache_read_ahead_next(). Copied from where they are hashed, so that what is copied is what the digest is of. */
 static ssize_t next_piece(struct source *source, const uint8_t **ret_bytes)
 {
     ssize_t got;

@@ -30,7 +30,7 @@ typedef struct aoticache_digest_pass {
     aoticache_checksum *ret_checksum;
 } aoticache_digest_pass;
 
-/* As aoticache_digest_of_fd(), and IO where it was told to stop. */
+/* Like aoticache_digest_of_fd(), and IO if it was told to stop. */
 aoticache_status aoticache_digest_pass_over(int fd, const aoticache_digest_pass *pass, uint64_t *ret_size,
                                             aoticache_error *ret_error);
 

@@ -14,9 +14,10 @@
 /* A file that was changed less than this before it was looked at may be changed once more in the same tick of the clock. */
 #define AOTICACHE_FILE_SETTLED_NS INT64_C(2000000000)
 
-/* Whether its times of change are this kernel's own: not on network file systems, nor on those that programs provide. */
+/* Returns whether its times of change are this kernel's own: not on network file systems, nor on those that programs
+ * provide. */
 bool aoticache_file_system_is_local(int fd);
-/* Whether nobody but this user and root can write to it. */
+/* Returns whether nobody but this user and root can write to it. */
 bool aoticache_file_is_ours(const struct stat *found);
 /* By which a file and its bytes are known again. No byte of it is without a value. */
 typedef struct aoticache_file_state {

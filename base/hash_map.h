@@ -27,13 +27,12 @@ typedef struct aoticache_hash_map_type {
     bool (*has_key)(const void *item, const void *key);
 } aoticache_hash_map_type;
 
-/* The item of the key, borrowed until the next add; NULL where it is not there. */
+/* The item of the key, borrowed until the next add; NULL if it is not there. */
 void *aoticache_hash_map_find(const aoticache_hash_map *map, const aoticache_hash_map_type *type, const void *key);
 
 /*
- * The item of the key, added where it is not there. A new item is zeroed. It has its key if the type says key_size; else the
- * caller writes the key at once.
- * Returns NULL without memory: nothing is added.
+ * The item of the key, added where it is not there. A new item is zeroed. It has its key if the type says key_size;
+ * otherwise the caller writes the key at once. Returns NULL if memory is short: nothing is added.
  */
 void *aoticache_hash_map_add(aoticache_hash_map *map, const aoticache_hash_map_type *type, const void *key,
                              bool *ret_is_new);

@@ -1,5 +1,5 @@
 /*
- * base/listing: folders that are read name by name.
+ * base/listing: directories that are read name by name.
  *
  * Private.
  */

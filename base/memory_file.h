@@ -23,7 +23,7 @@ typedef struct aoticache_memory_copy {
     int failed;    /* the errno of the first write that failed; nothing was written after it */
 } aoticache_memory_copy;
 
-/* As aoticache_digest_of_fd(). What cannot be copied is told in `copy` alone: the digest is that of all bytes. */
+/* Like aoticache_digest_of_fd(). What cannot be copied is told in `copy` alone: the digest is that of all bytes. */
 aoticache_status aoticache_digest_of_fd_copying(int fd, aoticache_memory_copy *copy, aoticache_digest *ret_digest,
                                                 uint64_t *ret_size, aoticache_error *ret_error);
 

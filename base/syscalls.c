@@ -45,7 +45,7 @@ int aoticache_syscall_hook_ask(const char *call, const char *path)
         return result;                                   \
     } while (0)
 
-/* Whether a umask took bits from the owner of what was just made, who could not open it again. */
+/* Returns whether a umask took bits from the owner of what was just made, who could not open it again. */
 static bool lacks_owner_bits(const struct stat *made, mode_t mode)
 {
     return made->st_uid == geteuid() && (made->st_mode & mode & S_IRWXU) != (mode & S_IRWXU);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* call: "rename", "fsync", ...; path: as given to the call, or NULL where it has only a descriptor. 0 lets it happen. */
+/* call: "rename", "fsync", ...; path: as given to the call, or NULL if it has only a descriptor. 0 lets it happen. */
 typedef int (*aoticache_syscall_hook_fn)(void *user, const char *call, const char *path);
 
 /* Not thread-safe: set before other threads start. NULL removes the hook. */
@@ -24,8 +24,8 @@ void aoticache_syscall_hook_set(aoticache_syscall_hook_fn hook, void *user);
 int aoticache_syscall_hook_ask(const char *call, const char *path);
 
 /*
- * Whether a file of this process may have `end` bytes (RLIMIT_FSIZE). Making one longer kills the process (SIGXFSZ), so the
- * functions below fail with EFBIG instead.
+ * Returns whether a file of this process may have `end` bytes (RLIMIT_FSIZE). Making one longer kills the process (SIGXFSZ),
+ * so the functions below fail with EFBIG instead.
  */
 bool aoticache_syscall_is_within_limit(uint64_t end);
 
@@ -43,7 +43,7 @@ int aoticache_syscall_fsync(int fd);
 int aoticache_syscall_fchmod(int fd, mode_t mode);
 /*
  * For what was just made in a cache or an index. fchmod(2) with `mode`, if it is not 0: what the umask took away, for a group
- * that shares it. fchown(2), if this is root: `owner` and `group` are those of its folder, whom root's own file would lock
+ * that shares it. fchown(2), if this is root: `owner` and `group` are those of its directory, whom root's own file would lock
  * out. Nothing is done to a file of several names, and none is given away that has something in it or that root does not own:
  * it was put there for root to find. Where it fails, the others see errors of permission, no more.
  */

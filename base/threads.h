@@ -28,7 +28,7 @@ static inline size_t aoticache_threads_start(pthread_t *ret_threads, size_t coun
     return started;
 }
 
-/* Whether aoticache_compiles_cancel() was called: whoever waits for a compile looks now and then, and gives up. */
+/* Returns whether aoticache_compiles_cancel() was called: whoever waits for a compile looks now and then, and gives up. */
 bool aoticache_compiles_are_cancelled(void);
 
 /* Timed waits on the condition go by CLOCK_MONOTONIC, which nobody sets: until aoticache_deadline_after(). */

@@ -46,11 +46,12 @@ typedef enum aoticache_signature_rule {
 } aoticache_signature_rule;
 
 typedef struct aoticache_cache_options {
-    size_t size;           /* sizeof this struct, set by the initializer */
-    const char *directory; /* NULL: as configured, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
+    size_t size; /* sizeof this struct, set by the initializer */
+    const char
+        *directory; /* NULL: as configured, otherwise $XDG_CACHE_HOME/aoticache, otherwise $HOME/.cache/aoticache */
     bool read_only; /* never write: no recency, no counters, no store. A read-only file system has the same effect */
-    /* Accept a directory that belongs to somebody else or that others can write, and such folders above it.
-     * false: as configured. */
+    /* Accept a directory that belongs to somebody else or that others can write, and such directories above it. false: as
+     * configured. */
     bool allow_shared;
     bool must_exist;          /* AOTICACHE_NOT_FOUND instead of creating the directory */
     uint32_t lock_timeout_ms; /* how long to wait for SQLite's and the store's locks, or AOTICACHE_AS_CONFIGURED */
@@ -77,7 +78,7 @@ typedef struct aoticache_cache_options {
     const char *trusted_keys;  /* public keys */
     const char *revoked_keys;  /* public keys, fingerprints, names, digests of manifests */
     const char *sign_with;     /* files of secret keys; empty: that of key_directory */
-    const char *key_directory; /* the user's folder of keys; NULL: as configured; empty: none */
+    const char *key_directory; /* the user's directory of keys; NULL: as configured; empty: none */
     aoticache_signature_rule signatures;
     /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
     const char *remote;
@@ -139,7 +140,7 @@ AOTICACHE_API void aoticache_cache_at_exit(aoticache_cache *cache);
 AOTICACHE_API const char *aoticache_cache_directory(const aoticache_cache *cache);
 AOTICACHE_API bool aoticache_cache_is_read_only(const aoticache_cache *cache);
 
-/* The default directory, as options.directory NULL chooses it. Returns: OK, or NOT_FOUND where $HOME is unset too. */
+/* The default directory, as options.directory NULL chooses it. Returns: OK, or NOT_FOUND if $HOME is unset too. */
 AOTICACHE_API aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size,
                                                                  aoticache_error *ret_error);
 
@@ -169,7 +170,7 @@ AOTICACHE_API void aoticache_artifact_unref(aoticache_artifact *artifact);
 AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifact);
 /*
  * The library's bytes in memory, of an artifact that keeps them in its manifest (aoticache_product.in_manifest): the very
- * bytes that were hashed. Borrowed from the artifact, until its last unref. NULL where the library is an object of its own.
+ * bytes that were hashed. Borrowed from the artifact, until its last unref. NULL if the library is an object of its own.
  */
 AOTICACHE_API const void *aoticache_artifact_content(const aoticache_artifact *artifact, size_t *ret_size);
 /*
@@ -183,7 +184,7 @@ AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
  */
 AOTICACHE_API void aoticache_artifact_close_files(aoticache_artifact *artifact);
 
-/* The folder under which the library's side files lie beside it under their own names; NULL where it has none. */
+/* The directory under which the library's side files lie beside it under their own names; NULL if it has none. */
 AOTICACHE_API const char *aoticache_artifact_directory(const aoticache_artifact *artifact);
 AOTICACHE_API aoticache_source aoticache_artifact_source(const aoticache_artifact *artifact);
 /* False where it could not be stored (full disk, read-only directory). It then runs from the hook's own files. */
@@ -223,7 +224,7 @@ AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, co
  */
 typedef bool (*aoticache_guard_fn)(void *user, const char *guard);
 
-/* As aoticache_cache_lookup(), among the dynamic entries whose guard accept() accepts. */
+/* Like aoticache_cache_lookup(), among the dynamic entries whose guard accept() accepts. */
 AOTICACHE_API aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const aoticache_request *request,
                                                               aoticache_guard_fn accept, void *user,
                                                               aoticache_artifact **ret_artifact,
@@ -275,7 +276,7 @@ AOTICACHE_API aoticache_status aoticache_cache_put(aoticache_cache *cache, const
 /*
  * A compile hook. Compiles `request` into files inside `directory` (private, empty, absolute) or anywhere else, and calls
  * deliver(deliver_user, &product) exactly once with what it made, returning what that returned; or returns
- * COMPILE_FAILED with the compiler's message in ret_error (remembered, see failure_ttl_seconds), or UNSUPPORTED where it
+ * COMPILE_FAILED with the compiler's message in ret_error (remembered, see failure_ttl_seconds), or UNSUPPORTED if it
  * cannot serve the request at all (not remembered).
  */
 typedef aoticache_status (*aoticache_deliver_fn)(void *deliver_user, const aoticache_product *product);
@@ -312,7 +313,7 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(
  * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no
  * network and no compiler. The request is one for exact shapes. Nothing is compiled, and no statistics count it as a hit.
  *
- * ret_fetched: may be NULL; false where it was here already.
+ * ret_fetched: may be NULL; false if it was here already.
  * Returns: OK, NOT_FOUND (no remote has one that this machine may run, or none answers), INVALID, IO, DENIED (the directory
  * cannot be written), LOCKED, NO_MEMORY.
  */
@@ -428,7 +429,7 @@ AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *ca
                                                              aoticache_artifact **ret_artifact,
                                                              aoticache_error *ret_error);
 
-/* Removes the entries of a key, and the objects that nothing else names and nobody holds. NOT_FOUND where there are none. */
+/* Removes the entries of a key, and the objects that nothing else names and nobody holds. NOT_FOUND if there are none. */
 AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key,
                                                       aoticache_error *ret_error);
 

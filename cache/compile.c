@@ -53,7 +53,7 @@ static void attribute_counts(struct job *job, const aoticache_artifact *artifact
 
 /* ---- the delivery: what the hook made is stored, or kept as it is ---- */
 
-/* Whether the caller still gets its kernel when it could not be stored: always, except for a bad product. */
+/* Returns whether the caller still gets its kernel when it could not be stored: always, except for a bad product. */
 static bool is_survivable(aoticache_status status)
 {
     return status == AOTICACHE_IO || status == AOTICACHE_DENIED || status == AOTICACHE_LOCKED ||
@@ -108,8 +108,9 @@ static aoticache_status deliver(void *user, const aoticache_product *product)
 /* ---- the compile ---- */
 
 /*
- * Makes the folder for the hook inside the cache, where a collection removes what a killed process leaves. It is made outside
- * where the cache cannot be written or its disk is nearly full: the caller gets its kernel even if it cannot be stored.
+ * Makes the directory for the hook inside the cache, where a collection removes what a killed process leaves. It is made
+ * outside where the cache cannot be written or its disk is nearly full: the caller gets its kernel even if it cannot be
+ * stored.
  */
 static aoticache_status make_scratch(struct job *job, aoticache_error *ret_error)
 {
@@ -237,7 +238,7 @@ static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_a
 
 /*
  * On a miss of this directory, with the lease of the key, unless another process has it: then that one fetches or compiles,
- * and the usual way waits for it. NOT_FOUND where no remote has an entry for this machine.
+ * and the usual way waits for it. NOT_FOUND if no remote has an entry for this machine.
  */
 static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact,
                                            aoticache_find_report *ret_report, aoticache_error *ret_error)

@@ -11,7 +11,7 @@
 
 /* ---- entries and requests ---- */
 
-/* The number of the entry that an artifact was found by or recorded as; 0 where there is none (not stored). */
+/* The number of the entry that an artifact was found by or recorded as; 0 if there is none (not stored). */
 int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
 
 /* Gives product.metadata of the artifact; the caller frees *ret_text with free(). NOT_FOUND: it has none. */
@@ -19,22 +19,22 @@ aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aot
                                                char **ret_text, aoticache_error *ret_error);
 
 /*
- * The SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed in this start of the machine, and
+ * The SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed in this boot, and
  * has not changed since, is not read again (docs/store.md, "What was hashed before").
  * Returns: OK, INVALID, IO, NO_MEMORY.
  */
 aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,
                                              aoticache_error *ret_error);
 
-/* As aoticache_cache_list_stored(), of requests that have `text` in a string: others are passed over unread, so that one of many
- * is found fast. */
+/* Like aoticache_cache_list_stored(), of requests that have `text` in a string: others are passed over unread, so that one
+ * of many is found fast. */
 aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op, const char *text,
                                                   aoticache_stored_fn callback, void *user, aoticache_error *ret_error);
 
 /* Sets whether lookups copy a library while they hash it (aoticache_artifact_take_copy()); true at first. Any thread, at any time. */
 void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 
-/* Whether the environment has "shapes" as "dynamic". */
+/* Returns whether the environment has "shapes" as "dynamic". */
 bool aoticache_request_is_dynamic(const aoticache_request *request);
 
 /* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */

@@ -24,7 +24,7 @@ typedef bool (*aoticache_entry_list_fn)(void *user, aoticache_listed_entry *entr
 /*
  * Goes through all entries, by operator and number, without any lock while the callback runs: it may use the cache, and
  * change it. What comes or goes meanwhile is seen or not. op: only this operator, NULL for all. An index that is not
- * there has no entries; one that has to be built anew meanwhile may give those of an operator once more.
+ * there has no entries; one that has to be built again meanwhile may give those of an operator once more.
  * Returns: OK, IO, LOCKED, NO_MEMORY, CORRUPT.
  */
 aoticache_status aoticache_entries_walk(aoticache_cache *cache, const char *op, aoticache_entry_list_fn callback,

@@ -8,8 +8,8 @@
  *   may have been changed once more in the same tick.
  * - Another user who has the file mapped for writing can change it later than its change time tells.
  * - File systems over a network, and those that programs provide, keep times and numbers as they like.
- * - The machine was started anew: numbers of devices may mean others, the clock may have been set, and disks may have lost
- *   what they had not written. So each start of the machine hashes everything once.
+ * - The machine was started again: numbers of devices may mean others, the clock may have been set, and disks may have lost
+ *   what they had not written. So each boot hashes everything once.
  *
  * A cache that was opened with hash_always (the setting remember_digests = false) believes and remembers nothing.
  */
@@ -206,7 +206,7 @@ static void note(aoticache_hash_records *records, int fd, const struct stat *fou
 
 void aoticache_hashed_files_begin(aoticache_hashed_files *files, aoticache_cache *cache)
 {
-    /* A start of the machine without a number: nothing is believed, and nothing is noted. */
+    /* A boot without a number: nothing is believed, and nothing is noted. */
     *files = (aoticache_hashed_files){.records = {.has = has,
                                                   .find_checksum = find_checksum,
                                                   .note = note,

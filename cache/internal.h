@@ -56,7 +56,7 @@ struct aoticache_cache {
  * flushed stays the parent's. */
 void aoticache_cache_enter(aoticache_cache *cache);
 
-/* The index to use now, or NULL where there is none. */
+/* The index to use now, or NULL if there is none. */
 aoticache_index *aoticache_cache_index(aoticache_cache *cache);
 
 /* DENIED with the reason where the cache cannot be written. */
@@ -65,7 +65,7 @@ aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, ao
 /* ---- the index that is open (store/recovery.c) ---- */
 
 #define AOTICACHE_INDEX_PATH_BYTES (PATH_MAX + 32)
-/* How to open the index of a directory in the very folder that was checked. path: a buffer for its name in messages. */
+/* How to open the index of a directory in the very directory that was checked. path: a buffer for its name in messages. */
 aoticache_index_options aoticache_cache_index_options(const aoticache_directory *directory,
                                                       char path[AOTICACHE_INDEX_PATH_BYTES]);
 /* Opens the index for the first time. A damaged or missing one is rebuilt. */
@@ -80,9 +80,9 @@ bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, 
 /* What a caller of the cache is told of it: an index that is CORRUPT, and could not be recovered, is IO, in the detail too. */
 aoticache_status aoticache_cache_index_result(aoticache_status status, aoticache_error *error);
 
-/* Whether the index that is open is the one that lies in the directory. */
+/* Returns whether the index that is open is the one that lies in the directory. */
 bool aoticache_cache_index_is_current(aoticache_cache *cache);
-/* Opens the index anew where another process has replaced or deleted it. True where *index has changed. Takes the store's
+/* Opens the index again where another process has replaced or deleted it. True where *index has changed. Takes the store's
  * lock where it has to build an index. */
 bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
 
@@ -93,7 +93,7 @@ typedef struct aoticache_lookup_target {
     aoticache_key key; /* used where entry_id is 0 */
     int64_t entry_id;  /* else only this entry, and only while it is that of `artifact` */
     const aoticache_digest *artifact;
-    aoticache_guard_fn accept; /* NULL: exact entries; else dynamic ones whose guard it accepts */
+    aoticache_guard_fn accept; /* NULL: exact entries; otherwise dynamic ones whose guard it accepts */
     void *accept_user;
 } aoticache_lookup_target;
 
@@ -128,7 +128,7 @@ typedef struct aoticache_removal {
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
                                                 size_t count, aoticache_removal *ret_removal,
                                                 aoticache_error *ret_error);
-/* Removes the folder artifacts/<digest>/, unless a process holds one of its files. True where it was there and is gone. */
+/* Removes the directory artifacts/<digest>/, unless a process holds one of its files. True where it was there and is gone. */
 bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact);
 
 /* ---- collecting (gc/) ---- */
@@ -138,9 +138,9 @@ bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_d
 void aoticache_cache_keep_budget(aoticache_cache *cache);
 
 /*
- * Removes what dead processes left: temporary files and folders, leases, folders of side files without an artifact. Takes
- * the store's lock exclusively itself, in short batches; ret_removed is added to. all: all folders of side files, else the
- * next part of them.
+ * Removes what dead processes left: temporary files and directories, leases, directories of side files without an artifact.
+ * Takes the store's lock exclusively itself, in short batches; ret_removed is added to. all: all directories of side files,
+ * otherwise the next part of them.
  */
 aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool all, uint64_t *ret_removed,
                                                   aoticache_error *ret_error);
@@ -156,7 +156,7 @@ aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOT
 aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, const aoticache_digest *digest,
                                                aoticache_manifest **ret_manifest, uint64_t *ret_bytes,
                                                aoticache_error *ret_error);
-/* Whether it is worth reading an object to see if it is a manifest. */
+/* Returns whether it is worth reading an object to see if it is a manifest. */
 bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aoticache_digest *digest);
 /*
  * A manifest's entry, as the index takes it; what it points to is borrowed from the manifest and from `objects`.
@@ -169,8 +169,8 @@ aoticache_index_entry aoticache_manifest_entry(const aoticache_digest *digest, u
 aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
                                                     uint64_t manifest_bytes, const aoticache_manifest *manifest,
                                                     int64_t *ret_entry_id, aoticache_error *ret_error);
-/* Records the entry of a manifest that lies in the store. NOT_FOUND where one of its files is missing, or where its guard
- * does not agree with its request. */
+/* Records the entry of a manifest that lies in the store. NOT_FOUND if one of its files is missing, or where its guard does
+ * not agree with its request. */
 aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
                                                 const aoticache_digest *digest, uint64_t manifest_bytes,
                                                 const aoticache_manifest *manifest, aoticache_error *ret_error);
@@ -185,7 +185,7 @@ aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, 
  */
 void aoticache_reserve_keep(aoticache_cache *cache);
 
-/* Whether so little space is free that a collection needs it. */
+/* Returns whether so little space is free that a collection needs it. */
 bool aoticache_reserve_is_needed(const aoticache_cache *cache);
 /* True where there was one: its space is free now. */
 bool aoticache_reserve_give_up(aoticache_cache *cache);

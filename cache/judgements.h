@@ -30,8 +30,8 @@ typedef struct aoticache_judgement {
 } aoticache_judgement;
 
 /*
- * The kind of this machine's processor, "AMD EPYC 7B13": the model name that the kernel of the operating system gives, else
- * the architecture. Static storage.
+ * The kind of this machine's processor, "AMD EPYC 7B13": the model name that the kernel of the operating system gives,
+ * otherwise the architecture. Static storage.
  */
 AOTICACHE_API const char *aoticache_machine_name(void);
 

@@ -2,7 +2,7 @@
  * cache/lookup: from a key to an open, verified artifact; and what happens to objects that turn out damaged or missing.
  *
  * A hit makes no call that changes the disk. A repair does. It takes the store's lock exclusively and looks again under it,
- * because another process may have stored the same object anew meanwhile.
+ * because another process may have stored the same object again meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,8 @@
 
 /* The entries of one key that need no allocation. */
 #define USUAL_HITS 8
-/* How often a lookup starts anew because an object vanished after the index named it: a collector or another put was faster. */
+/* How often a lookup starts again because an object vanished after the index named it: a collector or another put was
+ * faster. */
 #define MAX_TRIES 4
 
 /*
@@ -113,7 +114,7 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
 }
 
 /*
- * The guard of an entry where the search needs to know it, by free(); NULL where not.
+ * The guard of an entry where the search needs to know it, by free(); NULL if not.
  * Returns: OK; NOT_FOUND: the entry has gone meanwhile; UNSUPPORTED: its guard does not let it pass; what the index says.
  */
 static aoticache_status check_guard(aoticache_index *index, const aoticache_lookup_target *target, int64_t entry_id,
@@ -204,13 +205,13 @@ static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index
     do
         status = aoticache_index_lookup_entry(*index, target->entry_id, ret_hit, ret_error);
     while (aoticache_cache_recovered(cache, status, index));
-    /* In an index that was built anew the number may be another entry's. */
+    /* In an index that was built again the number may be another entry's. */
     if (status == AOTICACHE_OK && !aoticache_digest_equal(&ret_hit->artifact, target->artifact))
         return AOTICACHE_NOT_FOUND;
     return status;
 }
 
-/* All entries of a key: in `usual` where they fit, else in *ret_more, which is the caller's by free(). */
+/* All entries of a key: in `usual` where they fit, otherwise in *ret_more, which is the caller's by free(). */
 static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **index, const aoticache_key *key,
                                   aoticache_index_hit usual[USUAL_HITS], aoticache_index_hit **ret_more,
                                   size_t *ret_count, aoticache_error *ret_error)
@@ -326,7 +327,7 @@ static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_r
     return aoticache_cache_index_result(status, ret_error);
 }
 
-/* accept: NULL where an exact entry is wanted. */
+/* accept: NULL if an exact entry is wanted. */
 static aoticache_status lookup_request(aoticache_cache *cache, const aoticache_request *request,
                                        aoticache_guard_fn accept, void *user, aoticache_artifact **ret_artifact,
                                        aoticache_error *ret_error)

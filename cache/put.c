@@ -13,7 +13,7 @@
 #include "cache/store/internal.h"
 #include "cache/store/lock.h"
 
-/* How often a put that finds the index replaced under it starts anew. */
+/* How often a put that finds the index replaced under it starts again. */
 #define MAX_TRIES 4
 
 /* Lookups tell by the request alone whether an entry has a guard, so the product must agree with its request. */
@@ -41,7 +41,7 @@ struct put {
     aoticache_cache *cache;
     const aoticache_request *request;
     const aoticache_product *product;
-    aoticache_object *objects; /* one for each file; NULL where the content is kept in the manifest */
+    aoticache_object *objects; /* one for each file; NULL if the content is kept in the manifest */
     size_t object_count;
     char *content; /* of the only file, or NULL */
     size_t content_size;

@@ -79,7 +79,7 @@ static bool add_row(void *user, const aoticache_index_stored *stored)
     return !rows->is_out_of_memory;
 }
 
-/* All rows, from the beginning again where the index was damaged and has been built anew. */
+/* All rows, from the beginning again where the index was damaged and has been built again. */
 static aoticache_status read_rows(aoticache_cache *cache, aoticache_index **index, const char *op, int64_t after_entry,
                                   struct rows *rows, aoticache_error *ret_error)
 {

@@ -1,18 +1,17 @@
 /*
  * index: which artifact answers which key. SQLite, one file, shared by all processes that use a cache directory.
  *
- * The only folder that includes sqlite3.h. Private to the library (cache/ is its user). The index is a help, not the
+ * The only directory that includes sqlite3.h. Private to the library (cache/ is its user). The index is a help, not the
  * truth: it can be rebuilt from the manifests.
  *
  * Thread safety: one aoticache_index may be used from many threads (a mutex inside). Fork safety: a child that uses an
- * index which its parent opened opens its own connection on first use and leaves the parent's alone. A child that was
- * forked while another thread was inside a function of this header gets IO from all of them: SQLite's own locks may be
- * held in it for ever.
- * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
- * without waiting for the disk.
- * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/writer_queue.c, -uses by
- * stats/pending.c, -answers by connection/query_cache.c) have mode 0600 (0660 where it is shared) and, where root makes them, the
- * owner of their folder; none may be a link. No other file is touched, whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
+ * index which its parent opened opens its own connection on first use and leaves the parent's alone. A child that was forked
+ * while another thread was inside a function of this header gets IO from all of them: SQLite's own locks may be held in it
+ * for ever. Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are
+ * written without waiting for the disk. Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by
+ * connection/writer_queue.c, -uses by stats/pending.c, -answers by connection/query_cache.c) have mode 0600 (0660 where it
+ * is shared) and, where root makes them, the owner of their directory; none may be a link. No other file is touched,
+ * whatever these say: a journal that names one is CORRUPT (connection/vfs.c).
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -29,17 +28,18 @@ typedef struct aoticache_index_options {
     bool read_only;
     uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (connection/writer_queue.c) */
     aoticache_logger logger;  /* where WAL is not possible (network file systems) one line says so */
-    bool is_group_shared;     /* a file that is made has mode 0660, for the group of its folder */
-    /* The folder of `path`, where the caller has opened and checked it: then `path` is for messages, but for its last
+    bool is_group_shared;     /* a file that is made has mode 0660, for the group of its directory */
+    /* The directory of `path`, where the caller has opened and checked it: then `path` is for messages, but for its last
      * component. Borrowed for the call. NULL: it is opened by its name. */
     const int *folder_fd;
 } aoticache_index_options;
 
 /*
  * Opens or creates. Tables of an older version are migrated in one transaction. WAL where the file system supports it,
- * else a rollback journal: detected, not assumed. An index in a folder without write permission is read as it is.
- * An index that may only be read opens without read_only too: writing then gives DENIED. No connection is made where the
- * answers that earlier processes left are of this very state (connection/query_cache.h): the first use that needs one makes it.
+ * otherwise a rollback journal: detected, not assumed. An index in a directory without write permission is read as it is. An
+ * index that may only be read opens without read_only too: writing then gives DENIED. No connection is made where the
+ * answers that earlier processes left are of this very state (connection/query_cache.h): the first use that needs one makes
+ * it.
  *
  * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or somebody else's application_id),
  * UNSUPPORTED (a version newer than this library knows), NOT_FOUND (read_only and no file).
@@ -277,7 +277,7 @@ typedef struct aoticache_index_failure {
 aoticache_status aoticache_index_put_failure(aoticache_index *index, const aoticache_index_failure *failure,
                                              aoticache_error *ret_error);
 /*
- * *ret_message is the caller's, by free(). OK where a failure with failed_ns <= now_ns < retry_ns is recorded, else
+ * *ret_message is the caller's, by free(). OK if a failure with failed_ns <= now_ns < retry_ns is recorded, otherwise
  * NOT_FOUND.
  */
 aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const aoticache_digest *key, int64_t now_ns,

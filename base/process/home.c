@@ -1,5 +1,5 @@
 /*
- * base/process/home: finds the files that belong to this library, in a build folder, in an installation of any layout (lib,
+ * base/process/home: finds the files that belong to this library, in a build directory, in an installation of any layout (lib,
  * lib64, lib/x86_64-linux-gnu), and in one that was moved as a whole.
  */
 #include "base/process/home.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folders that `make install` was told; the Makefile says so. */
+/* The directories that `make install` was told; the Makefile says so. */
 #ifndef AOTICACHE_PREFIX
 #define AOTICACHE_PREFIX "/usr/local"
-#define AOTICACHE_LIBDIR AOTICACHE_PREFIX "/lib" /* the library's own folder */
+#define AOTICACHE_LIBDIR AOTICACHE_PREFIX "/lib" /* the library's own directory */
 #define AOTICACHE_PKGLIBDIR AOTICACHE_LIBDIR     /* what it loads and links by itself */
 #define AOTICACHE_DATADIR AOTICACHE_PREFIX "/share"
 #define AOTICACHE_INCLUDEDIR AOTICACHE_PREFIX "/include"
 #endif
 
 static const struct {
-    const char *name;   /* in a build folder, and in what callers ask for */
+    const char *name;   /* in a build directory, and in what callers ask for */
     const char *folder; /* the same in the installation */
 } installed_folders[] = {
     {"lib/", AOTICACHE_PKGLIBDIR "/"}, {"share/", AOTICACHE_DATADIR "/"}, {"include/", AOTICACHE_INCLUDEDIR "/"}};
@@ -34,7 +34,7 @@ typedef struct home_search {
     size_t used;
 } home_search;
 
-/* Whether `tree`, `middle` and the rest of the search's file are one that can be read. */
+/* Returns whether `tree`, `middle` and the rest of the search's file are one that can be read. */
 static bool is_in(home_search *search, const char *tree, const char *middle, const char *rest)
 {
     char path[PATH_MAX];
@@ -56,7 +56,7 @@ static bool is_in_tree(home_search *search, const char *tree)
     return is_in(search, tree, "/", search->relative);
 }
 
-/* The folder of the file that this function is in; false where the dynamic linker does not say. */
+/* The directory of the file that this function is in; false if the dynamic linker does not say. */
 static bool folder_of_this_code(char ret_folder[PATH_MAX])
 {
     Dl_info info;
@@ -75,7 +75,7 @@ static bool folder_of_this_code(char ret_folder[PATH_MAX])
     return slash != NULL;
 }
 
-/* `folder` below the prefix, with the slash it begins with; NULL where it lies elsewhere. */
+/* `folder` below the prefix, with the slash it begins with; NULL if it lies elsewhere. */
 static const char *below_prefix(const char *folder)
 {
     size_t length = strlen(AOTICACHE_PREFIX);
@@ -98,7 +98,8 @@ static bool is_in_moved_installation(home_search *search, const char *code, cons
     return is_in(search, tree, middle, rest);
 }
 
-/* The folder above the code's, as in a build folder; after what fits the installation, which may lie beside an older one. */
+/* The directory above the code's, as in a build directory; after what fits the installation, which may lie beside an older
+ * one. */
 static bool is_near_this_code(home_search *search, const char *folder, const char *rest)
 {
     char code[PATH_MAX];

@@ -16,7 +16,7 @@ json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_e
 /* json_dumps(). NULL: no memory, or `value` is none that can be written. The text is the caller's, by free(). */
 char *aoticache_json_write(const json_t *value, size_t flags);
 bool aoticache_json_is_out_of_memory(const json_error_t *error);
-/* Whether a text of an untrusted file can be shown: it has no control characters. */
+/* Returns whether a text of an untrusted file can be shown: it has no control characters. */
 bool aoticache_json_text_is_plain(const char *text);
 
 #endif

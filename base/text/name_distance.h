@@ -12,7 +12,7 @@
 #define AOTICACHE_NAME_DISTANCE_LONGEST 255
 
 /*
- * Insertions, deletions and replacements that make one of the other (Levenshtein); SIZE_MAX where a name is too long, or
+ * Insertions, deletions and replacements that make one of the other (Levenshtein); SIZE_MAX if a name is too long, or
  * where it turns out to be `limit` or more before the end. ignore_case: of ASCII letters.
  */
 size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool ignore_case);

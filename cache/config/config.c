@@ -18,7 +18,7 @@
 
 /* ---- reading ---- */
 
-/* name: below the user's folder of configuration. */
+/* name: below the user's directory of configuration. */
 static bool find_user_path(const char *name, char ret_path[PATH_MAX])
 {
     const char *xdg = secure_getenv("XDG_CONFIG_HOME");

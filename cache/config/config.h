@@ -105,13 +105,13 @@ AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aot
  * remember_digests; policy, as aoticache_collect_policy). 0 for the rest.
  */
 AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
-/* min_free where it is a share of the file system: 0.05 for 5%; else 0. */
+/* min_free where it is a share of the file system: 0.05 for 5%; otherwise 0. */
 AOTICACHE_API double aoticache_config_min_free_share(const aoticache_config *config);
 /* The patterns of keep, NULL-terminated, never NULL. Borrowed. */
 AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *config);
 
-/* The user's folder of keys (cache/trust/trust.h): `keys`, else the folder of the user's configuration, whether or not that
- * is read. "" where there is no home, or the program runs with another's rights. Borrowed. */
+/* The user's directory of keys (cache/trust/trust.h): `keys`, otherwise the directory of the user's configuration, whether
+ * or not that is read. "" where there is no home, or the program runs with another's rights. Borrowed. */
 AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config *config);
 
 struct aoticache_cache_options;

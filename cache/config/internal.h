@@ -36,7 +36,7 @@ struct aoticache_config {
 void aoticache_config_warn(aoticache_config *config, const char *format, ...) AOTICACHE_PRINTF(2, 3);
 
 /*
- * Takes a value where it is one, else warns. origin: "FILE:LINE", "$NAME". is_file: relative directories are refused
+ * Takes a value where it is one, otherwise warns. origin: "FILE:LINE", "$NAME". is_file: relative directories are refused
  * and "~/" is the home. OK also where it is wrong; NO_MEMORY.
  */
 aoticache_status aoticache_config_take(aoticache_config *config, aoticache_config_name name, const char *text,
@@ -60,7 +60,7 @@ static inline bool aoticache_config_adds_up(aoticache_config_name name)
     return name == AOTICACHE_CONFIG_trusted_keys || name == AOTICACHE_CONFIG_revoked_keys;
 }
 
-/* Whether the machine's file requires signatures: then nothing takes that back. */
+/* Returns whether the machine's file requires signatures: then nothing takes that back. */
 bool aoticache_config_always_requires_signatures(const aoticache_config *config);
 
 /* Makes the patterns of `keep` of its text. OK, NO_MEMORY. */
@@ -69,9 +69,9 @@ aoticache_status aoticache_config_split_keep(aoticache_config *config);
 /* ---- for opening a cache ---- */
 
 /*
- * Completes options: what the caller left open comes from the files and the environment, and what they leave open has
- * its default. Reads nothing where options->is_configured. *ret_config owns the strings that were filled in; NULL where
- * nothing was read.
+ * Completes options: what the caller left open comes from the files and the environment, and what they leave open has its
+ * default. Reads nothing where options->is_configured. *ret_config owns the strings that were filled in; NULL if nothing was
+ * read.
  */
 aoticache_status aoticache_config_complete(aoticache_cache_options *options, aoticache_config **ret_config,
                                            aoticache_error *ret_error);
@@ -82,10 +82,10 @@ static inline void cleanup_config_release(aoticache_config **config)
 /* Initialise with NULL. */
 #define cleanup_config __attribute__((cleanup(cleanup_config_release)))
 
-/* The directory that files name; false where none does. */
+/* The directory that files name; false if none does. */
 bool aoticache_config_find_directory(char *ret_path, size_t size);
 
-/* Whether a file or the environment says it. */
+/* Returns whether a file or the environment says it. */
 bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name);
 
 #endif

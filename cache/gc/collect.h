@@ -44,8 +44,9 @@ typedef struct aoticache_collect_options {
         *keep; /* shell patterns (fnmatch(3), no flags) of operators that stay, NULL-terminated; may be NULL */
     uint64_t time_limit_ms;          /* stop after so long, with what was done, at least one batch; 0: no limit */
     uint64_t quarantine_age_seconds; /* remove what has been in quarantine/ for longer; 0: 30 days; UINT64_MAX: never */
-    /* Look through the whole store for objects and folders that no entry names. Otherwise a store of more than 2000 objects
-     * is looked through a part at a time, for about three milliseconds; each collection goes on where the last stopped. */
+    /* Look through the whole store for objects and directories that no entry names. Otherwise a store of more than 2000
+     * objects is looked through a part at a time, for about three milliseconds; each collection goes on where the last
+     * stopped. */
     bool scan;
     /* Give free pages of the index back to the file system, a megabyte at a time. An index whose tables were made before
      * version 3 gives none until it is rebuilt. */
@@ -78,10 +79,11 @@ typedef struct aoticache_collect_report {
     uint64_t entries_after,
         bytes_after; /* the same, less what this collection removed; concurrent puts are not counted */
     uint64_t entries_removed, objects_removed, bytes_removed;
-    uint64_t held;         /* entries that were due and stay, because a live process holds them */
-    uint64_t leftovers;    /* temporary files, leases and folders of dead processes that were removed; 0 in a dry run */
-    uint64_t pinned, kept; /* entries that were due and stay: pinned (cache/pins/pins.h); of an operator to keep */
-    uint64_t failures_removed;   /* remembered failures that might have been tried again */
+    uint64_t held; /* entries that were due and stay, because a live process holds them */
+    uint64_t
+        leftovers; /* temporary files, leases and directories of dead processes that were removed; 0 in a dry run */
+    uint64_t pinned, kept;     /* entries that were due and stay: pinned (cache/pins/pins.h); of an operator to keep */
+    uint64_t failures_removed; /* remembered failures that might have been tried again */
     uint64_t quarantine_removed; /* old files of quarantine/ */
     uint64_t vacuumed_bytes;
     /* the time limit, or the caller, stopped it before it was done; or the index was replaced meanwhile */

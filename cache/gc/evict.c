@@ -187,7 +187,7 @@ static size_t round_size(const aoticache_collection *collection)
     return collection->cache->round != 0 ? collection->cache->round : AOTICACHE_COLLECTION_ROUND;
 }
 
-/* Whether each transaction is a round: what it frees is needed at once, or there is no time for more. */
+/* Returns whether each transaction is a round: what it frees is needed at once, or there is no time for more. */
 static bool rounds_are_short(const aoticache_collection *collection)
 {
     return collection->is_short_of_space || collection->deadline_ns != UINT64_MAX;

@@ -63,10 +63,10 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
     return AOTICACHE_OK;
 }
 
-/* Removes the file or folder of this name where it belongs to no living process. True: it is gone. */
+/* Removes the file or directory of this name where it belongs to no living process. True: it is gone. */
 typedef bool (*remove_fn)(aoticache_cache *cache, int folder_fd, const char *name);
 
-/* No put is at work while the store is locked exclusively, so a file belongs to nobody; a folder may be a compile's. */
+/* No put is at work while the store is locked exclusively, so a file belongs to nobody; a directory may be a compile's. */
 static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *name)
 {
     (void)cache;
@@ -133,13 +133,13 @@ static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char 
 }
 
 /*
- * Folders of side files, and signatures, whose artifact no entry has. The index is asked before any lock is taken, and a cache with many
- * folders is looked through a part at a time. Where to go on is the file system's own position (telldir): one that it no
- * longer understands merely costs a detour.
+ * Directories of side files, and signatures, whose artifact no entry has. The index is asked before any lock is taken, and a
+ * cache with many directories is looked through a part at a time. Where to go on is the file system's own position
+ * (telldir): one that it no longer understands merely costs a detour.
  */
 #define PART 1024
 
-/* Folders whose names are those of manifests, and where the next collection goes on in them. */
+/* Directories whose names are those of manifests, and where the next collection goes on in them. */
 struct by_manifest {
     const char *folder;
     const char *place;
@@ -213,8 +213,8 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
 /*
  * ---- objects that nothing names and that do not wait for removal ----
  *
- * A put that was killed before it recorded its entry leaves such objects, as older versions did. Each of the 256 folders is
- * listed, sorted and compared with the index, which has the same order. A large store is looked through a part at a time:
+ * A put that was killed before it recorded its entry leaves such objects, as older versions did. Each of the 256 directories
+ * is listed, sorted and compared with the index, which has the same order. A large store is looked through a part at a time:
  * each collection goes on where the last one stopped, for about three milliseconds.
  */
 
@@ -226,13 +226,13 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
 
 struct scan {
     aoticache_collection *collection;
-    aoticache_digest *names; /* of one folder */
+    aoticache_digest *names; /* of one directory */
     size_t name_count, name_capacity;
     aoticache_digest rows[ROWS];
     size_t row_count, row_at;
     bool rows_end;
     aoticache_object_array garbage;
-    uint16_t from; /* in this folder: only names with this prefix or a higher one */
+    uint16_t from; /* in this directory: only names with this prefix or a higher one */
     bool is_whole;
     uint64_t begun_ns;
     bool is_out_of_memory;
@@ -379,12 +379,14 @@ static aoticache_status remove_or_count_garbage(struct scan *scan, aoticache_err
 static aoticache_status scan_folders(struct scan *scan, uint32_t *position, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
-    for (unsigned n = 0; status == AOTICACHE_OK && n <= 256; n++) { /* 256 folders, and the first part of the first */
+    for (unsigned n = 0; status == AOTICACHE_OK && n <= 256;
+         n++) { /* 256 directories, and the first part of the first */
         unsigned folder = *position >> 8 & 255;
         scan->from = (uint16_t)*position;
         aoticache_error detail;
         status = scan_folder(scan, folder, position, &detail);
-        if (status == AOTICACHE_DENIED) { /* another user's folder: the ones after it are looked through all the same */
+        if (status ==
+            AOTICACHE_DENIED) { /* another user's directory: the ones after it are looked through all the same */
             aoticache_log(&scan->collection->cache->directory->logger, AOTICACHE_LOG_WARNING,
                           "a collection cannot look for what nobody needs: %s", detail.message);
             status = AOTICACHE_OK;

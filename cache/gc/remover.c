@@ -3,7 +3,7 @@
  * whoever comes after a killed process knows what to remove without looking for it.
  *
  * With the store locked exclusively no put is at work, so an object that has no row now belongs to nobody; one that a
- * process holds stays on the list until it is let go. Files are removed folder by folder, which file systems do fastest,
+ * process holds stays on the list until it is let go. Files are removed directory by directory, which file systems do fastest,
  * and all the manifests of a list before the rest, so that a rebuilt index does not bring an entry back.
  *
  * Removing files is mostly waiting for the disk, removing rows is a processor's work, merging the log is both: so a
@@ -21,7 +21,7 @@
 #include "base/threads.h"
 #include "cache/gc/internal.h"
 
-#define LISTED 4096            /* objects that are put in order: some of each of the 256 folders */
+#define LISTED 4096            /* objects that are put in order: some of each of the 256 directories */
 #define LISTED_BACKGROUND 8192 /* what a round of entries with a few objects each leaves */
 #define CHUNK 192              /* files, about as many as fit into a stretch */
 #define LEAST_CHUNK 16

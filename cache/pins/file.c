@@ -44,7 +44,7 @@ aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error
     return AOTICACHE_OK;
 }
 
-/* Whether the key is neither pinned nor tagged. Such a key has no file. */
+/* Returns whether the key is neither pinned nor tagged. Such a key has no file. */
 static bool pin_state_is_empty(const aoticache_pin_state *state)
 {
     return !state->is_pinned && state->tag_count == 0;

@@ -18,7 +18,7 @@ typedef struct aoticache_pin_state {
     size_t tag_count;
 } aoticache_pin_state;
 
-/* Puts a valid tag in its place. INVALID where there are too many. */
+/* Puts a valid tag in its place. INVALID if there are too many. */
 aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const char *tag, aoticache_error *ret_error);
 void aoticache_pin_state_remove_tag(aoticache_pin_state *state, const char *tag);
 

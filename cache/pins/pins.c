@@ -3,7 +3,7 @@
  *
  * A change reads the file of each key, replaces the file, then the rows of the index; many keys are changed in batches. The
  * file comes first. Where a process dies in between, the next change of the key, or the next index that is built, records
- * what the file says. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the folder
+ * what the file says. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the directory
  * marks/ keeps other changes out.
  */
 #include "base/arguments.h"

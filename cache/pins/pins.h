@@ -38,7 +38,7 @@ typedef enum aoticache_pin_action {
  * changed, or only its files are; then its rows follow with the next change of each key.
  *
  * keys:     borrowed for the call; each once.
- * tag:      for TAG and UNTAG; else NULL.
+ * tag:      for TAG and UNTAG; otherwise NULL.
  * ret_done: how many of them, from the first on, are done. Written on failure too. May be NULL.
  * Returns:  OK, INVALID (not a valid tag, with the reason; too many tags), DENIED (read-only), IO, LOCKED, NO_MEMORY.
  */

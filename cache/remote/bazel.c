@@ -57,7 +57,7 @@ aoticache_status aoticache_bazel_wrap(const char *text, size_t size, char **ret_
     return AOTICACHE_OK;
 }
 
-/* Reads a number; false where the bytes end before it, or it is longer than one may be. */
+/* Reads a number; false if the bytes end before it, or it is longer than one may be. */
 static bool read_varint(const char *bytes, size_t size, size_t *at, uint64_t *ret_value)
 {
     *ret_value = 0;

@@ -1,8 +1,9 @@
 /*
  * cache/remote/check: how remotes answer, for people who look into it.
  *
- * What a program does is tried as the program does it, in the folders where kernels lie, because servers differ by folder and
- * by kind of request: an object, a record with a condition, a list, a lease. All of it belongs to a key that nobody has.
+ * What a program does is tried as the program does it, in the directories where kernels lie, because servers differ by
+ * directory and by kind of request: an object, a record with a condition, a list, a lease. All of it belongs to a key that
+ * nobody has.
  */
 #include "base/arguments.h"
 #include "cache/remote/internal.h"

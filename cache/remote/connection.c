@@ -221,7 +221,7 @@ static aoticache_status open_connection(aoticache_remote *remote, void **ret_ope
     return status;
 }
 
-/* Whether the file has another secret by now than the connection was opened with. */
+/* Returns whether the file has another secret by now than the connection was opened with. */
 static bool has_other_secret(const aoticache_remote *remote, const struct aoticache_remote_connection *connection)
 {
     char secret[MAX_SECRET_BYTES + 1];
@@ -235,7 +235,7 @@ static bool has_other_secret(const aoticache_remote *remote, const struct aotica
     return is_other;
 }
 
-/* With the mutex: one that nobody uses, an open one if there is one; NULL where all are in use. */
+/* With the mutex: one that nobody uses, an open one if there is one; NULL if all are in use. */
 static struct aoticache_remote_connection *find_free(aoticache_remote *remote)
 {
     struct aoticache_remote_connection *found = NULL;

@@ -2,7 +2,7 @@
  * cache/remote/fetch: one entry from a remote into an intake (cache/transfer/internal.h).
  *
  * The manifest comes first and is small. It is verified, and whether the entry may come is decided by it, before its files
- * are asked for. A file is unpacked into the intake's private folder, never beyond the size that the manifest gives it, and
+ * are asked for. A file is unpacked into the intake's private directory, never beyond the size that the manifest gives it, and
  * hashed there. The intake makes all of it durable and visible as it does for an archive.
  */
 #include "cache/remote/internal.h"
@@ -43,8 +43,9 @@ static void refuse_object(aoticache_intake *intake, const aoticache_remote *remo
 }
 
 /*
- * Unpacks an object to a descriptor, or into memory with `bytes` of space. *ret_good: exactly so many bytes came; else the
- * object was refused, or is not there any more. OK; IO and DENIED (the remote, or the disk here), NO_MEMORY, UNSUPPORTED.
+ * Unpacks an object to a descriptor, or into memory with `bytes` of space. *ret_good: exactly so many bytes came; otherwise
+ * the object was refused, or is not there any more. OK; IO and DENIED (the remote, or the disk here), NO_MEMORY,
+ * UNSUPPORTED.
  */
 static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remote, const aoticache_digest *digest,
                                uint64_t bytes, int fd, uint8_t *memory, bool *ret_good, aoticache_error *ret_error)
@@ -126,7 +127,7 @@ static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *r
 
 /* ---- the manifest ---- */
 
-/* *ret_text: verified, by free(); NULL where it was refused. */
+/* *ret_text: verified, by free(); NULL if it was refused. */
 static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remote *remote,
                                        const aoticache_record_entry *entry, char **ret_text, aoticache_error *ret_error)
 {

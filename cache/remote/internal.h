@@ -51,7 +51,7 @@ bool aoticache_unpacker_take(void *unpacker, const void *bytes, size_t size);
 bool aoticache_unpacker_take_plain(void *unpacker, const void *bytes, size_t size);
 /* OK: one whole frame with exactly `expected` bytes came, and nothing after it. CORRUPT, IO (the file cannot be written). */
 aoticache_status aoticache_unpacker_finish(const aoticache_unpacker *unpacker, aoticache_error *ret_error);
-/* Whether what came was found to be wrong before its end. */
+/* Returns whether what came was found to be wrong before its end. */
 bool aoticache_unpacker_has_refused(const aoticache_unpacker *unpacker);
 /* NULL is allowed. */
 void aoticache_unpacker_free(aoticache_unpacker *unpacker);
@@ -143,7 +143,7 @@ void aoticache_remotes_reset_after_fork(aoticache_remotes *remotes);
 aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error);
 
 /* One request each, with the remote's limits of time; `bytes` is what an answer or a body may have. The message names the
- * remote. As the module's functions, and UNSUPPORTED, INVALID where there is no module. NOT_FOUND may have a message, too
+ * remote. As the module's functions, and UNSUPPORTED, INVALID if there is no module. NOT_FOUND may have a message, too
  * (module.h). */
 aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                       uint64_t max_bytes, aoticache_remote_sink_fn sink, void *user, char *ret_version,
@@ -174,16 +174,16 @@ typedef struct aoticache_lease_subscription {
     void *opened; /* a connection of its own; NULL: not subscribed */
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80];
 } aoticache_lease_subscription;
-/* From now on wait() learns of it. OK; UNSUPPORTED: this kind of server does not tell; else why not. *ret_subscription is for
- * stop_listening() in any case. */
+/* From now on wait() learns of it. OK; UNSUPPORTED: this kind of server does not tell; otherwise why not. *ret_subscription
+ * is for stop_listening() in any case. */
 aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name,
                                          aoticache_lease_subscription *ret_subscription);
-/* OK: it was given back. NOT_FOUND: not within so long. Else the connection is of no use any more. */
+/* OK: it was given back. NOT_FOUND: not within so long. Otherwise the connection is of no use any more. */
 aoticache_status aoticache_remote_wait(aoticache_lease_subscription *subscription, uint32_t ms);
 void aoticache_remote_stop_listening(aoticache_lease_subscription *subscription);
 
-/* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside, or is no ActionResult where it must
- * be one. */
+/* A small text, with a zero byte after it, by free(). CORRUPT if it has one inside, or is no ActionResult where it must be
+ * one. */
 aoticache_status aoticache_remote_get_text(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                            uint64_t max_bytes, char **ret_text, size_t *ret_size, char *ret_version,
                                            aoticache_error *ret_error);
@@ -247,7 +247,7 @@ aoticache_status aoticache_record_parse(const char *text, size_t size, const aot
  * record is another than it was. NO_MEMORY. */
 aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_record_entry *entry, bool *ret_changed,
                                       aoticache_error *ret_error);
-/* Whether the entry has no signature, and would take the place of one that has some. */
+/* Returns whether the entry has no signature, and would take the place of one that has some. */
 bool aoticache_record_prefers_signed(const aoticache_record *record, const aoticache_record_entry *entry);
 /* Canonical JSON, by free(). NO_MEMORY. */
 aoticache_status aoticache_record_format(const aoticache_record *record, char **ret_text, size_t *ret_size,
@@ -268,7 +268,7 @@ aoticache_status aoticache_list_parse(char *text, unsigned first_byte, aoticache
 
 /* ---- fetch.c, signature_check.c, send.c ---- */
 
-/* The record of a key. OK, NOT_FOUND, and what a request returns; CORRUPT, UNSUPPORTED where it cannot be used. */
+/* The record of a key. OK, NOT_FOUND, and what a request returns; CORRUPT, UNSUPPORTED if it cannot be used. */
 aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const aoticache_key *key,
                                               aoticache_record *ret_record, aoticache_error *ret_error);
 
@@ -288,7 +288,7 @@ aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aotic
                                              aoticache_error *ret_error);
 
 /*
- * Brings an entry of a record into an intake. *ret_good: it was queued or is there; else it was refused and logged.
+ * Brings an entry of a record into an intake. *ret_good: it was queued or is there; otherwise it was refused and logged.
  * Returns: OK; IO, DENIED: the remote fails; and what an intake returns.
  */
 aoticache_status aoticache_remote_fetch(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
@@ -297,7 +297,7 @@ aoticache_status aoticache_remote_fetch(aoticache_intake *intake, aoticache_remo
 
 /*
  * Brings those entries of a key that this CPU meets and that are not served here yet: the most demanding first, for each
- * guard one. accept: NULL: exact entries and all guards; else one whose guard it accepts.
+ * guard one. accept: NULL: exact entries and all guards; otherwise one whose guard it accepts.
  * Returns: OK, NOT_FOUND (no record); CORRUPT, UNSUPPORTED (a record that cannot be used); and as aoticache_remote_fetch().
  */
 aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote,
@@ -359,7 +359,7 @@ size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artif
 bool aoticache_remote_miss_fetch(aoticache_cache *cache, const aoticache_lookup_target *target, size_t *ret_from);
 /*
  * The right to compile a key, among all machines. True where another machine compiled it while we waited, and its entry has
- * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
+ * come. Otherwise *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
  */
 typedef struct aoticache_remote_lease aoticache_remote_lease;
 bool aoticache_remote_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target,

@@ -30,7 +30,7 @@
 #define SHORTEST_PAUSE_MS 500 /* docs/fleet.md: 300 machines that ask more often are more than S3 answers */
 #define LONGEST_PAUSE_MS 2000
 #define PAUSES_IN_A_WAIT 8 /* a pause is this part of the time that was waited already */
-#define GRACE_MS 5000 /* how long who waits already forgives a server that does not answer: it may be started anew */
+#define GRACE_MS 5000 /* how long who waits already forgives a server that does not answer: it may be started again */
 #define SLICE_MS 100  /* after which is looked whether the program ends */
 #define TOKEN_BYTES 33
 #define NS_PER_MS UINT64_C(1000000)
@@ -192,7 +192,7 @@ static aoticache_remote_lease *make_lease(aoticache_cache *cache, aoticache_remo
     return lease;
 }
 
-/* Whether the remote is one whose lease is asked for. */
+/* Returns whether the remote is one whose lease is asked for. */
 static bool may_have_leases(aoticache_remote *remote)
 {
     return remote->config.reads && remote->config.writes && !remote->config.is_bazel &&
@@ -208,7 +208,7 @@ static void note_lack(aoticache_remote *remote, const char *message)
                       message);
 }
 
-/* Asks for the lease of the first remote that has any. *ret_lease: NULL where none has. Returns what acquire does. */
+/* Asks for the lease of the first remote that has any. *ret_lease: NULL if none has. Returns what acquire does. */
 static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_key *key,
                                       aoticache_remote_lease **ret_lease)
 {

@@ -111,7 +111,7 @@ static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, u
                : AOTICACHE_OK;
 }
 
-/* Whether a key with this first byte may be wanted. */
+/* Returns whether a key with this first byte may be wanted. */
 static bool may_want(const aoticache_transfer_options *options, unsigned first_byte)
 {
     char digits[3];

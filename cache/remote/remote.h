@@ -26,19 +26,19 @@ typedef struct aoticache_remote_state {
     const char *url;
     bool reads, writes, allow_unsigned;
     aoticache_status status;       /* of one small request; OK also where it has nothing yet */
-    const char *message;           /* of a failure; else "" */
+    const char *message;           /* of a failure; otherwise "" */
     uint64_t answer_ns;            /* how long it took */
-    aoticache_status write_status; /* of what is written there, and read again; OK where nothing is to be written */
+    aoticache_status write_status; /* of what is written there, and read again; OK if nothing is to be written */
     const char *write_message;
     aoticache_status lease_status; /* OK: one machine compiles for all; UNSUPPORTED: each machine compiles */
     const char *lease_message;     /* why not; "" where nobody asked */
     bool has_clock;                /* the server says its time */
     int64_t clock_ahead_ms;        /* how far its clock is ahead of this machine's, to about a second */
-    /* What was found as `probe` where the remote is read: the last one that asked had written and signed it; else what was
-     * just written. Nobody has checked the signatures. NULL: there is none. */
+    /* What was found as `probe` where the remote is read: the last one that asked had written and signed it; otherwise what
+     * was just written. Nobody has checked the signatures. NULL: there is none. */
     const struct aoticache_statement *probe;
     const char *probe_signatures; /* one on each line; "": none */
-    /* What was tried, in its order: as for a miss and a compile, in the folders where kernels lie. */
+    /* What was tried, in its order: as for a miss and a compile, in the directories where kernels lie. */
     const struct aoticache_remote_step *steps;
     size_t step_count;
 } aoticache_remote_state;
@@ -48,7 +48,7 @@ typedef struct aoticache_remote_step {
     const char *what; /* "read", "object", "record", "condition", "list", "lease", "removal" */
     /* UNSUPPORTED of a condition, a lease or a removal: the server has none, and does without. */
     aoticache_status status;
-    const char *message; /* of a failure; else "" */
+    const char *message; /* of a failure; otherwise "" */
 } aoticache_remote_step;
 
 /* Return false to stop. What it points to is valid during the call. */
@@ -66,8 +66,9 @@ AOTICACHE_API aoticache_status aoticache_remotes_check_health(const char *remote
 /* What a remote has for a key: one entry, or nothing. */
 typedef struct aoticache_remote_entry {
     const char *url;
-    aoticache_status status; /* OK: there is this entry; NOT_FOUND: nothing is there; else the record cannot be read */
-    const char *message;     /* of a failure; else "" */
+    aoticache_status
+        status;          /* OK: there is this entry; NOT_FOUND: nothing is there; otherwise the record cannot be read */
+    const char *message; /* of a failure; otherwise "" */
     /* Of the entry, as its record says. Nothing of it was verified. */
     aoticache_digest artifact;
     aoticache_cpu_features requirements;

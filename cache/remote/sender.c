@@ -104,7 +104,7 @@ static aoticache_status send_everywhere(aoticache_cache *cache, const struct par
     return worst;
 }
 
-/* Whether any remote could be written to now. */
+/* Returns whether any remote could be written to now. */
 static bool may_write(aoticache_cache *cache)
 {
     for (size_t i = 0; i < cache->remotes->count; i++)
@@ -127,7 +127,7 @@ static void send_noted(aoticache_cache *cache, const struct parcel *parcel, bool
         aoticache_unsent_postpone(cache, &parcel->artifact, status == AOTICACHE_UNSUPPORTED ? detail.message : NULL);
 }
 
-/* Whether any of the first so many is. */
+/* Returns whether any of the first so many is. */
 static bool is_written_to(const aoticache_remotes *remotes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -142,7 +142,7 @@ static void send_parcel(aoticache_cache *cache, const struct parcel *parcel)
     aoticache_remote_lease_release(parcel->lease);
 }
 
-/* Whether an entry waits in the queue: then it is sent from there. */
+/* Returns whether an entry waits in the queue: then it is sent from there. */
 static bool is_queued(aoticache_sender *sender, const aoticache_digest *artifact)
 {
     bool is_there = false;

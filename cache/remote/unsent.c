@@ -101,7 +101,7 @@ void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *art
         aoticache_syscall_unlinkat(folder, name, 0);
 }
 
-/* Whether it was set aside a short time ago, for remotes with these settings. */
+/* Returns whether it was set aside a short time ago, for remotes with these settings. */
 static bool is_quarantined(const aoticache_cache *cache, int folder, const char *name, const struct stat *found)
 {
     char reason[REASON_BYTES];

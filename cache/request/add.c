@@ -121,7 +121,7 @@ static aoticache_status append_plain(aoticache_request *request, const char *nam
     return append_argument(request, name, view, (struct argument_data){0}, ret_error);
 }
 
-/* A copy that owns its sizes and strides, in one block; false where memory is short. */
+/* A copy that owns its sizes and strides, in one block; false if memory is short. */
 static bool copy_metadata(const aoticache_tensor_metadata *metadata, aoticache_tensor_metadata *ret_copy)
 {
     uint32_t ndim = metadata->ndim;

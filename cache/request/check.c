@@ -229,7 +229,7 @@ void aoticache_request_contiguous_strides(uint32_t ndim, const int64_t *sizes, i
     }
 }
 
-/* Length of the well-formed sequence at `text`, 0 where there is none (Unicode, table 3-7). */
+/* Length of the well-formed sequence at `text`, 0 if there is none (Unicode, table 3-7). */
 static size_t utf8_sequence(const unsigned char *text, size_t left)
 {
     unsigned char first = text[0];

@@ -35,7 +35,7 @@ AOTICACHE_API const aoticache_cpu_features *aoticache_cpu_features_get(void);
 /* "x86_64", "aarch64": the machine's architecture, as uname -m names it. Static storage. */
 AOTICACHE_API const char *aoticache_cpu_arch(void);
 
-/* Whether `have` includes all of `required`. */
+/* Returns whether `have` includes all of `required`. */
 AOTICACHE_API bool aoticache_cpu_features_include(const aoticache_cpu_features *have,
                                                   const aoticache_cpu_features *required);
 

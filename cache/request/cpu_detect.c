@@ -148,7 +148,7 @@ static unsigned read_state(bool has_osxsave)
     return state;
 }
 
-/* 0 where there is no AVX10. */
+/* 0 if there is no AVX10. */
 static unsigned read_avx10_version(const unsigned values[REGISTER_COUNT])
 {
     unsigned r[4];

@@ -161,7 +161,7 @@
 void aoticache_cpu_detect(aoticache_cpu_features *ret_features);
 
 /*
- * As aoticache_cpu_features_parse(), for names meant for `arch` ("x86_64", "aarch64"): a name that exists on both
+ * Like aoticache_cpu_features_parse(), for names meant for `arch` ("x86_64", "aarch64"): a name that exists on both
  * architectures means the one of `arch`.
  */
 aoticache_status aoticache_cpu_features_parse_for(const char *arch, const char *text,

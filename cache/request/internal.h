@@ -62,7 +62,7 @@ struct aoticache_request {
 
 /* Frees what an argument owns; a list's items apart. */
 void aoticache_request_argument_clear(aoticache_argument *view);
-/* Makes room for one more; false where memory is short. */
+/* Makes room for one more; false if memory is short. */
 bool aoticache_request_vector_reserve(struct argument_vector *vector);
 void aoticache_request_vector_push(struct argument_vector *vector, aoticache_argument view, struct argument_data data);
 
@@ -80,7 +80,7 @@ bool aoticache_request_check_device(aoticache_device *device, char ret_reason[RE
 bool aoticache_request_check_metadata(aoticache_tensor_metadata *metadata, char ret_reason[REQUEST_REASON_BYTES]);
 /* Row-major strides of valid sizes: an element of size 0 or 1 counts as 1. */
 void aoticache_request_contiguous_strides(uint32_t ndim, const int64_t *sizes, int64_t *ret_strides);
-/* Whether `size` bytes are well-formed UTF-8 (no overlong forms, no surrogates) without a zero byte. */
+/* Returns whether `size` bytes are well-formed UTF-8 (no overlong forms, no surrogates) without a zero byte. */
 bool aoticache_request_is_utf8(const char *text, size_t size);
 
 /* ---- encode.c ---- */
@@ -127,18 +127,18 @@ aoticache_status aoticache_text_located(const struct text_parser *parser, const 
                                         const aoticache_error *error);
 
 void aoticache_text_skip_blanks(struct text_parser *parser);
-/* Take the character, or the word, behind blanks; false where it is not there. */
+/* Take the character, or the word, behind blanks; false if it is not there. */
 bool aoticache_text_accept(struct text_parser *parser, char wanted);
 bool aoticache_text_accept_word(struct text_parser *parser, const char *word);
 
 /* Letters, digits and '_' at the start of `text`. */
 size_t aoticache_text_word_length(const char *text);
 bool aoticache_text_is_word(const char *text, const char *word);
-/* A copy of the next `length` bytes; false where they are too many to be a name. */
+/* A copy of the next `length` bytes; false if they are too many to be a name. */
 bool aoticache_text_copy_name(const struct text_parser *parser, size_t length,
                               char ret_name[REQUEST_MAX_NAME_BYTES + 1]);
 
-/* Length of "12", "-1.5", "1e+22", "inf" or "nan" at the start of `text`; 0 where there is no number. */
+/* Length of "12", "-1.5", "1e+22", "inf" or "nan" at the start of `text`; 0 if there is no number. */
 size_t aoticache_text_number_length(const char *text, bool *ret_is_int);
 aoticache_status aoticache_text_read_number(struct text_parser *parser, struct text_number *ret_number);
 

@@ -38,7 +38,7 @@ typedef struct aoticache_tensor_metadata {
     int32_t layout; /* aoticache_layout */
     aoticache_device device;
     bool requires_grad;
-    uint64_t dispatch_key_set; /* PyTorch's raw representation; 0 where the host has none */
+    uint64_t dispatch_key_set; /* PyTorch's raw representation; 0 if the host has none */
     uint32_t ndim;             /* at most AOTICACHE_MAX_DIMS */
     const int64_t *sizes;
     const int64_t *strides;
@@ -69,7 +69,7 @@ typedef enum aoticache_argument_kind {
 /* One argument, as aoticache_request_argument() shows it. All pointers are borrowed from the request. */
 typedef struct aoticache_argument {
     aoticache_argument_kind kind;
-    const char *name; /* "" for a positional argument, else the keyword */
+    const char *name; /* "" for a positional argument, otherwise the keyword */
     union {
         struct {
             aoticache_tensor_metadata metadata; /* TENSOR and CONSTANT; strides are never NULL here */
@@ -99,7 +99,7 @@ AOTICACHE_API aoticache_status aoticache_request_create(const char *op, aoticach
 AOTICACHE_API void aoticache_request_free(aoticache_request *request);
 
 /*
- * Append one argument. What is passed is copied. `name` NULL or "" for a positional argument, else a keyword: letters,
+ * Append one argument. What is passed is copied. `name` NULL or "" for a positional argument, otherwise a keyword: letters,
  * digits and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional arguments cannot follow
  * keyword ones. Inside begin_list/end_list names must be NULL or "", and lists do not nest. A list counts as an
  * argument from end_list on.
@@ -152,7 +152,7 @@ AOTICACHE_API aoticache_status aoticache_request_end_list(aoticache_request *req
  */
 AOTICACHE_API aoticache_status aoticache_request_set_environment(aoticache_request *request, const char *name,
                                                                  const char *value, aoticache_error *ret_error);
-/* NULL where the name is not set. Borrowed until the next change of the request. */
+/* NULL if the name is not set. Borrowed until the next change of the request. */
 AOTICACHE_API const char *aoticache_request_get_environment(const aoticache_request *request, const char *name);
 AOTICACHE_API size_t aoticache_request_environment_count(const aoticache_request *request);
 AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *request, size_t position,
@@ -176,7 +176,7 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
 
 /*
  * A library is wanted that takes the numbers of the schema for which the request has tensors (float64, of no dimension) when
- * it runs. Else they are compiled in, and the request has their values.
+ * it runs. Otherwise they are compiled in, and the request has their values.
  */
 #define AOTICACHE_NUMBERS_NAME "numbers"
 #define AOTICACHE_NUMBERS_TENSORS "tensors"
@@ -184,7 +184,7 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
 AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);
 AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request *request);
 AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);
-/* Borrowed until the next change of the request; NULL where there is no such argument. */
+/* Borrowed until the next change of the request; NULL if there is no such argument. */
 AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
 /* The same for an item of kind CONSTANT of the list at `position`. */
 

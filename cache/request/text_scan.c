@@ -97,7 +97,7 @@ bool aoticache_text_accept_word(struct text_parser *parser, const char *word)
     return false;
 }
 
-/* A copy of the next `length` bytes; false where they are too many to be a name. */
+/* A copy of the next `length` bytes; false if they are too many to be a name. */
 bool aoticache_text_copy_name(const struct text_parser *parser, size_t length,
                               char ret_name[REQUEST_MAX_NAME_BYTES + 1])
 {
@@ -110,7 +110,7 @@ bool aoticache_text_copy_name(const struct text_parser *parser, size_t length,
 
 /* ---- numbers ---- */
 
-/* Length of "12", "1.5", "1e+22", "inf" or "nan" at the start of `text`, behind a '-'; 0 where there is no number. */
+/* Length of "12", "1.5", "1e+22", "inf" or "nan" at the start of `text`, behind a '-'; 0 if there is no number. */
 size_t aoticache_text_number_length(const char *text, bool *ret_is_int)
 {
     size_t sign = text[0] == '-', at = sign;

@@ -114,7 +114,7 @@ const char *aoticache_latency_name(aoticache_latency_kind kind)
     return (unsigned)kind < AOTICACHE_LATENCY_COUNT ? names[kind] : NULL;
 }
 
-/* NULL where memory runs out. */
+/* NULL if memory runs out. */
 static aoticache_histogram *histogram_of(aoticache_unflushed *unflushed, aoticache_latency_kind kind)
 {
     aoticache_histogram *histogram = atomic_load_explicit(&unflushed->histograms[kind], memory_order_acquire);

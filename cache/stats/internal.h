@@ -51,7 +51,7 @@ void aoticache_distribution_add(aoticache_distribution *distribution, const aoti
 /* The maximum becomes the largest value that what is left can have. */
 void aoticache_distribution_subtract(aoticache_distribution *distribution, const aoticache_distribution *less);
 uint64_t aoticache_distribution_count(const aoticache_distribution *distribution);
-/* The least value that `share` (0 to 1) of all do not exceed, as the upper end of its bucket; 0 where there are none. */
+/* The least value that `share` (0 to 1) of all do not exceed, as the upper end of its bucket; 0 if there are none. */
 uint64_t aoticache_distribution_percentile(const aoticache_distribution *distribution, double share);
 
 /* ---- recency (count.c) ---- */
@@ -113,13 +113,13 @@ uint64_t aoticache_cache_spare(aoticache_cache *cache, const aoticache_digest *a
 /* Counts a damaged object that stays where it is, once in this process. */
 void aoticache_cache_note_damaged(aoticache_cache *cache, const aoticache_digest *object);
 
-/* A collection has removed an entry that was last used `age_ns` ago, and `bytes` with it (0 where others share its
- * objects). Counts evicted and evicted_bytes. */
+/* A collection has removed an entry that was last used `age_ns` ago, and `bytes` with it (0 if others share its objects).
+ * Counts evicted and evicted_bytes. */
 void aoticache_cache_note_eviction(aoticache_cache *cache, uint64_t age_ns, uint64_t bytes);
 
 /* What happened to an entry, for its recency and its groups. Sets last_used_ns to now. */
 void aoticache_cache_note_tally(aoticache_cache *cache, aoticache_index_tally tally);
-/* What happened to a request that has no entry. request: NULL where nobody knows it any more. */
+/* What happened to a request that has no entry. request: NULL if nobody knows it any more. */
 void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request *request,
                                 const aoticache_index_group *group);
 

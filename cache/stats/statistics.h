@@ -98,7 +98,7 @@ AOTICACHE_API const char *aoticache_latency_name(aoticache_latency_kind kind);
 
 /*
  * Percentiles are the upper ends of buckets, at most an eighth above the value. max_ns is exact, except for numbers since
- * they were zeroed (AOTICACHE_STATISTICS_SINCE_ZERO), where it is the upper end of a bucket too. All are 0 where count is 0.
+ * they were zeroed (AOTICACHE_STATISTICS_SINCE_ZERO), where it is the upper end of a bucket too. All are 0 if count is 0.
  */
 typedef struct aoticache_latency {
     uint64_t count, sum_ns;

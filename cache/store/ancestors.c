@@ -1,9 +1,9 @@
 /*
- * cache/store/ancestors: whether the folders above the cache directory may be trusted, as sshd asks it of those above
+ * cache/store/ancestors: whether the directories above the cache directory may be trusted, as sshd asks it of those above
  * authorized_keys: who may rename in one of them decides what lies at the path, whatever was checked before, and compilers
  * and loaders are given paths.
  *
- * From "/" downwards on the path without links: once a folder is known to be safe, nobody else changes what is in it, so
+ * From "/" downwards on the path without links: once a directory is known to be safe, nobody else changes what is in it, so
  * what is looked at next is what will be used.
  */
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 /*
  * True for the group of the user's own name that has no other members. Systems that give each user such a group (Red Hat,
- * Debian) may have a umask of 002 with it. This is asked only if the group of a folder of the user may write to it.
+ * Debian) may have a umask of 002 with it. This is asked only if the group of a directory of the user may write to it.
  */
 static bool is_private_group(gid_t group)
 {
@@ -59,7 +59,7 @@ static bool is_trusted_owner(uid_t owner)
     return owner == 0 || owner == geteuid() || is_unmapped(owner);
 }
 
-/* In a sticky folder (/tmp) only the owner of what is in it renames that. */
+/* In a sticky directory (/tmp) only the owner of what is in it renames that. */
 static bool is_writable_by_others(const struct stat *folder)
 {
     if ((folder->st_mode & (S_IWGRP | S_IWOTH)) == 0 || (folder->st_mode & S_ISVTX) != 0)
@@ -90,7 +90,7 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
     return AOTICACHE_OK;
 }
 
-/* Checks every folder that a slash follows in `path`. */
+/* Checks every directory that a slash follows in `path`. */
 static aoticache_status check_folders(const aoticache_directory *directory, const char *real,
                                       aoticache_error *ret_error)
 {

@@ -1,5 +1,5 @@
 /*
- * cache/store/artifact: the handle on what one compile produced: open descriptors, in-use marks, the folder of side files.
+ * cache/store/artifact: the handle on what one compile produced: open descriptors, in-use marks, the directory of side files.
  * cache.h has its public functions.
  */
 #ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
@@ -15,7 +15,7 @@ struct aoticache_artifact {
     _Atomic uint32_t references;
     _Atomic int library_fd; /* -1: closed; AOTICACHE_ARTIFACT_FD_UNMADE: of the content, nobody has asked for it yet */
     _Atomic int copy;       /* the library's bytes in memory, -1: none, taken, or closed */
-    int mark_fd;            /* the mark on the library where the file system cannot map it, else -1 */
+    int mark_fd;            /* the mark on the library where the file system cannot map it, otherwise -1 */
     void *mark;             /* the mark on the library once its descriptor is closed */
     void **side_marks;      /* mappings of the side files */
     size_t side_mark_count, side_mark_capacity;
@@ -27,8 +27,8 @@ struct aoticache_artifact {
     int64_t entry_id;          /* 0: not found by an entry, or not stored */
     char *guard;               /* of a dynamic entry; NULL for an exact one */
     char *directory;           /* of the side files, or NULL */
-    aoticache_scratch scratch; /* that folder, where it is removed with the artifact; usually none */
-    char *text;                /* the object of a manifest that has the content, else NULL */
+    aoticache_scratch scratch; /* that directory, where it is removed with the artifact; usually none */
+    char *text;                /* the object of a manifest that has the content, otherwise NULL */
     const char *content;       /* in text */
     size_t content_size;
 };
@@ -45,8 +45,8 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
                                               aoticache_error *ret_error);
 
 /*
- * The artifact of a manifest `digest` in the store, whose files are open: fds[i] on the object of files[i]. Makes the folder
- * of side files. Takes over fds[0] and sets it to -1, on failure too; the other descriptors stay the caller's.
+ * The artifact of a manifest `digest` in the store, whose files are open: fds[i] on the object of files[i]. Makes the
+ * directory of side files. Takes over fds[0] and sets it to -1, on failure too; the other descriptors stay the caller's.
  */
 aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory, const aoticache_digest *digest,
                                                   const aoticache_manifest *manifest, int *fds,
@@ -78,7 +78,7 @@ typedef struct aoticache_artifact_part {
 } aoticache_artifact_part;
 
 /*
- * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
+ * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the directory of side files.
  * known: may be NULL. A manifest that it knows is not read.
  * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, with the size that it should have.
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
@@ -90,8 +90,8 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
 /* ---- side files (side_files.c) ---- */
 
 /*
- * Finds the folder artifacts/<digest>/ with a hard link for every file under its own name, or makes it where it is missing
- * or stale. Where it cannot be made, a temporary folder of symbolic links lives as long as the artifact.
+ * Finds the directory artifacts/<digest>/ with a hard link for every file under its own name, or makes it where it is missing
+ * or stale. Where it cannot be made, a temporary directory of symbolic links lives as long as the artifact.
  * fds[i] is open on the object of files[i].
  */
 aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
@@ -108,9 +108,9 @@ aoticache_status aoticache_product_open_file(const aoticache_file *file, bool ma
                                              uint64_t *ret_bytes, aoticache_error *ret_error);
 
 /*
- * Opens and digests the files of a checked product. With side files the folder they lie in goes with the artifact: the
- * scratch folder itself where all of them are directly in it under their names (it is taken over: *scratch is empty
- * afterwards), else a new one under $TMPDIR with links or copies.
+ * Opens and digests the files of a checked product. With side files the directory they lie in goes with the artifact: the
+ * scratch directory itself where all of them are directly in it under their names (it is taken over: *scratch is empty
+ * afterwards), otherwise a new one under $TMPDIR with links or copies.
  */
 aoticache_status aoticache_artifact_create_unstored(const aoticache_product *product, aoticache_scratch *scratch,
                                                     aoticache_artifact **ret_artifact, aoticache_error *ret_error);

@@ -177,7 +177,7 @@ bool aoticache_directory_leaves_alone(const char *name)
     return strncmp(name, ".nfs", 4) == 0;
 }
 
-/* A folder without a format file may become a cache only if nothing of somebody else's is in it. */
+/* A directory without a format file may become a cache only if nothing of somebody else's is in it. */
 static aoticache_status check_is_ours(const aoticache_directory *directory, aoticache_error *ret_error)
 {
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);

@@ -39,7 +39,7 @@ typedef struct aoticache_directory {
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     _Atomic bool no_openat2;
-    _Atomic unsigned durable_names; /* which folders of the root are durable by name: folder.c */
+    _Atomic unsigned durable_names; /* which directories of the root are durable by name: folder.c */
     _Atomic bool no_copies;         /* verifying a library copies no bytes: aoticache_cache_copy_libraries() */
     _Atomic uint64_t serial;        /* makes names in tmp/ unique within this process */
 } aoticache_directory;
@@ -55,24 +55,24 @@ aoticache_status aoticache_directory_open(const aoticache_cache_options *options
 /* NULL is allowed. */
 void aoticache_directory_close(aoticache_directory *directory);
 
-/* Whether a name in the root is one of the cache's, and of which type. */
+/* Returns whether a name in the root is one of the cache's, and of which type. */
 bool aoticache_directory_knows(const char *name, mode_t *ret_type);
 /*
- * Whether a name in the cache's directory belongs to the file system or to backups, which put it at the root of a volume:
- * lost+found, snapshots, CACHEDIR.TAG, files that NFS keeps until nobody has them open (.nfs...).
+ * Returns whether a name in the cache's directory belongs to the file system or to backups, which put it at the root of a
+ * volume: lost+found, snapshots, CACHEDIR.TAG, files that NFS keeps until nobody has them open (.nfs...).
  */
 bool aoticache_directory_leaves_alone(const char *name);
 
-/* ---- the folders above the root (ancestors.c) ---- */
+/* ---- the directories above the root (ancestors.c) ---- */
 
 /*
- * Sets real_path and judges the folders above the root: each must belong to root or the effective user, and others must not
- * be able to rename what is in it. allow_shared skips the judging. root: what fstat(2) says of the root.
- * Returns: OK, DENIED, IO, NO_MEMORY.
+ * Sets real_path and judges the directories above the root: each must belong to root or the effective user, and others must
+ * not be able to rename what is in it. allow_shared skips the judging. root: what fstat(2) says of the root. Returns: OK,
+ * DENIED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
                                                     aoticache_error *ret_error);
-/* Judges the folders above a root that does not exist yet, in the same way. */
+/* Judges the directories above a root that does not exist yet, in the same way. */
 aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error);
 
 /* ---- what is inside (folder.c) ---- */
@@ -84,7 +84,7 @@ aoticache_status aoticache_directory_trust_place(const aoticache_directory *dire
 int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags);
 
 /*
- * Opens a folder by its path inside the root ("objects/ab"). With `create`, what is missing of the path is made, durably.
+ * Opens a directory by its path inside the root ("objects/ab"). With `create`, what is missing of the path is made, durably.
  * Returns: OK, NOT_FOUND (never with create), DENIED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
@@ -92,14 +92,14 @@ aoticache_status aoticache_directory_open_folder(aoticache_directory *directory,
 
 /*
  * The modes of new files and folders: for the user alone, or also for the group of a root that is shared with it.
- * hand_over() is called with each file or folder that was just made. In a shared directory it restores the bits that the
+ * hand_over() is called with each file or directory that was just made. In a shared directory it restores the bits that the
  * umask took away. Where root has made it, it becomes the property of the directory's owner.
  */
 mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode);
 
-/* Makes a folder in one of the cache's, for those who may use the cache. It is not durable. 0, or -1 with errno. */
+/* Makes a directory in one of the cache's, for those who may use the cache. It is not durable. 0, or -1 with errno. */
 int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name);
 
 /* Whether what was found may be used: it has this file type and a trusted owner, and others cannot write it. OK, DENIED. */
@@ -107,19 +107,19 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
                                            const char *name, aoticache_error *ret_error);
 
 /*
- * Moves `name` of the folder `parent_fd` to quarantine/<label>-<nanoseconds>.
+ * Moves `name` of the directory `parent_fd` to quarantine/<label>-<nanoseconds>.
  * Returns: OK, NOT_FOUND (it is gone already), DENIED, IO.
  */
 aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, int parent_fd, const char *name,
                                                 const char *label, aoticache_error *ret_error);
 
-/* The files of an open folder, from its beginning whoever else lists it. By closedir(); NULL with errno. */
+/* The files of an open directory, from its beginning whoever else lists it. By closedir(); NULL with errno. */
 DIR *aoticache_directory_list(int folder_fd);
 
-/* Removes a file or a whole folder, following no symbolic link. 0, also where it is gone already; or -1 with errno. */
+/* Removes a file or a whole directory, following no symbolic link. 0, also where it is gone already; or -1 with errno. */
 int aoticache_directory_remove_tree(int parent_fd, const char *name);
 
-/* Whether `name` below `parent_fd` is still the file that `fd` has open, neither unlinked nor replaced. */
+/* Returns whether `name` below `parent_fd` is still the file that `fd` has open, neither unlinked nor replaced. */
 bool aoticache_directory_is_same(int parent_fd, const char *name, int fd);
 
 #endif

@@ -64,8 +64,8 @@ aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, c
     return status;
 }
 
-/* Whether each file is there with the size that the manifest says, or cannot be looked at. Its bytes are verified whenever it
- * is used. */
+/* Returns whether each file is there with the size that the manifest says, or cannot be looked at. Its bytes are verified
+ * whenever it is used. */
 static bool has_files(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
     for (size_t i = 0; i < aoticache_manifest_object_count(manifest); i++) {

@@ -24,8 +24,8 @@
 
 /* ---- opening ---- */
 
-/* Copies the first component of `path` and returns what follows its slash, or NULL where it was the last; errno is set
- * where it is none that may be opened. */
+/* Copies the first component of `path` and returns what follows its slash, or NULL if it was the last; errno is set where it
+ * is none that may be opened. */
 static const char *split_component(const char *path, char component[PATH_BYTES])
 {
     size_t length = strcspn(path, "/");
@@ -119,15 +119,15 @@ mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
     return directory->is_group_shared ? 0660 : 0600;
 }
 
-/* The set-group-ID bit gives everything made in the folder to the same group. */
+/* The set-group-ID bit gives everything made in the directory to the same group. */
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 {
     return directory->is_group_shared ? 02770 : 0700;
 }
 
 /*
- * If this fails (another's folder, a file system without modes), the others of the group see errors of permission and nothing
- * worse.
+ * If this fails (another's directory, a file system without modes), the others of the group see errors of permission and
+ * nothing worse.
  */
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
@@ -179,8 +179,9 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
 }
 
 /*
- * What is stored in a folder is durable only if the folder's own name in the root is. Another process may have made the folder a
- * moment ago, and not have synced the root yet: so each process syncs it once, when it first opens such a folder to write in it.
+ * What is stored in a directory is durable only if the directory's own name in the root is. Another process may have made
+ * the directory a moment ago, and not have synced the root yet: so each process syncs it once, when it first opens such a
+ * directory to write in it.
  */
 static aoticache_status make_name_durable(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {

@@ -266,7 +266,7 @@ void aoticache_lease_release(aoticache_lease *lease)
     int saved = errno;
     held_file *file = unlink_held_file(lease->fd);
     if (file != NULL) { /* else it is the parent's */
-        /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
+        /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts again. */
         aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);
         flock(file->fd, LOCK_UN);
         close_lease_file(file);

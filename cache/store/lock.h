@@ -14,7 +14,7 @@
 
 /*
  * flock(fd, operation), polled with a growing pause until timeout_ms have passed; 0 tries once.
- * ret_waited: may be NULL; set to true where the lock was not free at once.
+ * ret_waited: may be NULL; set to true if the lock was not free at once.
  * Returns: OK, LOCKED (ret_error untouched), IO (the file system has no such locks).
  */
 aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_ms, bool *ret_waited,

@@ -30,8 +30,8 @@ typedef struct aoticache_manifest {
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
     size_t content_offset; /* where the bytes of the only file begin in the manifest's object; 0: they are not in it */
-    char *output;          /* what the compiler said; NULL where nothing is kept */
-    char *metadata;        /* the producer's; NULL where it gave none */
+    char *output;          /* what the compiler said; NULL if nothing is kept */
+    char *metadata;        /* the producer's; NULL if it gave none */
     char *fallback;        /* why the library is not in our container; NULL: it is, or nothing is known */
     bool is_dynamic;       /* the request is */
 } aoticache_manifest;
@@ -66,7 +66,7 @@ aoticache_status aoticache_manifest_format(aoticache_manifest *manifest, const v
 aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,
                                           aoticache_error *ret_error);
 
-/* Whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
+/* Returns whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
 
 /*
@@ -78,7 +78,7 @@ char *aoticache_manifest_cut_output(const char *output);
 /* NULL is allowed. */
 void aoticache_manifest_free(aoticache_manifest *manifest);
 
-/* Whether a name is one safe path component: 1..255 bytes, no slash, not "." or "..", no control characters. */
+/* Returns whether a name is one safe path component: 1..255 bytes, no slash, not "." or "..", no control characters. */
 bool aoticache_manifest_file_name_is_safe(const char *name);
 
 #endif

@@ -171,7 +171,8 @@ static aoticache_status open_sized(aoticache_directory *directory, const aoticac
     return status;
 }
 
-/* Whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; empty where they have not. */
+/* Returns whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; empty where they have
+ * not. */
 static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest,
                                aoticache_hash_records *records, aoticache_memory_copy *copy)
 {
@@ -404,7 +405,7 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
 }
 
 /*
- * Opens the folder of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
+ * Opens the directory of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
  * folder.
  */
 static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
@@ -504,7 +505,7 @@ struct listing {
     bool stopped;
 };
 
-/* 0, or the errno of a folder that cannot be listed to its end. */
+/* 0, or the errno of a directory that cannot be listed to its end. */
 static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
 {
     for (const char *name; !listing->stopped;) {
@@ -538,7 +539,7 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
     return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
 }
 
-/* If the folder is gone, or is no folder, nothing in it is an object. */
+/* If the directory is gone, or is no directory, nothing in it is an object. */
 static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
                                           aoticache_error *ret_error)
 {

@@ -31,7 +31,7 @@ void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICAC
 /*
  * Opens an object for reading, marks it as in use, and verifies owner, mode, size and digest on that descriptor.
  *
- * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not records. It is compared before anything is read, so that a file
+ * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE if it is not records. It is compared before anything is read, so that a file
  *                 which somebody made large costs nothing.
  * ret_bytes:      may be NULL.
  * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it was looked at and cannot be used: other
@@ -75,10 +75,10 @@ uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const a
                                          uint64_t named_bytes);
 bool aoticache_object_is_unchanged(aoticache_directory *directory, const aoticache_digest *digest,
                                    const aoticache_object_state *state);
-/* Whether it is known that nothing has this name. */
+/* Returns whether it is known that nothing has this name. */
 bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest);
-/* Whether an error of open(2) or stat(2) tells of what lies there: a link or a folder, where a file should be. Other
- * errors (permission, descriptors, memory, the disk) tell of nothing but that it could not be looked at. */
+/* Returns whether an error of open(2) or stat(2) tells of what lies there: a link or a directory, where a file should be.
+ * Other errors (permission, descriptors, memory, the disk) tell of nothing but that it could not be looked at. */
 bool aoticache_object_errno_is_damage(int errno_value);
 
 /*
@@ -114,11 +114,11 @@ aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, cons
 /* ---- reading, removing, listing ---- */
 
 /* Reads and verifies a whole small object. *ret_bytes is the caller's, with a zero byte after it. Returns as open, and
- * CORRUPT where it is larger than a manifest may be. */
+ * CORRUPT if it is larger than a manifest may be. */
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error);
 
-/* The same, of an object that is known to have so many bytes. CORRUPT where it has not. known: may be NULL. */
+/* The same, of an object that is known to have so many bytes. CORRUPT if it has not. known: may be NULL. */
 aoticache_status aoticache_object_read_sized(aoticache_directory *directory, const aoticache_digest *digest,
                                              uint64_t expected_bytes, aoticache_hash_records *records, char **ret_bytes,
                                              size_t *ret_size, aoticache_error *ret_error);
@@ -129,7 +129,7 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
  */
 aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
                                          uint64_t *ret_bytes, aoticache_error *ret_error);
-/* The folder of the object that was removed last, kept open for the next one. Closed by its user. */
+/* The directory of the object that was removed last, kept open for the next one. Closed by its user. */
 typedef struct aoticache_object_folder {
     int fd; /* -1: none */
     uint8_t first;
@@ -137,7 +137,7 @@ typedef struct aoticache_object_folder {
 #define AOTICACHE_OBJECT_FOLDER_INIT {.fd = -1}
 
 /*
- * Removes one of many. Objects of one folder after each other cost the least. is_manifest: removes it even if it is held,
+ * Removes one of many. Objects of one directory after each other cost the least. is_manifest: removes it even if it is held,
  * because nobody needs a manifest after reading it.
  */
 aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
@@ -146,12 +146,12 @@ aoticache_status aoticache_object_remove_next(aoticache_directory *directory, ao
 /* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
 aoticache_status aoticache_object_quarantine(aoticache_directory *directory, const aoticache_digest *digest,
                                              aoticache_error *ret_error);
-/* Whether a live process holds it, or that cannot be told for want of descriptors. False where it is not there. */
+/* Returns whether a live process holds it, or that cannot be told for want of descriptors. False where it is not there. */
 bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest);
 
 /* All names below objects/ that are an object's. Return false to stop. Order is that of the file system. */
 typedef bool (*aoticache_object_fn)(void *user, const aoticache_digest *digest);
-/* A folder that could not be listed, for want of permission or because the disk fails. */
+/* A directory that could not be listed, for want of permission or because the disk fails. */
 typedef void (*aoticache_object_unreadable_fn)(void *user, const aoticache_error *error);
 /* unreadable may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,

@@ -116,7 +116,8 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
     return AOTICACHE_OK;
 }
 
-/* Syncs the folder of the object and objects/ itself; either may just have been made, by us or by a process that dies now. */
+/* Syncs the directory of the object and objects/ itself; either may just have been made, by us or by a process that dies
+ * now. */
 static aoticache_status sync_folders(aoticache_directory *directory, int folder, aoticache_error *ret_error)
 {
     cleanup_fd int objects = -1;
@@ -176,7 +177,7 @@ static aoticache_status put_object(aoticache_directory *directory, const struct 
         return status;
     aoticache_error detail = {.message = ""};
     aoticache_status existing = aoticache_object_open(directory, digest, source->size, &fd, NULL, &detail);
-    /* An object that cannot be read is also written anew: its bytes will be the same. */
+    /* An object that cannot be read is also written again: its bytes will be the same. */
     if (existing == AOTICACHE_CORRUPT || existing == AOTICACHE_DENIED)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced", detail.message);
     else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)

@@ -30,7 +30,7 @@ static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 #define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
 
 /* What goes with an index. The side files come first: a log that outlived its database would be replayed into the new one.
- * So do uses that wait, which name entries by numbers that the new index gives anew. */
+ * So do uses that wait, which name entries by numbers that the new index gives again. */
 static const char *const index_files[] = {AOTICACHE_INDEX_FILE "-wal",     AOTICACHE_INDEX_FILE "-shm",
                                           AOTICACHE_INDEX_FILE "-journal", AOTICACHE_INDEX_FILE "-uses",
                                           AOTICACHE_INDEX_FILE "-answers", AOTICACHE_INDEX_FILE};
@@ -130,9 +130,9 @@ struct manifest_search {
     aoticache_directory *directory;
     struct found_manifest *found;
     size_t count, capacity;
-    uint64_t unreadable; /* manifests and folders */
+    uint64_t unreadable; /* manifests and directories */
     aoticache_error first_unreadable;
-    aoticache_error failure; /* what ends the search; OK where nothing has */
+    aoticache_error failure; /* what ends the search; OK if nothing has */
 };
 
 static void note_unreadable(void *user, const aoticache_error *error)

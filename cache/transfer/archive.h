@@ -40,9 +40,9 @@ typedef struct aoticache_tar_reader aoticache_tar_reader;
 
 /* Strings are borrowed until the next call. */
 typedef struct aoticache_tar_member {
-    const char *path; /* NULL where it has none that can be read */
+    const char *path; /* NULL if it has none that can be read */
     uint64_t bytes;
-    const char *oddity; /* "a symbolic link", "a folder", ...; NULL for a plain regular file */
+    const char *oddity; /* "a symbolic link", "a directory", ...; NULL for a plain regular file */
 } aoticache_tar_member;
 
 /*

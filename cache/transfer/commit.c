@@ -2,7 +2,7 @@
  * cache/transfer/commit: a batch of artifacts becomes part of the store.
  *
  * The order is that of a put, for all of the batch at once: the bytes are durable; with the store's lock held, shared,
- * signatures are written, the files get their names, the folders are durable, and only then the entries are recorded.
+ * signatures are written, the files get their names, the directories are durable, and only then the entries are recorded.
  * Dying between leaves objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2)
  * takes the place of many fsync(2).
  */
@@ -103,7 +103,7 @@ static void close_folders(struct folders *folders)
         cleanup_fd_release(&folders->fds[i]);
 }
 
-/* A new folder is made durable with all that the batch changes, not by itself as elsewhere. */
+/* A new directory is made durable with all that the batch changes, not by itself as elsewhere. */
 static aoticache_status open_folder(aoticache_intake *intake, struct folders *folders, const aoticache_digest *digest,
                                     int *ret_fd, aoticache_error *ret_error)
 {
@@ -221,7 +221,7 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
 
 /* ---- signatures ---- */
 
-/* Durable before the manifest is in the store: neither a lookup nor an index that is built anew finds it without them. */
+/* Durable before the manifest is in the store: neither a lookup nor an index that is built again finds it without them. */
 static aoticache_status write_signatures(const aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -284,8 +284,8 @@ static void record_uses(aoticache_intake *intake, const int64_t *ids)
 
 /* ---- the batch ---- */
 
-/* What was stored here since an entry was queued stays what is found. Before anything of it is in the store, where an
- * index that is built anew would find it. */
+/* What was stored here since an entry was queued stays what is found. Before anything of it is in the store, where an index
+ * that is built again would find it. */
 static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;

@@ -36,7 +36,7 @@ static bool read_object_path(const char *path, aoticache_digest *ret_digest)
     return aoticache_digest_from_hex(hex, ret_digest) == AOTICACHE_OK;
 }
 
-/* A folder's name, and 64 digits. */
+/* A directory's name, and 64 digits. */
 static bool read_digest_path(const char *folder, const char *path, aoticache_digest *ret_key)
 {
     if (strncmp(path, folder, strlen(folder)) != 0)

@@ -4,7 +4,7 @@
  * A name must be exactly one that an export writes, and a plain file; its digest then says which bytes it must have,
  * and the archive's size how many are read at most. Whether an entry may come in is decided by its signatures, which come
  * right before its manifest. Which object is a manifest is told by its bytes, as where an index
- * is built anew: whatever parses as one and has all its objects is an entry.
+ * is built again: whatever parses as one and has all its objects is an entry.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static aoticache_status read_member(struct import *import, char *to, int fd, uin
     return AOTICACHE_OK;
 }
 
-/* Whether the bytes are those that the name promises; where not, it is told. */
+/* Returns whether the bytes are those that the name promises; where not, it is told. */
 static bool verify_member(struct import *import, const aoticache_tar_member *member, const aoticache_digest *digest,
                           const aoticache_digest *actual, uint64_t got)
 {
@@ -110,7 +110,7 @@ static bool verify_member(struct import *import, const aoticache_tar_member *mem
 
 /* ---- manifests ---- */
 
-/* The signatures that came before their manifest. NULL where there are none. */
+/* The signatures that came before their manifest. NULL if there are none. */
 static char *take_signatures(struct import *import, const aoticache_digest *manifest)
 {
     bool are_of_it = import->signatures != NULL && aoticache_digest_equal(&import->signed_manifest, manifest);
@@ -379,7 +379,7 @@ static aoticache_status import_text(struct import *import, aoticache_transfer_ki
     return import_pins(import, key, size, ret_error);
 }
 
-/* Why a member cannot be taken; NULL where it can. */
+/* Why a member cannot be taken; NULL if it can. */
 static const char *reason_against(const struct import *import, const aoticache_tar_member *member,
                                   aoticache_transfer_kind kind)
 {

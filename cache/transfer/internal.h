@@ -1,7 +1,7 @@
 /*
  * cache/transfer/internal: what exports, imports and merges share, for the files of this folder.
  *
- * Objects and manifests come into a cache by an intake, whoever sends them. Files are filled in a private folder in tmp/,
+ * Objects and manifests come into a cache by an intake, whoever sends them. Files are filled in a private directory in tmp/,
  * where no collector takes them, and verified there. A manifest whose objects are all there is queued; a batch of them is
  * made durable, moved into the store and recorded, all under the store's lock, shared. Objects that no manifest names
  * never enter the store.
@@ -82,7 +82,7 @@ aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, con
 aoticache_status aoticache_transfer_options_read(const aoticache_transfer_options *options, bool is_import,
                                                  aoticache_transfer_options *ret_options, aoticache_error *ret_error);
 
-/* Whether the options name an entry, by what its manifest says alone. */
+/* Returns whether the options name an entry, by what its manifest says alone. */
 bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,
                               const aoticache_key *key);
 
@@ -97,7 +97,7 @@ aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoti
 /* ---- intake.c: which objects have come in, by digest; 48 bytes an object and 16 to find it, at most twice that ---- */
 
 typedef enum aoticache_transfer_state {
-    AOTICACHE_TRANSFER_PENDING = 1, /* its bytes lie, verified, in the private folder */
+    AOTICACHE_TRANSFER_PENDING = 1, /* its bytes lie, verified, in the private directory */
     AOTICACHE_TRANSFER_STORED = 2,  /* it is in the store: it was, or has been moved there */
 } aoticache_transfer_state;
 
@@ -111,7 +111,7 @@ typedef struct aoticache_transfer_object {
     bool is_ours; /* a manifest whose entry this transfer records */
 } aoticache_transfer_object;
 
-/* Borrowed until the next add; NULL where it is not there. */
+/* Borrowed until the next add; NULL if it is not there. */
 aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table,
                                                          const aoticache_digest *digest);
 /* The object, added where it is not there. NULL: out of memory. */
@@ -145,7 +145,7 @@ typedef struct aoticache_intake {
     const aoticache_transfer_options *options;
     aoticache_transfer_report *report;
     aoticache_scratch scratch;
-    int folder_fd;                 /* of the private folder */
+    int folder_fd;                 /* of the private directory */
     aoticache_hash_map table;      /* of aoticache_transfer_object, by digest */
     aoticache_intake_entry *queue; /* AOTICACHE_INTAKE_BATCH of them */
     size_t count;
@@ -197,13 +197,13 @@ typedef struct aoticache_intake_claim {
  */
 aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
                                               bool *ret_wanted, aoticache_error *ret_error);
-/* The same with the store's lock held: CORRUPT where the index is damaged, which is not rebuilt then. */
+/* The same with the store's lock held: CORRUPT if the index is damaged, which is not rebuilt then. */
 aoticache_status aoticache_intake_wants_still(aoticache_intake *intake, const aoticache_intake_claim *claim,
                                               bool *ret_wanted, aoticache_error *ret_error);
 /* Whether an object has come in or is, sound and with so many bytes, in the store. Returns: OK, IO, LOCKED, NO_MEMORY. */
 aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
                                       bool *ret_has, aoticache_error *ret_error);
-/* Whether there is space for so many bytes and for what is left free for others. If not, `name` is refused. */
+/* Returns whether there is space for so many bytes and for what is left free for others. If not, `name` is refused. */
 bool aoticache_intake_has_space(aoticache_intake *intake, const char *name, uint64_t bytes);
 
 /* A new file for an object, for writing and reading. Returns: OK, IO, DENIED. */
@@ -244,7 +244,7 @@ aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const ao
                                               aoticache_error *ret_error);
 
 /* Counts an entry that `verdict` refuses. If only trust in its signer is missing, it is told with others of that signer by
- * the next function, else at once. */
+ * the next function, otherwise at once. */
 void aoticache_intake_refuse_untrusted(aoticache_intake *intake, const aoticache_trust_verdict *verdict,
                                        const aoticache_key *key);
 /* Tells of them: one warning for each signer, with what to do. Then there are none. */

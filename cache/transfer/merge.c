@@ -97,7 +97,7 @@ static void refuse_object(struct merge *merge, const aoticache_digest *digest, c
     aoticache_intake_refuse(&merge->intake, "object %s of %s: %s", hex, merge->source->directory->path, reason);
 }
 
-/* Not verified but its size: the copy will be. NOT_FOUND; CORRUPT or DENIED where it is not to be trusted or read. */
+/* Not verified but its size: the copy will be. NOT_FOUND; CORRUPT or DENIED if it is not to be trusted or read. */
 static aoticache_status open_source(struct merge *merge, const aoticache_digest *digest, uint64_t bytes, int *ret_fd,
                                     aoticache_error *ret_error)
 {
@@ -122,7 +122,7 @@ static aoticache_status open_source(struct merge *merge, const aoticache_digest 
     return AOTICACHE_OK;
 }
 
-/* *ret_good: the copy has the digest; else it has been told why not. */
+/* *ret_good: the copy has the digest; otherwise it has been told why not. */
 static aoticache_status copy_verified(struct merge *merge, const aoticache_digest *digest, int from, uint64_t bytes,
                                       bool *ret_good, aoticache_error *ret_error)
 {
@@ -186,7 +186,7 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
     return status;
 }
 
-/* By free(); NULL where the entry has none. */
+/* By free(); NULL if the entry has none. */
 static char *read_signatures(struct merge *merge, const aoticache_digest *artifact)
 {
     cleanup_free char *text = NULL;

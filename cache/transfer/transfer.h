@@ -118,7 +118,7 @@ AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, in
  * From one cache directory into another: objects that are there already are not copied. Nothing is shared between the
  * directories afterwards but, where the file system can, blocks. Entries keep when they were used last and how often.
  * Signatures go with the entries. They are needed, as for an import, where the source is neither this user's nor root's, or
- * others may write to it. Otherwise as aoticache_cache_import(). INVALID where both are one directory.
+ * others may write to it. Otherwise as aoticache_cache_import(). INVALID if both are one directory.
  */
 AOTICACHE_API aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache *source,
                                                      const aoticache_transfer_options *options,

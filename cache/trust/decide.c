@@ -23,7 +23,7 @@ struct message {
     size_t size;
 };
 
-/* Whether it has the name of a key that is revoked, by that name or by its bytes. */
+/* Returns whether it has the name of a key that is revoked, by that name or by its bytes. */
 static bool has_revoked_name(const aoticache_trust *trust, const aoticache_signature *signature)
 {
     for (size_t i = 0; i < trust->revoked_count; i++)
@@ -50,7 +50,7 @@ static aoticache_status is_made_by_revoked(const aoticache_trust *trust, const s
     return status == AOTICACHE_CORRUPT ? AOTICACHE_OK : status;
 }
 
-/* Which of the trusted keys made a signature. *ret_key: borrowed from the set; NULL where none did. */
+/* Which of the trusted keys made a signature. *ret_key: borrowed from the set; NULL if none did. */
 static aoticache_status judge_signature(const aoticache_trust *trust, const struct message *message,
                                         const aoticache_signature *signature, aoticache_signature_state *ret_state,
                                         const aoticache_public_key **ret_key, aoticache_error *ret_error)

@@ -1,5 +1,5 @@
 /*
- * cache/trust/internal: what the files of this folder share, and what import and merge ask of them.
+ * cache/trust/internal: what the files of this directory share, and what import and merge ask of them.
  */
 #ifndef AOTICACHE_CACHE_TRUST_INTERNAL_H
 #define AOTICACHE_CACHE_TRUST_INTERNAL_H
@@ -75,7 +75,7 @@ aoticache_statement aoticache_statement_of_manifest(const aoticache_digest *dige
 aoticache_status aoticache_statement_verify_bytes(const uint8_t *bytes, size_t size, const aoticache_public_key *key,
                                                   const aoticache_signature *signature, aoticache_error *ret_error);
 
-/* ---- key_files.c: trusted_keys and revoked_keys of a folder of keys ---- */
+/* ---- key_files.c: trusted_keys and revoked_keys of a directory of keys ---- */
 
 /* What revokes a key or an entry. */
 typedef enum aoticache_revocation_kind {
@@ -160,7 +160,7 @@ aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t
 
 /* ---- decide.c ---- */
 
-/* As aoticache_cache_check_signatures(), of a list. The callback is called with the mutex held and must not use the cache. */
+/* Like aoticache_cache_check_signatures(), of a list. The callback is called with the mutex held and must not use the cache. */
 aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_statement *statement,
                                        const aoticache_signature_list *list, aoticache_signature_fn callback,
                                        void *user, aoticache_error *ret_error);
@@ -174,8 +174,8 @@ aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aotica
                                             char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
                                             aoticache_error *ret_error);
 /*
- * Whether a lookup must not use an entry, since it would not be taken in any more; logged the first time. Where that cannot
- * be told (a list of revoked keys that cannot be read), signed entries are barred.
+ * Returns whether a lookup must not use an entry, since it would not be taken in any more; logged the first time. Where that
+ * cannot be told (a list of revoked keys that cannot be read), signed entries are barred.
  */
 bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifact);
 /* Removes the entries of a manifest, and moves that to quarantine/. Takes the store's lock, exclusively. */
@@ -204,7 +204,7 @@ aoticache_status aoticache_signature_files_list(aoticache_directory *directory, 
 
 /* ---- texts and statements ---- */
 
-/* As aoticache_public_key_parse() and aoticache_public_key_format(), of signatures. */
+/* Like aoticache_public_key_parse() and aoticache_public_key_format(), of signatures. */
 aoticache_status aoticache_signature_parse(const char *text, aoticache_signature *ret_signature,
                                            aoticache_error *ret_error);
 void aoticache_signature_format(const aoticache_signature *signature, char ret_text[AOTICACHE_SIGNATURE_TEXT_BYTES]);
@@ -272,7 +272,7 @@ typedef struct aoticache_trust_claim {
 
 /*
  * Decides by what the cache's options and the configuration say (trusted_keys, revoked_keys, require_signatures, the
- * user's folder of keys). Counts a refusal (`refused_untrusted`). Writes nothing; the caller logs verdict.message.
+ * user's directory of keys). Counts a refusal (`refused_untrusted`). Writes nothing; the caller logs verdict.message.
  * Returns: OK (look at is_accepted); INVALID, NO_MEMORY, UNSUPPORTED (no libcrypto): the entry must not be taken in.
  */
 aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_trust_claim *claim,

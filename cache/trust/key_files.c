@@ -1,8 +1,8 @@
 /*
- * cache/trust/key_files: the files trusted_keys and revoked_keys of a user's folder of keys: reading them, and changing them
- * line by line. Comments and lines that nobody asked to change stay as they are.
+ * cache/trust/key_files: the files trusted_keys and revoked_keys of a user's directory of keys: reading them, and changing
+ * them line by line. Comments and lines that nobody asked to change stay as they are.
  *
- * A change is a new file that is renamed over the old one, with the folder locked, so that no change of two processes is
+ * A change is a new file that is renamed over the old one, with the directory locked, so that no change of two processes is
  * lost and no reader sees half of one.
  */
 #include <errno.h>
@@ -90,7 +90,7 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
     return AOTICACHE_OK;
 }
 
-/* NOT_FOUND where it is not there. */
+/* NOT_FOUND if it is not there. */
 static aoticache_status open_folder(const char *directory, int *ret_fd, aoticache_error *ret_error)
 {
     struct stat found;
@@ -193,7 +193,7 @@ aoticache_status aoticache_key_file_read(const char *directory, const char *name
 
 /* ---- changing ---- */
 
-/* Makes the folder, and those above it, for the user alone. */
+/* Makes the directory, and those above it, for the user alone. */
 static aoticache_status make_folder(const char *directory, aoticache_error *ret_error)
 {
     cleanup_free char *path = strdup(directory);
@@ -254,7 +254,7 @@ static aoticache_status replace_file(int folder, const char *path, const char *n
     return aoticache_error_set_errno(ret_error, saved, "cannot write %s", path);
 }
 
-/* Rewrites one file of a folder that is open and locked, if that changes it. */
+/* Rewrites one file of a directory that is open and locked, if that changes it. */
 static aoticache_status change_file(int folder, const char *directory, const char *name, drops_fn drops, void *user,
                                     const char *added, aoticache_error *ret_error)
 {

@@ -125,7 +125,7 @@ bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifa
     return true;
 }
 
-/* With the store locked. The manifest is moved away, or an index that is built anew would bring the entry back. */
+/* With the store locked. The manifest is moved away, or an index that is built again would bring the entry back. */
 static aoticache_status remove_locked(aoticache_cache *cache, aoticache_index *index, const aoticache_digest *artifact,
                                       aoticache_error *ret_error)
 {

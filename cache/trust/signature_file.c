@@ -3,7 +3,7 @@
  * line (docs/store.md).
  *
  * They are files of their own and no objects, because signatures are added to an entry that is there, and an object never
- * changes. Their name is the manifest's digest, so an index that is built anew needs to know nothing of them.
+ * changes. Their name is the manifest's digest, so an index that is built again needs to know nothing of them.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -108,7 +108,7 @@ typedef enum aoticache_signature_state {
     AOTICACHE_SIGNATURE_WRONG = 3,   /* a trusted key has this name, and did not make it of this entry */
 } aoticache_signature_state;
 
-/* key: that made it, else NULL. Return false to stop. */
+/* key: that made it, otherwise NULL. Return false to stop. */
 typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature,
                                        aoticache_signature_state state, const aoticache_public_key *key);
 /*
@@ -176,7 +176,7 @@ typedef struct aoticache_trust_verdict {
 /* Where the trust in a key comes from. */
 typedef enum aoticache_trust_origin {
     AOTICACHE_TRUST_ORIGIN_CONFIGURED = 0, /* trusted_keys of the configuration or the options */
-    AOTICACHE_TRUST_ORIGIN_USER = 1,       /* the file trusted_keys of the user's folder of keys */
+    AOTICACHE_TRUST_ORIGIN_USER = 1,       /* the file trusted_keys of the user's directory of keys */
     AOTICACHE_TRUST_ORIGIN_OWN = 2,        /* the user's own key */
 } aoticache_trust_origin;
 
@@ -187,18 +187,19 @@ typedef bool (*aoticache_trusted_fn)(void *user, const aoticache_public_key *key
 AOTICACHE_API aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_trusted_fn callback,
                                                             void *user, aoticache_error *ret_error);
 /*
- * The secret keys that this cache signs with: those of `sign_with`, else the user's own if there is one. Borrowed from the
- * cache. Returns: OK (also where there is none), what aoticache_secret_key_read() returns, and DENIED also if one of them is
- * revoked: a revoked key signs nothing.
+ * The secret keys that this cache signs with: those of `sign_with`, otherwise the user's own if there is one. Borrowed from
+ * the cache. Returns: OK (also where there is none), what aoticache_secret_key_read() returns, and DENIED also if one of
+ * them is revoked: a revoked key signs nothing.
  */
 AOTICACHE_API aoticache_status aoticache_cache_signers(aoticache_cache *cache,
                                                        const aoticache_secret_key *const **ret_keys, size_t *ret_count,
                                                        aoticache_error *ret_error);
 
 /*
- * The user's folder of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line; '#' at the
- * beginning of a line or after a space begins a comment). These functions change the files, whoever has the cache open; a cache reads them when it first needs
- * them. The folder must be the effective user's or root's, and not writable by others.
+ * The user's directory of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line; '#' at
+ * the beginning of a line or after a space begins a comment). These functions change the files, whoever has the cache open;
+ * a cache reads them when it first needs them. The directory must be the effective user's or root's, and not writable by
+ * others.
  */
 #define AOTICACHE_SECRET_KEY_FILE "secret-key"
 #define AOTICACHE_TRUSTED_KEYS_FILE "trusted_keys"

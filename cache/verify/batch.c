@@ -1,5 +1,5 @@
 /*
- * cache/verify/batch: lists some folders of objects/, and sets beside each object what the index says of it.
+ * cache/verify/batch: lists some directories of objects/, and sets beside each object what the index says of it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -170,14 +170,14 @@ aoticache_status aoticache_verification_read_rows(const aoticache_verification *
     return status;
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
 static bool is_hex(const char *name, size_t length)
 {
     return strlen(name) == length && strspn(name, "0123456789abcdef") == length;
 }
 
-/* Where it is shut, each of its 256 folders could not be examined, there or not: check_top() says it once. */
+/* Where it is shut, each of its 256 directories could not be examined, there or not: check_top() says it once. */
 static bool can_enter_objects(const aoticache_verification *verification)
 {
     return faccessat(verification->cache->directory->fd, AOTICACHE_OBJECTS, X_OK, AT_EACCESS) == 0 || errno != EACCES;

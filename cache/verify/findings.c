@@ -1,6 +1,6 @@
 /*
- * cache/verify/findings: what all parts of a verification share: counting and reporting what is found, listing folders, and
- * asking whether to go on.
+ * cache/verify/findings: what all parts of a verification share: counting and reporting what is found, listing directories,
+ * and asking whether to go on.
  */
 #include <dirent.h>
 #include <errno.h>

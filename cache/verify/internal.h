@@ -42,7 +42,7 @@ typedef struct aoticache_verify_part {
 typedef struct aoticache_verify_item {
     aoticache_digest digest;
     uint64_t bytes;                       /* on disk */
-    uint64_t named_bytes;                 /* the index's; AOTICACHE_OBJECT_ANY_SIZE where it does not name the object */
+    uint64_t named_bytes;                 /* the index's; AOTICACHE_OBJECT_ANY_SIZE if it does not name the object */
     const aoticache_verify_claim *claims; /* the entries of which it is the manifest */
     size_t claim_count;
     const aoticache_verify_part *parts; /* its objects, where it is a manifest */
@@ -56,7 +56,7 @@ typedef struct aoticache_verify_odd {
     char *detail; /* why it cannot be read; NULL: it is foreign */
 } aoticache_verify_odd;
 
-/* Some folders of objects/, sorted. */
+/* Some directories of objects/, sorted. */
 typedef struct aoticache_verify_batch {
     aoticache_verify_item *items;
     size_t count, capacity;
@@ -118,7 +118,7 @@ aoticache_status aoticache_verification_report_foreign(aoticache_verification *v
 /* Counts and reports what could not be looked at. name: relative to the root. */
 void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name, const char *detail);
 /*
- * Opens a folder to list it. NULL with OK where it is not there or is not ours, which is reported where its name is seen.
+ * Opens a directory to list it. NULL with OK if it is not there or is not ours, which is reported where its name is seen.
  * Returns: OK; DENIED (it is ours, and cannot be listed); IO, NO_MEMORY.
  */
 aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
@@ -135,12 +135,12 @@ aoticache_status aoticache_verify_batch_read_entries(aoticache_index *index, con
 /* Empties a batch; frees what it has. */
 void aoticache_verify_batch_clear(aoticache_verify_batch *batch);
 void aoticache_verify_batch_release(aoticache_verify_batch *batch);
-/* Whether an earlier part has looked at it. */
+/* Returns whether an earlier part has looked at it. */
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest);
-/* Adds the objects of a folder, 0 to 255, that are not done. OK, IO, NO_MEMORY. */
+/* Adds the objects of a directory, 0 to 255, that are not done. OK, IO, NO_MEMORY. */
 aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
                                                     aoticache_verify_batch *batch, aoticache_error *ret_error);
-/* Adds the rows of the index for folders from first to last, sorts, and says in each object what there is of it. */
+/* Adds the rows of the index for directories from first to last, sorts, and says in each object what there is of it. */
 aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
                                                   unsigned last, aoticache_verify_batch *batch,
                                                   aoticache_error *ret_error);
@@ -189,12 +189,12 @@ aoticache_status aoticache_verification_check_unindexed(aoticache_verification *
 aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error);
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error);
 
-/* Each name of a folder of the root, until the verification is stopped. */
+/* Each name of a directory of the root, until the verification is stopped. */
 typedef aoticache_status (*aoticache_verification_name_fn)(aoticache_verification *verification, int folder,
                                                            const char *name, aoticache_error *ret_error);
 aoticache_status aoticache_verification_for_each_name(aoticache_verification *verification, const char *path,
                                                       aoticache_verification_name_fn check, aoticache_error *ret_error);
-/* Gone, or a trusted thing of this type with a digest's name; else it is foreign. */
+/* Gone, or a trusted thing of this type with a digest's name; otherwise it is foreign. */
 aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int folder, const char *path,
                                                    const char *name, mode_t type, bool *ret_usable,
                                                    aoticache_error *ret_error);

@@ -1,9 +1,9 @@
 /*
- * cache/verify/links: artifacts/, whose folders hold hard links to objects under the names that a library expects
+ * cache/verify/links: artifacts/, whose directories hold hard links to objects under the names that a library expects
  * beside itself, and marks/, one small file for each key that is pinned or tagged.
  *
- * A folder of links is made anew when it is missing or stale, so one that is wrong goes to quarantine as a whole. A
- * folder whose artifact has no entry is a leftover: a collection removes it.
+ * A directory of links is made again when it is missing or stale, so one that is wrong goes to quarantine as a whole. A
+ * directory whose artifact has no entry is a leftover: a collection removes it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool is_digest_name(const char *name)
            strspn(name, "0123456789abcdef") == AOTICACHE_DIGEST_HEX_BYTES - 1;
 }
 
-/* For each name in a folder of the root that is not there for every cache. */
+/* For each name in a directory of the root that is not there for every cache. */
 aoticache_status aoticache_verification_for_each_name(aoticache_verification *verification, const char *path,
                                                       aoticache_verification_name_fn check, aoticache_error *ret_error)
 {
@@ -80,7 +80,7 @@ static const aoticache_manifest_file *find_file(const aoticache_manifest *manife
     return NULL;
 }
 
-/* OK; CORRUPT; DENIED where it cannot be looked at. */
+/* OK; CORRUPT; DENIED if it cannot be looked at. */
 static aoticache_status check_link(const aoticache_directory *directory, int folder, const char *name,
                                    const aoticache_digest *digest, aoticache_error *ret_error)
 {
@@ -101,7 +101,7 @@ static aoticache_status check_link(const aoticache_directory *directory, int fol
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object that the artifact has", name);
 }
 
-/* The name of a file in the folder that is none of the artifact's; false where there is none. */
+/* The name of a file in the directory that is none of the artifact's; false if there is none. */
 static bool has_other_file(int folder, const aoticache_manifest *manifest, char ret_name[256])
 {
     cleanup_dir DIR *listing = aoticache_directory_list(folder);
@@ -150,7 +150,7 @@ static aoticache_status repair_folder(aoticache_verification *verification, int 
     aoticache_status status = aoticache_lock_store(directory, true, &lock, ret_error);
     if (status == AOTICACHE_OK && compare_folder(verification, parent, name, NULL) == AOTICACHE_CORRUPT) {
         status = aoticache_directory_quarantine(directory, parent, name, name, ret_error);
-        /* overlayfs: a folder of a lower layer cannot be renamed. The layer keeps it, as quarantine/ would. */
+        /* overlayfs: a directory of a lower layer cannot be renamed. The layer keeps it, as quarantine/ would. */
         if (status == AOTICACHE_IO && errno == EXDEV && aoticache_directory_remove_tree(parent, name) == 0)
             status = AOTICACHE_OK;
         verification->report.repaired += status == AOTICACHE_OK ? 1 : 0;
@@ -205,7 +205,7 @@ static bool copy_pins(void *user, const aoticache_pins *pins)
     return false;
 }
 
-/* Setting what is set already has a damaged file moved aside and written anew as the index knows it. */
+/* Setting what is set already has a damaged file moved aside and written again as the index knows it. */
 static aoticache_status repair_pin_file(aoticache_verification *verification, int folder, const char *name,
                                         const aoticache_key *key, aoticache_error *ret_error)
 {

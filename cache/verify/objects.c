@@ -1,7 +1,7 @@
 /*
- * cache/verify/objects: goes through objects/ and the index side by side, some folders at a time.
+ * cache/verify/objects: goes through objects/ and the index side by side, some directories at a time.
  *
- * Both are in the order of digests, so a batch of folders is a range of the index: what is in the index only is missing,
+ * Both are in the order of digests, so a batch of directories is a range of the index: what is in the index only is missing,
  * what is in objects/ only belongs to no entry. Nothing is kept of a batch that is done.
  */
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "cache/verify/internal.h"
 
 #define FOLDERS 256
-/* Folders are added to a batch until it has so many objects: at its end threads wait for each other. */
+/* Directories are added to a batch until it has so many objects: at its end threads wait for each other. */
 #define BATCH_OBJECTS 4096
 #define SAVE_NS UINT64_C(1000000000)
 

@@ -84,7 +84,7 @@ void aoticache_verification_forget(aoticache_verification *verification)
 
 /* ---- reading ---- */
 
-/* The value of the next line, which must be `word`'s; NULL where it is not so. */
+/* The value of the next line, which must be `word`'s; NULL if it is not so. */
 static const char *read_line(char **text, const char *word)
 {
     size_t length = strlen(word);

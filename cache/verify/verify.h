@@ -14,8 +14,8 @@ extern "C" {
 
 typedef struct aoticache_verify_options {
     size_t size; /* sizeof this struct, set by the initializer */
-    /* Damaged and foreign files go to quarantine/, entries that cannot be served are removed, entries of manifests that
-     * the index lacks are put back; a damaged index is built anew from the manifests. */
+    /* Damaged and foreign files go to quarantine/, entries that cannot be served are removed, entries of manifests that the
+     * index lacks are put back; a damaged index is built again from the manifests. */
     bool repair;
     /* Names, owners, modes and sizes, and SQLite's quick check; no object is read, so that damage which keeps the size,
      * and entries that the index lost, are not found. */
@@ -72,7 +72,7 @@ typedef bool (*aoticache_verify_progress_fn)(void *user, uint64_t done, uint64_t
  *
  * callback and progress may be NULL; both are called on the caller's thread, progress some ten times a second. Objects
  * are read by threads that live as long as the call and take no signals. Memory: some hundred bytes for each object of
- * a few of the 256 folders, whatever there is in all, and forty for each manifest without an entry.
+ * a few of the 256 directories, whatever there is in all, and forty for each manifest without an entry.
  *
  * Where it is stopped, and now and then before, the file verify.state in the cache directory says how far it came (not
  * in a read-only cache); one that ends removes it. What was stored meanwhile in a part that was done is not looked at.

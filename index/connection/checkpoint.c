@@ -1,10 +1,10 @@
 /*
  * index/connection/checkpoint: merging the log (-wal) into the file, which SQLite calls a checkpoint.
  *
- * SQLite before 3.51.3 can lose pages where a merge begins at the very moment at which a writer begins the log anew
+ * SQLite before 3.51.3 can lose pages where a merge begins at the very moment at which a writer begins the log again
  * (https://sqlite.org/wal.html#walresetbug): the merge then says of the new log that as much of it is in the file as there
  * was of the old one, and what is written next never comes there. Collections merge beside putters all the time, so this is
- * more than a rarity here. What keeps it away, with every version: a log that has a reader cannot begin anew, and each
+ * more than a rarity here. What keeps it away, with every version: a log that has a reader cannot begin again, and each
  * merge has one at its side, on a connection of its own. Where all of the log was in the file when the reader came, it
  * reads the file alone and keeps the merge from touching that: there was nothing to do then.
  *

@@ -3,7 +3,7 @@
  *
  * A cold hit pays for what happens here, so an index that exists is opened with three small PRAGMAs and no more: WAL is a
  * property of the file, statements are prepared when they are used, durability is set before the first write. The second
- * half of the file is about folders and disks that cannot be written to.
+ * half of the file is about directories and disks that cannot be written to.
  */
 #include "index/connection/internal.h"
 #include "base/cleanup.h"
@@ -24,8 +24,8 @@
 
 /*
  * The file is private to the user: 0600, whatever the umask leaves of it, or 0660 if a group shares the directory. SQLite
- * gives the WAL and the journal the same mode and owner. The entry in the folder becomes durable with the first transaction,
- * whose journal makes SQLite sync the folder.
+ * gives the WAL and the journal the same mode and owner. The entry in the directory becomes durable with the first
+ * transaction, whose journal makes SQLite sync the folder.
  */
 static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -142,7 +142,7 @@ static aoticache_status open_immutable(aoticache_index *index, aoticache_error *
 }
 
 /*
- * Opens an index in a folder that we cannot write to. Reading a WAL index needs its -shm file, which cannot be made there.
+ * Opens an index in a directory that we cannot write to. Reading a WAL index needs its -shm file, which cannot be made there.
  * Nothing is left in the WAL, and nobody with our rights can change the file, so it is read as it is. Changes that a more
  * powerful user makes while it is open go unnoticed.
  */

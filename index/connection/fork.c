@@ -1,7 +1,7 @@
 /*
  * index/connection/fork: connections do not survive a fork, so a child must not use those of its parent.
  *
- * What makes it harder than opening anew: SQLite keeps, for the whole process, one record per open file of the locks it
+ * What makes it harder than opening again: SQLite keeps, for the whole process, one record per open file of the locks it
  * holds, and the child inherits that record but not the locks (fcntl locks belong to a process). A connection that the
  * child opens while the parent's is still on record would believe itself protected and not be; another process could then
  * delete the WAL under it. So the child closes its copies of all inherited connections first. That touches neither the

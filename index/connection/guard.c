@@ -44,7 +44,8 @@ int aoticache_index_guard_bytes(const sqlite3_vfs *plain_vfs)
 
 /* ---- what is asked before ---- */
 
-/* Whether the descriptor is another file's by now. False also where that cannot be told: it is closed then, or nothing works. */
+/* Returns whether the descriptor is another file's by now. False also where that cannot be told: it is closed then, or
+ * nothing works. */
 static bool is_other_file(const guarded_file *guarded, bool *ret_is_known)
 {
     struct stat found;

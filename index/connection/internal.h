@@ -1,5 +1,5 @@
 /*
- * index/connection/internal: one open index, for the files of this folder only.
+ * index/connection/internal: one open index, for the files of this directory only.
  *
  * Every public function is enter, statements, leave: enter (handle.c) takes the mutex and makes sure the connection belongs
  * to this process (fork.c); statements.c prepares a statement on first use; status.c turns SQLite's results into ours. Calls
@@ -66,8 +66,8 @@ struct aoticache_index {
 
     /* vfs.c */
     struct aoticache_index_folder *folder; /* the index's, shared by all that are in it; NULL: not open */
-    int folder_fd;                         /* folder's */
-    char *name;             /* by which SQLite knows the file: in the folder's descriptor; NULL: not yet */
+    int folder_fd;                         /* directory's */
+    char *name;             /* by which SQLite knows the file: in the directory's descriptor; NULL: not yet */
     char foreign_name[256]; /* what a file asked SQLite to touch, and is not the index's: "" for nothing */
     sqlite3_vfs vfs;
     sqlite3_vfs *plain_vfs; /* which it stands on */
@@ -78,7 +78,8 @@ struct aoticache_index {
 
 #define AOTICACHE_INDEX_HOOKED_VFS "aoticache-hooked" /* syscall_hooks.c */
 
-/* folder_fd: the folder of index->path, where the caller has it open; else NULL. Returns: OK, NOT_FOUND (read_only), IO, DENIED, NO_MEMORY. */
+/* folder_fd: the directory of index->path, where the caller has it open; otherwise NULL. Returns: OK, NOT_FOUND (read_only),
+ * IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd,
                                                  aoticache_error *ret_error);
 void aoticache_index_vfs_close_folder(aoticache_index *index);
@@ -95,11 +96,11 @@ int aoticache_index_guard_open(sqlite3_vfs *plain_vfs, const char *name, sqlite3
 int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db);
 
 /* The index's file (suffix "") or one beside it ("-wal"): lstat(2), and open(2) for reading and writing with O_CREAT and
- * `flags`, with the mode and the owner that files of this folder have. -1 with errno. */
+ * `flags`, with the mode and the owner that files of this directory have. -1 with errno. */
 int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, struct stat *ret_found);
-/* Whether the file is there and may be written to. */
+/* Returns whether the file is there and may be written to. */
 bool aoticache_index_vfs_is_writable(const aoticache_index *index, const char *suffix);
-/* Why the file cannot be opened for writing now, whatever its rights say: an errno, 0 where it can. Not for a file that SQLite
+/* Why the file cannot be opened for writing now, whatever its rights say: an errno, 0 if it can. Not for a file that SQLite
  * locks: closing it gives this process's locks up. */
 int aoticache_index_vfs_find_refusal(const aoticache_index *index, const char *suffix);
 int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags);
@@ -130,9 +131,9 @@ void aoticache_index_disconnect(aoticache_index *index);
 
 /* Opens index->db where it is NULL, and checks or makes the tables. */
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error);
-/* Whether changes may be in its WAL alone: that is there and not empty, or cannot be looked at. */
+/* Returns whether changes may be in its WAL alone: that is there and not empty, or cannot be looked at. */
 bool aoticache_index_has_wal(const aoticache_index *index);
-/* Whether an index that is read as it is has to be opened again, as others may change it now. */
+/* Returns whether an index that is read as it is has to be opened again, as others may change it now. */
 bool aoticache_index_is_outdated(const aoticache_index *index);
 
 /* ---- handle.c: every use of an index ---- */
@@ -164,7 +165,7 @@ aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_s
 
 /* ---- writer_queue.c: the wait for the write lock ---- */
 
-/* SQLite's busy handler; argument: the index. 0 where wait_ms are over, by the clock. */
+/* SQLite's busy handler; argument: the index. 0 if wait_ms are over, by the clock. */
 int aoticache_index_wait(void *argument, int tries);
 /*
  * Tries for the write lock until `try` gives another result than SQLITE_BUSY, or wait_ms are over: half of them at most
@@ -213,7 +214,7 @@ const char *aoticache_index_filesystem_lacks_wal(long type);
 void aoticache_index_journal_prepare(aoticache_index *index);
 void aoticache_index_journal_leave_wal(aoticache_index *index);
 
-/* Turns WAL on for a new index, where it works. Returns OK also where it does not: one log line says so. Else LOCKED. */
+/* Turns WAL on for a new index, where it works. Returns OK also where it does not: one log line says so. Otherwise LOCKED. */
 aoticache_status aoticache_index_journal_choose(aoticache_index *index, aoticache_error *ret_error);
 
 /* The journal mode that is set afterwards: at least 16 bytes, "" where SQLite failed. mode: NULL to ask only. */
@@ -225,7 +226,7 @@ int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, cha
 aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index_statement which,
                                          sqlite3_stmt **ret_statement, aoticache_error *ret_error);
 
-/* After a step: UNSUPPORTED where SQLite saw changed tables, and they are of a newer library. What was read counts for nothing. */
+/* After a step: UNSUPPORTED if SQLite saw changed tables, and they are of a newer library. What was read counts for nothing. */
 static inline aoticache_status aoticache_index_check_tables(aoticache_index *index, sqlite3_stmt *statement,
                                                             aoticache_error *ret_error)
 {
@@ -256,7 +257,7 @@ aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *stat
 
 /* What makes the connection write without waiting for the disk: it may lose that, but not damage the index. */
 const char *aoticache_index_relaxed_sql(aoticache_index *index);
-/* A write transaction. end commits where `status` is OK, else rolls back; it returns the first failure. */
+/* A write transaction. end commits where `status` is OK, otherwise rolls back; it returns the first failure. */
 aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error);
 aoticache_status aoticache_index_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error);
@@ -267,7 +268,7 @@ void aoticache_index_bind_text(sqlite3_stmt *statement, int parameter, const cha
 /* Stops at the largest number that SQLite can keep. */
 void aoticache_index_bind_unsigned(sqlite3_stmt *statement, int parameter, uint64_t value);
 
-/* Each returns false where the column is not what it should be. */
+/* Each returns false if the column is not what it should be. */
 bool aoticache_index_read_blob(sqlite3_stmt *statement, int column, void *ret_bytes, size_t size);
 bool aoticache_index_read_integer(sqlite3_stmt *statement, int column, int64_t *ret_value);
 bool aoticache_index_read_unsigned(sqlite3_stmt *statement, int column, uint64_t *ret_value);

@@ -11,10 +11,11 @@
  *   that sets the index's time of change, which no program can set back.
  * - The index is the same file, with the same times. The clock of such times ticks every few milliseconds, so the state of a
  *   file that was changed less than two seconds ago is not noted: a change within the same tick would not show.
- * - The machine was not started anew, the file system is a local one, and nobody but this user and root can write to the index.
+ * - The machine was not started again, the file system is a local one, and nobody but this user and root can write to the
+ *   index.
  *
- * File facts (entries/file_facts.h) are no answers: what they say of the store's files is compared with those files, so they stay when
- * the index changes, until the machine is started anew.
+ * File facts (entries/file_facts.h) are no answers: what they say of the store's files is compared with those files, so they
+ * stay when the index changes, until the machine is started again.
  *
  * The state is read before the first question and once more before the file is written: what was changed in between is in the
  * WAL, or in another time of change. It is compared at each question, too. The file is written in place, without waiting for

@@ -1,7 +1,7 @@
 /*
  * index/connection/query_cache: what the index said to questions of earlier processes, in a file beside it.
  *
- * Private to the folder index. A question is its kind and some bytes; an answer is bytes, as the file that reads the rows
+ * Private to the directory index. A question is its kind and some bytes; an answer is bytes, as the file that reads the rows
  * encodes them (entries/).
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_QUERY_CACHE_H
@@ -57,7 +57,7 @@ void aoticache_query_cache_open(aoticache_index *index);
 bool aoticache_query_cache_find(aoticache_index *index, aoticache_index_question question, const void *key,
                                 size_t key_size, const uint8_t **ret_answer, size_t *ret_size);
 
-/* Whether a note would be kept. Between enter and leave, as is the note. */
+/* Returns whether a note would be kept. Between enter and leave, as is the note. */
 bool aoticache_query_cache_wants(const aoticache_index *index);
 void aoticache_query_cache_note(aoticache_index *index, aoticache_index_question question, const void *key,
                                 size_t key_size, const void *answer, size_t size);

@@ -5,7 +5,7 @@
  * gives all the entries of a key, most demanding first. What only listing needs is in details, under the same id, so that
  * recording a use does not touch the rows that lookups read. Ids are never used twice (AUTOINCREMENT): a use or a removal
  * that comes late must not hit the entry that came after. They begin at a number made of the time, so that those of an
- * index that was built anew are above those that its predecessor gave: who asks for entries "after number n" may have n
+ * index that was built again are above those that its predecessor gave: who asks for entries "after number n" may have n
  * from there.
  */
 #include "index/connection/internal.h"

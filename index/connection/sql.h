@@ -1,6 +1,6 @@
 /*
- * index/connection/sql: all SQL of the folder: the tables from version 3 on (those of versions 1 and 2 are in schema.c) and every
- * statement, prepared on first use. What reads a statement's rows names it in a comment.
+ * index/connection/sql: all SQL of the directory: the tables from version 3 on (those of versions 1 and 2 are in schema.c)
+ * and every statement, prepared on first use. What reads a statement's rows names it in a comment.
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_SQL_H
 #define AOTICACHE_INDEX_CONNECTION_SQL_H
@@ -13,10 +13,10 @@
  *
  * totals: one row, kept right by every transaction (internal.h, `change`). objects.refs: how often artifacts name the
  * object, so that a removal asks no tree for others that do; objects.artifact: one of those artifacts, x'' where it is not
- * known. objects.entry: in the row of a manifest, an entry of the artifact, else 0; sharers: its other entries.
+ * known. objects.entry: in the row of a manifest, an entry of the artifact, otherwise 0; sharers: its other entries.
  * objects.parts: in the row of a manifest, the digests of the artifact's objects in their order, itself among them.
  * details_last_use: the order of last use (last_used_ns begins as created_ns). removals: objects whose rows are gone and
- * whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a folder of side files.
+ * whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a directory of side files.
  */
 
 #define AOTICACHE_INDEX_COUNTED_TOTALS                                                 \

@@ -58,7 +58,7 @@ static int hooked_mkdir(const char *path, mode_t mode)
     return aoticache_syscall_hook_ask("mkdir", path) != 0 ? -1 : mkdir(path, mode);
 }
 
-/* SQLite opens a folder only to sync it. */
+/* SQLite opens a directory only to sync it. */
 static int (*plain_open_directory)(const char *path, int *ret_fd);
 
 static int hooked_open_directory(const char *path, int *ret_fd)

@@ -1,16 +1,16 @@
 /*
  * index/connection/vfs: what SQLite may do in the file system for an index: open, look for and delete the files of that
- * very index in the folder that was opened for it, and nothing else.
+ * very index in the directory that was opened for it, and nothing else.
  *
  * Two things make that necessary. A rollback journal may name a "super-journal" (https://sqlite.org/fileformat.html,
  * section 3): SQLite, rolling back, opens that file and deletes it, so whoever can put a journal beside an index could have
  * any file deleted that its next reader may delete. No journal of this library names one, as nothing is ever attached. And
- * SQLite opens by path what its caller has checked by descriptor: whoever may rename one of the folders above exchanges it
+ * SQLite opens by path what its caller has checked by descriptor: whoever may rename one of the directories above exchanges it
  * in between.
  *
- * So each index has a VFS of its own, which is the ordinary one but for names: it knows three, in the folder's descriptor
- * (/proc/self/fd), and notes any other that a file asks for. What it opens is guarded (guard.c). It is registered for the moment of opening only: SQLite finds
- * it by name there and keeps the address.
+ * So each index has a VFS of its own, which is the ordinary one but for names: it knows three, in the directory's descriptor
+ * (/proc/self/fd), and notes any other that a file asks for. What it opens is guarded (guard.c). It is registered for the
+ * moment of opening only: SQLite finds it by name there and keeps the address.
  */
 #include "index/connection/internal.h"
 
@@ -144,12 +144,12 @@ static int vfs_full_name(sqlite3_vfs *vfs, const char *name, int size, char *ret
     return snprintf(ret_name, (size_t)size, "%s", name) < size ? SQLITE_OK : SQLITE_CANTOPEN;
 }
 
-/* ---- the folder ---- */
+/* ---- the directory ---- */
 
 /*
- * All indexes of this process in one folder share its descriptor. SQLite keeps one record of a file's shared memory for all
+ * All indexes of this process in one directory share its descriptor. SQLite keeps one record of a file's shared memory for all
  * connections, under the name that the first of them had, and deletes the file by that name when the last one closes. With a
- * descriptor for each index, the number in that name could mean another folder by then.
+ * descriptor for each index, the number in that name could mean another directory by then.
  */
 struct aoticache_index_folder {
     int fd;
@@ -200,7 +200,7 @@ void aoticache_index_vfs_close_folder(aoticache_index *index)
     aoticache_index_registry_unlock();
 }
 
-/* The folder's part of the index's path, by free(). */
+/* The directory's part of the index's path, by free(). */
 static char *folder_path(const aoticache_index *index)
 {
     const char *file = file_of(index);
@@ -236,7 +236,7 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
     cleanup_free char *path = folder_path(index);
     if (path == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
-    /* Links on the way to the folder are followed: a home directory behind one is common. */
+    /* Links on the way to the directory are followed: a home directory behind one is common. */
     cleanup_fd int fd =
         folder_fd != NULL ? fcntl(*folder_fd, F_DUPFD_CLOEXEC, 0) : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && index->read_only)

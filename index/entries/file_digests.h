@@ -20,8 +20,7 @@ typedef struct aoticache_index_file_digest {
 /* Returns: OK; NOT_FOUND: nothing is known of this file; what the index says. */
 aoticache_status aoticache_index_read_file_digest(aoticache_index *index, uint64_t device, uint64_t inode,
                                                   aoticache_index_file_digest *ret_digest, aoticache_error *ret_error);
-/* Each replaces what was known of that file; what was found before this start of the machine goes. Waits for the write
- * lock wait_ms at most. */
+/* Each replaces what was known of that file; what was found before this boot goes. Waits for the write lock wait_ms at most. */
 aoticache_status aoticache_index_put_file_digests(aoticache_index *index, const aoticache_index_file_digest *digests,
                                                   size_t count, uint32_t wait_ms, aoticache_error *ret_error);
 

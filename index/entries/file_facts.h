@@ -17,7 +17,7 @@ typedef enum aoticache_index_file_fact {
 
 #define AOTICACHE_INDEX_FILE_FACT_MAX_BYTES 4096
 
-/* False: nothing is known. Else *ret_size bytes of ret_bytes are what was noted. */
+/* False: nothing is known. Otherwise *ret_size bytes of ret_bytes are what was noted. */
 bool aoticache_index_find_file_fact(aoticache_index *index, aoticache_index_file_fact kind,
                                     const aoticache_digest *about,
                                     uint8_t ret_bytes[AOTICACHE_INDEX_FILE_FACT_MAX_BYTES], size_t *ret_size);

@@ -16,7 +16,7 @@ typedef bool (*aoticache_index_continue_fn)(void *user);
  * SQLite's own check (PRAGMA quick_check, or with is_full integrity_check, which also compares indexes with tables),
  * and whether rows that belong together are there: entries, their details, artifacts and objects.
  *
- * continues: may be NULL. *ret_completed: false where it stopped the check, and nothing is known.
+ * continues: may be NULL. *ret_completed: false if it stopped the check, and nothing is known.
  * Locks:   the index's own mutex for as long as it takes (seconds with a million entries): other threads should have an
  *          index of their own.
  * Returns: OK; CORRUPT with the first thing that is wrong; UNSUPPORTED (migrated by a newer library); IO, LOCKED, NO_MEMORY.

@@ -25,8 +25,8 @@ typedef struct aoticache_index_pins {
 aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *pins, size_t count,
                                           aoticache_error *ret_error);
 
-/* One row: a key and one of its tags (NULL where it has none), the keys in their order, the tags of each in theirs.
- * Return false to stop. The callback must not use the index. */
+/* One row: a key and one of its tags (NULL if it has none), the keys in their order, the tags of each in theirs. Return
+ * false to stop. The callback must not use the index. */
 typedef bool (*aoticache_index_pins_fn)(void *user, const aoticache_digest *key, bool is_pinned, const char *tag);
 
 /* key: this key alone; tag: only keys that have it (all their tags are shown). Either may be NULL. */

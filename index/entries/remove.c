@@ -146,7 +146,7 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
                            ret_error);
 }
 
-/* Releases an artifact whose objects the caller has read. If another entry has it, all is read anew. */
+/* Releases an artifact whose objects the caller has read. If another entry has it, all is read again. */
 static aoticache_status release_known(aoticache_index *index, const aoticache_index_found *found,
                                       const aoticache_index_object *objects, size_t count, aoticache_error *ret_error)
 {

@@ -23,7 +23,7 @@ void aoticache_index_checkpoint_if_due(aoticache_index *index, int pages);
 /* Sets last uses after now_ns to now_ns, of at most `limit` entries. *ret_fixed: how many it were. */
 aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_fixed,
                                            aoticache_error *ret_error);
-/* How many entries were used after since_ns; when the last use of any was, 0 where there is none. */
+/* How many entries were used after since_ns; when the last use of any was, 0 if there is none. */
 aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_t since_ns, uint64_t *ret_count,
                                                   aoticache_error *ret_error);
 aoticache_status aoticache_index_newest_use(aoticache_index *index, int64_t *ret_used_ns, aoticache_error *ret_error);
@@ -107,7 +107,7 @@ aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error 
 typedef enum aoticache_index_removal_kind {
     AOTICACHE_INDEX_REMOVAL_FILE = 0,
     AOTICACHE_INDEX_REMOVAL_MANIFEST = 1,
-    AOTICACHE_INDEX_REMOVAL_FOLDER = 2, /* a manifest whose artifact has a folder of side files */
+    AOTICACHE_INDEX_REMOVAL_FOLDER = 2, /* a manifest whose artifact has a directory of side files */
 } aoticache_index_removal_kind;
 
 typedef struct aoticache_index_removal {
@@ -144,7 +144,7 @@ aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t n
 aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t now_ns, size_t limit,
                                                 uint64_t *ret_forgotten, aoticache_error *ret_error);
 
-/* A number kept under a name, 0 where there is none. Written without waiting for the disk. */
+/* A number kept under a name, 0 if there is none. Written without waiting for the disk. */
 aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *name, int64_t *ret_value,
                                            aoticache_error *ret_error);
 aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,
@@ -160,7 +160,7 @@ aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t by
 void aoticache_index_checkpoint(aoticache_index *index);
 /* The same, and gives the log's disk space back where no reader needs it: waits for readers for a moment only. */
 void aoticache_index_truncate_log(aoticache_index *index);
-/* Whether anything has failed for lack of free space since the last call of evict or settle began. */
+/* Returns whether anything has failed for lack of free space since the last call of evict or settle began. */
 bool aoticache_index_is_out_of_space(aoticache_index *index);
 
 #endif

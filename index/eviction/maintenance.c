@@ -6,7 +6,7 @@
 #include "index/eviction/eviction.h"
 
 #define USUAL_CACHE_KIB 2000 /* SQLite's own */
-#define LOG_BYTES 16777216   /* kept when the log begins anew */
+#define LOG_BYTES 16777216   /* kept when the log begins again */
 #define READERS_MS 50        /* how long truncating the log waits for readers */
 
 /* Runs a transaction of one statement; `digest` is its parameter, or NULL. The caller has entered the index. */

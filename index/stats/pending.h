@@ -2,7 +2,7 @@
  * index/stats/pending: the file beside the index in which processes that wrote nothing else leave what they have counted, and
  * how its records are encoded.
  *
- * Private to this folder and its tests.
+ * Private to this directory and its tests.
  *
  * The file is a header and records, one for each aoticache_index_defer_deltas(). A record has a mark, the size and the XXH3
  * of what follows, and then numbers in base 128 and names. Nothing of it is synced, and nothing is trusted: a record that is

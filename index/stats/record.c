@@ -177,7 +177,7 @@ static void read_histogram(reader *from, aoticache_index_histogram *ret_histogra
     from->failed = from->failed || !aoticache_index_vector_add(bytes, size, ret_counts);
 }
 
-/* Returns false without memory. What the bytes have wrong is said by from->failed. */
+/* Returns false if memory is short. What the bytes have wrong is said by from->failed. */
 static bool read_deltas(reader *from, aoticache_index_record *record)
 {
     record->deltas.now_ns = (int64_t)read_up_to(from, INT64_MAX);

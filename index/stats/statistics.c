@@ -1,6 +1,6 @@
 /*
  * index/stats/statistics: adds what a process has counted in one transaction, reads it back, and keeps the state from which
- * people count anew. Nothing here waits for the disk: a power loss may take the last batches, which costs a little
+ * people count again. Nothing here waits for the disk: a power loss may take the last batches, which costs a little
  * precision and nothing else.
  */
 #include "index/stats/pending.h"
@@ -216,7 +216,7 @@ aoticache_status aoticache_index_read_statistics(aoticache_index *index, const a
     return status;
 }
 
-/* ---- counting anew ---- */
+/* ---- counting again ---- */
 
 static aoticache_status write_zero_point(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error)
 {

@@ -124,7 +124,7 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
  */
 aoticache_status aoticache_index_defer_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
                                               aoticache_error *ret_error);
-/* Whether there is such a file. */
+/* Returns whether there is such a file. */
 bool aoticache_index_has_deferred(const aoticache_index *index);
 
 /* ---- reading ---- */

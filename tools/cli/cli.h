@@ -196,7 +196,7 @@ void aoticache_cli_print_paragraph(const char *text);
 void aoticache_cli_print_help(const aoticache_cli_program *program, const aoticache_cli_option *common, bool is_all);
 void aoticache_cli_print_exit_codes(void);
 
-/* The word of `words` (ends with NULL) nearest to `word`, for "did you mean"; NULL where none is near. */
+/* The word of `words` (ends with NULL) nearest to `word`, for "did you mean"; NULL if none is near. */
 const char *aoticache_cli_nearest(const char *word, const char *const *words);
 
 /*
@@ -228,7 +228,7 @@ void aoticache_cli_progress_clear(aoticache_cli_progress *progress);
 
 /*
  * Shows how long a call takes that says nothing by itself, from half a second on. `what` is borrowed until the end.
- * begin returns NULL where no thread can be had; end takes that.
+ * begin returns NULL if no thread can be had; end takes that.
  */
 typedef struct aoticache_cli_waiting aoticache_cli_waiting;
 aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, const char *what);
@@ -245,7 +245,7 @@ void aoticache_cli_catch_signals(void (*handler)(int), int flags);
  */
 int aoticache_cli_finish(const aoticache_cli *cli, int exit_code);
 
-/* Whether a write has failed: what only prints need not go on; aoticache_cli_finish() says why. */
+/* Returns whether a write has failed: what only prints need not go on; aoticache_cli_finish() says why. */
 bool aoticache_cli_output_failed(void);
 /* The two halves of that, for what writes to the descriptor itself. */
 bool aoticache_cli_reader_is_gone(void);
@@ -262,8 +262,8 @@ typedef enum aoticache_cli_style {
 /* The terminal's sequence that begins a style (PLAIN ends it) on standard output; "" where there is to be no colour. */
 const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_style style);
 
-/* The columns and lines of the terminal that standard output is: what COLUMNS and LINES say, else what it says itself; 0
- * where it is none, or says nothing: then nothing is shortened. */
+/* The columns and lines of the terminal that standard output is: what COLUMNS and LINES say, otherwise what it says itself;
+ * 0 if it is none, or says nothing: then nothing is shortened. */
 size_t aoticache_cli_terminal_width(void);
 size_t aoticache_cli_terminal_height(void);
 
@@ -327,7 +327,7 @@ bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds);
 /* ---- files that programs read while they are written ---- */
 
 /*
- * Standard output for NULL; else a file that is replaced as a whole: what others read is the old or the new one. for_all:
+ * Standard output for NULL; otherwise a file that is replaced as a whole: what others read is the old or the new one. for_all:
  * everybody may read it, whatever the umask says. Returns an exit code.
  */
 int aoticache_cli_write_file(const aoticache_cli *cli, const char *path, bool for_all, const char *text, size_t size);
@@ -382,7 +382,7 @@ const struct aoticache_config *aoticache_cli_config(const aoticache_cli *cli);
 aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli);
 
 /*
- * Opens the directory that the options name. create: make it where it is missing; else that is AOTICACHE_NOT_FOUND.
+ * Opens the directory that the options name. create: make it where it is missing; otherwise that is AOTICACHE_NOT_FOUND.
  * Returns what the library returns; the caller prints.
  */
 aoticache_status aoticache_cli_open_cache(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache,

@@ -94,7 +94,7 @@ void stat_view_free(stat_view *view);
 
 /* ---- names.c: words of the command line ---- */
 
-/* "1h", "2d", "2025-01-31", "2025-01-31T12:00[:30]" (UTC): false where it is none of these. */
+/* "1h", "2d", "2025-01-31", "2025-01-31T12:00[:30]" (UTC): false if it is none of these. */
 bool stat_parse_since(const char *text, int64_t now_ns, int64_t *ret_ns);
 extern const char *const stat_kind_names[];   /* by aoticache_group_kind; NULL at the end */
 extern const char *const stat_column_names[]; /* of groups */

@@ -30,7 +30,7 @@ static void close_connection(void *opaque)
     free(connection);
 }
 
-/* The value of `name` in the query of a URL, copied; NULL where it is not there. */
+/* The value of `name` in the query of a URL, copied; NULL if it is not there. */
 static char *query_value(const char *query, const char *name)
 {
     const size_t length = strlen(name);

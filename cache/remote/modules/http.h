@@ -62,7 +62,8 @@ static inline int64_t http_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Whether this program runs with other rights than its caller's. Then its environment is the caller's, and says nothing. */
+/* Returns whether this program runs with other rights than its caller's. Then its environment is the caller's, and says
+ * nothing. */
 static inline bool http_has_callers_environment(void)
 {
     return getauxval(AT_SECURE) != 0;

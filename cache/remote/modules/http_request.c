@@ -2,7 +2,7 @@
  * cache/remote/modules/http_request: one request of a web server, with as many more as its answers ask for.
  *
  * Redirections are not followed: a cache has no need to lead elsewhere, and credentials would go with them. A server that
- * stores nothing in a folder that it does not have (WebDAV) is asked to create it, once for each such answer.
+ * stores nothing in a directory that it does not have (WebDAV) is asked to create it, once for each such answer.
  */
 #include "cache/remote/modules/http.h"
 
@@ -231,8 +231,8 @@ static void set_method(CURL *curl, http_method method, const http_body *body)
 }
 
 /*
- * Whether the connection was lost before anything of the answer was passed on. libcurl itself tries again only if the
- * connection had served another request before.
+ * Returns whether the connection was lost before anything of the answer was passed on. libcurl itself tries again only if
+ * the connection had served another request before.
  */
 static bool was_lost(CURLcode result, const http_answer *answer, uint64_t left)
 {
@@ -274,7 +274,7 @@ static CURLcode perform(http_connection *connection, http_method method, const c
 }
 
 /*
- * Asks the server to create the folders of a URL (RFC 4918, MKCOL), from the first one of its path on. Returns whether the
+ * Asks the server to create the directories of a URL (RFC 4918, MKCOL), from the first one of its path on. Returns whether the
  * last one is there, as far as the server says: it has created it, or answers that it does not allow that, which is also what
  * a server without MKCOL answers.
  */
@@ -287,7 +287,7 @@ static bool make_folders(http_connection *connection, const char *url, int64_t d
         const http_body nothing = {.size = 0};
         http_answer answer = {.left = HTTP_SMALL_ANSWER};
         const char after = end[1];
-        end[1] = '\0'; /* a folder's name ends with a slash */
+        end[1] = '\0'; /* a directory's name ends with a slash */
         answer.curl = connection->curl;
         if (perform(connection, HTTP_MKCOL, folder, &nothing, deadline, &answer) != CURLE_OK)
             break;
@@ -298,13 +298,13 @@ static bool make_folders(http_connection *connection, const char *url, int64_t d
     return last == 201 || last == 405;
 }
 
-/* Whether a PUT with a condition was refused for the condition: such headers are not known everywhere. */
+/* Returns whether a PUT with a condition was refused for the condition: such headers are not known everywhere. */
 static bool lacks_conditions(const http_connection *connection, const http_body *body, long code)
 {
     return body->condition != NULL && !connection->lacks_conditions && (code == 400 || code == 501);
 }
 
-/* Whether a PUT may have been refused because its folder is missing. */
+/* Returns whether a PUT may have been refused because its directory is missing. */
 static bool lacks_folder(const http_connection *connection, long code)
 {
     return connection->sigv4 == NULL && (code == 404 || code == 409 || code == 500);

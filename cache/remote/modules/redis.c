@@ -475,7 +475,7 @@ static aoticache_status get(void *connection, const char *name, uint64_t max_byt
     return status;
 }
 
-/* Returns OK where the answer is yes (a number other than 0, or "OK"), and otherwise `no`. Frees the reply. */
+/* Returns OK if the answer is yes (a number other than 0, or "OK"), and otherwise `no`. Frees the reply. */
 static aoticache_status yes_or(aoticache_status no, redisReply *reply, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -594,7 +594,7 @@ static aoticache_status subscribe(redis_connection *connection, const char *name
         status = size > 0 ? send_all(connection, line, (size_t)size, deadline, ret_error) : AOTICACHE_NO_MEMORY;
     if (line != NULL)
         redisFreeCommand(line);
-    /* An array of three: "subscribe", the channel, and how many channels there are: one. Else it is an error. */
+    /* An array of three: "subscribe", the channel, and how many channels there are: one. Otherwise it is an error. */
     while (status == AOTICACHE_OK && !(have > 4 && memcmp(answer + have - 4, ":1\r\n", 4) == 0)) {
         size_t got = 0;
         if (have == sizeof answer || (have > 0 && answer[0] != '*'))

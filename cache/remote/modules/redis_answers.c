@@ -45,7 +45,7 @@ static const struct row {
     {"TRYAGAIN", AOTICACHE_IO, false, "try again"},
 };
 
-/* Whether the text begins with the word, or has it after a "-" or a ": ". */
+/* Returns whether the text begins with the word, or has it after a "-" or a ": ". */
 static bool has_word(const char *text, const char *word)
 {
     const size_t length = strlen(word);

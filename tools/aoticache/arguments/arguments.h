@@ -30,7 +30,7 @@ aoticache_element_kind aoticache_element_kind_of(int32_t dtype);
 aoticache_element aoticache_element_read(int32_t dtype, const void *place);
 /* Writes a value of any kind: rounded to the nearest that the dtype has; integers wrap. */
 void aoticache_element_write(int32_t dtype, void *place, const aoticache_element *element);
-/* Whether the integer dtype has the value. */
+/* Returns whether the integer dtype has the value. */
 bool aoticache_element_int_fits(int32_t dtype, int64_t value);
 
 /* ---- tensors from the command line ---- */
@@ -167,7 +167,7 @@ char *aoticache_kernel_describe(const aoticache_request *request);
 /*
  * All that comes before a lookup: tensors, the hook that --hook asks for (NULL for none), the cache, and the request
  * with the environment of the hook; without a hook, with that of the newest entry in the cache that has these arguments
- * (AOTICACHE_CLI_EXIT_NOT_FOUND where there is none). What was made before a failure is there to be freed.
+ * (AOTICACHE_CLI_EXIT_NOT_FOUND if there is none). What was made before a failure is there to be freed.
  */
 int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,
                              aoticache_cache **ret_cache, aoticache_request **ret_request);

@@ -18,7 +18,7 @@
 
 /* ---- the parts of a cache directory, and what they take of the disk ---- */
 
-/* name, what it is. Names of folders, but for the last two: files in the root. */
+/* name, what it is. Names of directories, but for the last two: files in the root. */
 #define DISK_PART_LIST(X)                                                  \
     X(objects, "kernels and manifests")                                    \
     X(artifacts, "names of files that lie beside a library")               \

@@ -21,7 +21,7 @@ typedef struct aoticache_doctor {
     unsigned counts[3];      /* by verdict */
 } aoticache_doctor;
 
-/* One finding. advice: what to do; NULL where there is nothing to do. */
+/* One finding. advice: what to do; NULL if there is nothing to do. */
 void aoticache_doctor_report(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
                              const char *format, ...) AOTICACHE_PRINTF(5, 6);
 

@@ -40,7 +40,7 @@ int aoticache_keys_refuse_ambiguous(const aoticache_cli *cli, const char *prefix
 /* That a word is an operator where keys are asked for, and how to find them. Returns the exit code. */
 int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word);
 
-/* The entry that a lookup of the key takes on this machine: NULL where no entry of the list fits. */
+/* The entry that a lookup of the key takes on this machine: NULL if no entry of the list fits. */
 const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
 
 json_t *aoticache_entry_to_json(const aoticache_entry *entry);
@@ -71,7 +71,7 @@ typedef struct aoticache_pin_list {
 int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
                             aoticache_pin_list *ret_list);
 void aoticache_pin_list_free(aoticache_pin_list *list);
-/* NULL where the key is not marked. */
+/* NULL if the key is not marked. */
 const aoticache_pins *aoticache_pin_list_find(const aoticache_pin_list *list, const aoticache_key *key);
 /* "pinned nightly v2"; "" for NULL. By free(). */
 char *aoticache_pin_text(const aoticache_pins *mark);
@@ -82,7 +82,7 @@ void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *mark);
 /* A key that the command line names. */
 typedef struct aoticache_chosen_key {
     aoticache_key key;
-    char *description; /* of one of its entries; NULL where nothing is stored for it */
+    char *description; /* of one of its entries; NULL if nothing is stored for it */
 } aoticache_chosen_key;
 
 /* Sorted by key, each once. */
@@ -109,7 +109,7 @@ void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
 int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
                              const char *word);
 /* Changes all keys, and prints what was done to each: "unpinned", or "not pinned" where nothing was to be done. tags:
- * NULL-terminated, for TAG and UNTAG; else NULL. */
+ * NULL-terminated, for TAG and UNTAG; otherwise NULL. */
 int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
                               aoticache_pin_action action, const char *const *tags);
 
@@ -132,7 +132,7 @@ int aoticache_signers_prepare(const aoticache_cli *cli);
 
 /* A cache knows whom it trusts, and any will do. Where there is none yet, an empty one stands in for it and is removed. */
 typedef struct aoticache_asked {
-    aoticache_cache *cache; /* NULL where open() failed */
+    aoticache_cache *cache; /* NULL if open() failed */
     char stand_in[64];      /* "" */
 } aoticache_asked;
 

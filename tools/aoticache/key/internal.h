@@ -18,14 +18,14 @@ typedef struct aoticache_key_command {
     aoticache_cli_list sign_with;
 } aoticache_key_command;
 
-/* The user's folder of keys; "" where there is none. */
+/* The user's directory of keys; "" where there is none. */
 const char *aoticache_key_command_directory(const aoticache_key_command *command);
 /* A public key's name, text and fingerprint. */
 json_t *aoticache_key_to_json(const aoticache_public_key *key);
 /* Prints a public key, alone: scripts read it. */
 void aoticache_key_print_public(const aoticache_key_command *command, const aoticache_public_key *key);
 
-/* Whether this key of the user's own is revoked, by whatever says so. False where that cannot be told. */
+/* Returns whether this key of the user's own is revoked, by whatever says so. False where that cannot be told. */
 bool aoticache_key_is_revoked(const aoticache_key_command *command, const aoticache_public_key *key);
 
 /* What follows the action. Each returns an exit code. */

@@ -21,9 +21,9 @@ typedef struct aoticache_ls_filter {
 
 /* The options that are conditions, of an aoticache_ls_filter. */
 extern const aoticache_cli_option aoticache_ls_filter_option_table[];
-/* Whether there is any condition. */
+/* Returns whether there is any condition. */
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter);
-/* mark: of the entry's key, NULL where it has none. */
+/* mark: of the entry's key, NULL if it has none. */
 bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_cache *cache,
                                  const aoticache_entry *entry, const aoticache_pins *mark);
 

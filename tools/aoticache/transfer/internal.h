@@ -61,7 +61,7 @@ void aoticache_transfer_free_signers(aoticache_transfer_command *command);
 
 /* Whether the words of --trust are keys or fingerprints: an exit code. */
 int aoticache_transfer_check_trust(const aoticache_transfer_command *command);
-/* For aoticache_transfer_options.ask: by --trust, else by asking on the terminal. Who is trusted is remembered. */
+/* For aoticache_transfer_options.ask: by --trust, otherwise by asking on the terminal. Who is trusted is remembered. */
 bool aoticache_transfer_ask(void *user, const aoticache_public_key *key);
 
 /* source into target, all of a merge but the command line. */

@@ -51,7 +51,7 @@ typedef struct aoticache_warm_list {
  * counted. Returns AOTICACHE_CLI_EXIT_OK, also where lines are wrong, or what to end with where it cannot be read.
  */
 int aoticache_warm_read(const aoticache_cli *cli, const char *path, aoticache_warm_list *list);
-/* Whether a line of a list is a request: not empty, not a comment, and not one that says what was left out. */
+/* Returns whether a line of a list is a request: not empty, not a comment, and not one that says what was left out. */
 bool aoticache_warm_line_is_request(const char *line);
 /* Leaves each request once, in the order of their first lines. */
 void aoticache_warm_remove_repeated(aoticache_warm_list *list);

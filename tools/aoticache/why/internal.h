@@ -85,7 +85,7 @@ typedef struct aoticache_remote_findings {
 
 void aoticache_remote_findings_read(const aoticache_cli *cli, const aoticache_key *key,
                                     aoticache_remote_findings *ret_findings);
-/* Whether the next request will fetch one, if its signature is believed. */
+/* Returns whether the next request will fetch one, if its signature is believed. */
 bool aoticache_remote_findings_have_one(const aoticache_remote_findings *findings);
 void aoticache_remote_findings_print(const aoticache_cli *cli, const aoticache_remote_findings *findings);
 json_t *aoticache_remote_findings_to_json(const aoticache_remote_findings *findings);
@@ -115,8 +115,8 @@ typedef struct aoticache_why {
     const aoticache_cli *cli;
     aoticache_cache *cache;
     aoticache_request *asked;
-    const char *producer; /* who would compile it; NULL where nobody is asked, and environments are not compared */
-    const char *no_environment; /* why not, else NULL */
+    const char *producer;       /* who would compile it; NULL if nobody is asked, and environments are not compared */
+    const char *no_environment; /* why not, otherwise NULL */
     aoticache_key key;          /* where there is a producer */
     aoticache_why_reason reason;
     aoticache_candidates candidates;
