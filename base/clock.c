@@ -1,5 +1,5 @@
 /*
- * base/clock: the two clocks, and the boot.
+ * base/clock: the two clocks, and the number of the current boot.
  */
 #include "base/clock.h"
 
@@ -25,7 +25,7 @@ int64_t aoticache_wall_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec;
 }
 
-/* ---- the boot ---- */
+/* ---- the current boot ---- */
 
 static int64_t boot_number;
 static pthread_once_t boot_once = PTHREAD_ONCE_INIT;

@@ -1,5 +1,5 @@
 /*
- * base/clock: which boot this is. base.h has the clocks themselves.
+ * base/clock: identifies the current boot of the machine. base.h declares the clocks themselves.
  *
  * Private.
  */
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* A number for this boot; 0: not known. From the kernel's file, which is read once. */
+/* Returns a number for the current boot; 0: not known. It is derived from the kernel's file, which is read once. */
 int64_t aoticache_boot_number(void);
 
 #endif
