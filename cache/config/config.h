@@ -9,9 +9,9 @@
  * The cache itself asks when it is opened, and only for what the caller left open: directory, allow_shared, limits, time
  * limits. Lookups never do. What collections alone need (max_age, min_free, policy, keep) is for aoticache-gc.
  *
- * Trust: /etc/aoticache.conf must be root's, the user's file root's or the effective user's, and neither may be
- * writable by others; what is otherwise is named and not used. In a program that runs with another's rights (AT_SECURE)
- * the environment and the user's file count for nothing, and allow_shared is what the program says itself.
+ * Trust: /etc/aoticache.conf must belong to root, the user's file to root or the effective user, and neither may be
+ * writable by others; any other file is reported and not used. In a program that runs with another user's rights (AT_SECURE)
+ * the environment and the user's file are ignored, and only the program itself can set allow_shared.
  *
  * Users include <aoticache.h>.
  */
@@ -25,10 +25,10 @@ extern "C" {
 #endif
 
 #define AOTICACHE_CONFIG_SYSTEM_FILE "/etc/aoticache.conf"
-/* Names a file that is read in place of both; empty: none is read. Its trust is that of the user's file. */
+/* Names a file that is read instead of both; empty: none is read. The checks of the user's file apply to it. */
 #define AOTICACHE_CONFIG_FILE_VARIABLE "AOTICACHE_CONFIG"
 
-/* name in files, variable of the environment, default as text, what it is */
+/* name in files, environment variable, default as text, description */
 #define AOTICACHE_CONFIG_LIST(X)                                                                                    \
     X(directory, "AOTICACHE_DIR", "", "the cache directory; empty: $XDG_CACHE_HOME/aoticache")                      \
     X(max_size, "AOTICACHE_MAX_SIZE", "0", "bytes that the cache keeps itself below; 0: no limit")                  \
@@ -59,68 +59,69 @@ typedef enum aoticache_config_name {
         AOTICACHE_CONFIG_COUNT
 } aoticache_config_name;
 
-/* Immutable once it was read: any number of threads may ask it. */
+/* Immutable after it was read: any number of threads may use it. */
 typedef struct aoticache_config aoticache_config;
 
 /*
- * Reads the files and the environment. logger: hears of lines, values and names that are wrong, each with its place, as
- * warnings.
- * Returns: OK (also where no file is there), INVALID (ret_config is NULL), NO_MEMORY.
+ * Reads the files and the environment. logger: receives a warning with the position for each wrong line, value or name.
+ * Returns: OK (also if there is no file), INVALID (ret_config is NULL), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config **ret_config,
                                                      aoticache_error *ret_error);
 /*
- * Reads one file alone, whoever owns it, to see whether it is right.
- * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (cannot be read; it
- * is no file, or larger than a configuration can be).
+ * Reads one file alone, whoever owns it, to check it.
+ * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (it cannot be read, is
+ * not a file, or is too large for a configuration).
  */
 AOTICACHE_API aoticache_status aoticache_config_read_file(const char *path, aoticache_logger logger,
                                                           aoticache_config **ret_config, aoticache_error *ret_error);
 /* NULL is allowed. */
 AOTICACHE_API void aoticache_config_free(aoticache_config *config);
 
-/* How many warnings reading it gave. */
+/* Returns how many warnings reading it gave. */
 AOTICACHE_API size_t aoticache_config_problem_count(const aoticache_config *config);
 /*
- * The files that were looked for, in the order in which they count. ret_state: "read", "not there", or why it is not
- * used. Borrowed. False where there are no more than `position`.
+ * Gives the files that were looked for, in order of precedence. ret_state: "read", "not there", or why it is not used.
+ * Borrowed. Returns false if there is no file number `position`.
  */
 AOTICACHE_API bool aoticache_config_file(const aoticache_config *config, size_t position, const char **ret_path,
                                          const char **ret_state);
 
-/* The value as text, and where it came from: "/etc/aoticache.conf:3", "$AOTICACHE_DIR", "default". Borrowed. */
+/* Returns the value as text and its origin: "/etc/aoticache.conf:3", "$AOTICACHE_DIR", "default". Borrowed. */
 AOTICACHE_API const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name);
 AOTICACHE_API const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name);
-/* "max_size", "AOTICACHE_MAX_SIZE", what it is. Static. */
+/* Return "max_size", "AOTICACHE_MAX_SIZE" and the description. Static. */
 AOTICACHE_API const char *aoticache_config_name_text(aoticache_config_name name);
 AOTICACHE_API const char *aoticache_config_variable(aoticache_config_name name);
 AOTICACHE_API const char *aoticache_config_describe(aoticache_config_name name);
-/* The name that has this text: OK or NOT_FOUND. ret_nearest: then the one it may stand for, or NULL; may be NULL. */
+/* Finds the name with this text: OK or NOT_FOUND. ret_nearest: on NOT_FOUND, the name that was probably meant, or NULL; may
+ * be NULL. */
 AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
                                                            const char **ret_nearest);
 
 /*
- * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries,
- * seconds (max_age, failure_ttl, compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures,
- * remember_digests; policy, as aoticache_collect_policy). 0 for the rest.
+ * Returns the value as a number (a config of NULL has the defaults): bytes (max_size, and min_free if it is not a share),
+ * entries, seconds (max_age, failure_ttl, compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures,
+ * remember_digests; policy, as aoticache_collect_policy). 0 for all other names.
  */
 AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
-/* min_free where it is a share of the file system: 0.05 for 5%; otherwise 0. */
+/* Returns min_free if it is a share of the file system: 0.05 for 5%; otherwise 0. */
 AOTICACHE_API double aoticache_config_min_free_share(const aoticache_config *config);
-/* The patterns of keep, NULL-terminated, never NULL. Borrowed. */
+/* Returns the patterns of keep, NULL-terminated, never NULL. Borrowed. */
 AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *config);
 
-/* The user's directory of keys (cache/trust/trust.h): `keys`, otherwise the directory of the user's configuration, whether
- * or not that is read. "" where there is no home, or the program runs with another's rights. Borrowed. */
+/* Returns the user's directory of keys (cache/trust/trust.h): the setting `keys`, otherwise the directory of the user's
+ * configuration, whether or not that is read. "" if there is no home, or the program runs with another user's rights.
+ * Borrowed. */
 AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config *config);
 
 struct aoticache_cache_options;
 /*
- * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, hash_always, and whose signatures are believed; what they
- * do not say stays. Opening the cache then does not read them again (is_configured). For programs that show or change what is
- * configured before they open a cache; others
- * leave it to aoticache_cache_open(). Strings are borrowed from the config.
+ * Copies the settings of the files and the environment into options of a cache: directory, allow_shared, max_bytes,
+ * max_entries, lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, hash_always, and which signatures are
+ * trusted; options without a setting are unchanged. Opening the cache then does not read the sources again (is_configured).
+ * For programs that show or change the configuration before they open a cache; other programs leave this to
+ * aoticache_cache_open(). Strings are borrowed from the config.
  */
 AOTICACHE_API void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options);
 
