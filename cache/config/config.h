@@ -3,8 +3,7 @@
  * ~/.config/aoticache/config), then the environment (AOTICACHE_DIR, AOTICACHE_MAX_SIZE, ...), then what the caller or
  * the command line says; what comes later wins. docs/configuration.md describes the files.
  *
- * A file has lines `name = value`, comments from '#', nothing else. A line that is wrong is named and passed over,
- * never fatal.
+ * A file has lines `name = value`, comments from '#', nothing else. A wrong line is reported and skipped, never fatal.
  *
  * The cache itself asks when it is opened, and only for what the caller left open: directory, allow_shared, limits, time
  * limits. Lookups never do. What collections alone need (max_age, min_free, policy, keep) is for aoticache-gc.

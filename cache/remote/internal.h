@@ -111,8 +111,8 @@ typedef struct aoticache_remote {
     _Atomic bool
         serves_misses; /* then the log reports when a backoff begins; requests of a user return errors instead */
     _Atomic bool has_told_unsure; /* the log has said that an answer may mean "not there" or "not allowed" */
-    _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* signers whose refused entries were reported
-                                                         * (aoticache_intake.told) */
+    _Atomic uint64_t
+        told[AOTICACHE_UNTRUSTED_SIGNERS]; /* reported signers of refused entries (aoticache_intake.told) */
     struct {
         _Atomic uint64_t key;      /* the first bytes of a key */
         _Atomic uint64_t until_ns; /* it is not requested before this time */
@@ -129,8 +129,7 @@ typedef struct aoticache_remotes {
     bool is_finished;          /* and none will be created */
     pthread_mutex_t mutex;     /* protects the two members above */
     _Atomic bool is_abandoned; /* no more entries are sent */
-    _Atomic uint64_t ends_ns;  /* monotonic: when the cache is being closed, all requests end at this time; 0: it is not
-                                * being closed */
+    _Atomic uint64_t ends_ns;  /* monotonic: while the cache is being closed, all requests end then; 0: it is not */
     _Atomic bool has_told_unsigned;
     uint64_t fingerprint; /* of the text from which they were created */
 } aoticache_remotes;

@@ -3,8 +3,8 @@
  * the validation of parts, the sizes of encoded parts, and the parser of a line of text. Reading and writing manifests uses
  * the limits, too.
  *
- * The rules behind the limits are in docs/key.md; changing one changes which encodings are
- * valid, so it needs a new version of the encoding.
+ * docs/key.md has the rules for the limits; changing one changes which encodings are valid, so it needs a new version of the
+ * encoding.
  */
 #ifndef AOTICACHE_CACHE_REQUEST_INTERNAL_H
 #define AOTICACHE_CACHE_REQUEST_INTERNAL_H

@@ -85,7 +85,7 @@ typedef struct aoticache_unflushed {
     _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
     _Atomic(aoticache_histogram *)
         histograms[AOTICACHE_LATENCY_COUNT]; /* NULL until the first note: most kinds have none */
-    pthread_mutex_t mutex;                   /* protects recency, sums, spared and damaged */
+    pthread_mutex_t mutex;                   /* protects the members from recency to damaged */
     aoticache_recency recency;
     aoticache_index_sums sums;   /* of requests that have no entry */
     aoticache_hash_map spared;   /* digests of artifacts that this process has put, or whose compile was saved */

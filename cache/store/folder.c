@@ -1,6 +1,6 @@
 /*
- * cache/store/folder: what lies inside the cache directory, as files and folders: opening without following links, creating
- * durably, trusting, setting aside, removing.
+ * cache/store/folder: what lies inside the cache directory, as files and directories: opening without following links,
+ * creating durably, trusting, setting aside, removing.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -19,9 +19,7 @@
 #define MANIFEST_MAX_VALUES 32768           /* of the largest manifest: 4096 in files, 128 requirements */
 #define MANIFEST_MAX_DEPTH 16
 #define MANIFEST_MAX_FILES 1024
-#define MANIFEST_MAX_CONTENT_BYTES \
-    (1u << 20) /* because a rebuilt index reads all manifests, and a hit reads the whole of
-                                               * one */
+#define MANIFEST_MAX_CONTENT_BYTES (1u << 20) /* a rebuilt index reads all manifests, and a hit a whole one */
 #define MANIFEST_MAX_FILE_NAME_BYTES 255
 #define MANIFEST_MAX_DESCRIPTION_BYTES 4096
 #define MANIFEST_MAX_PRODUCER_BYTES 1024

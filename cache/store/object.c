@@ -406,7 +406,7 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
 
 /*
  * Opens the directory of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
- * folder.
+ * directory.
  */
 static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
                                     char ret_name[AOTICACHE_OBJECT_NAME_BYTES], aoticache_error *ret_error)

@@ -1,6 +1,6 @@
 /*
  * cache/store/object_put: how an object is written: a temporary file in tmp/, its bytes verified, mode 0444, fsync, rename
- * to its name, fsync of the folders.
+ * to its name, fsync of the directories.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -25,7 +25,7 @@
 /*
  * The file is private to the user: 0600, whatever the umask leaves of it, or 0660 if a group shares the directory. SQLite
  * gives the WAL and the journal the same mode and owner. The entry in the directory becomes durable with the first
- * transaction, whose journal makes SQLite sync the folder.
+ * transaction, whose journal makes SQLite sync the directory.
  */
 static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
 {

@@ -40,7 +40,7 @@ static aoticache_index *index_of(sqlite3_vfs *vfs)
     return vfs->pAppData;
 }
 
-/* The index's own name in its folder. */
+/* The index's own name in its directory. */
 static const char *file_of(const aoticache_index *index)
 {
     const char *slash = strrchr(index->path, '/');
@@ -161,7 +161,7 @@ struct aoticache_index_folder {
 
 static struct aoticache_index_folder *folders; /* guarded by the registry's lock */
 
-/* Takes over fd if it returns a folder. */
+/* Takes over fd if it returns a directory. */
 static struct aoticache_index_folder *share_folder(int *fd)
 {
     struct stat found;
@@ -207,7 +207,7 @@ static char *folder_path(const aoticache_index *index)
     return file == index->path ? strdup(".") : strndup(index->path, (size_t)(file - index->path));
 }
 
-/* "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if nobody else may rename folders. */
+/* "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if nobody else may rename directories. */
 aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_error *ret_error)
 {
     char by_descriptor[64];

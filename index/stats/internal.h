@@ -1,5 +1,5 @@
 /*
- * index/stats/internal: the history and how its histograms are stored, for the files of this folder.
+ * index/stats/internal: the history and how its histograms are stored, for the files of this directory.
  */
 #ifndef AOTICACHE_INDEX_STATS_INTERNAL_H
 #define AOTICACHE_INDEX_STATS_INTERNAL_H

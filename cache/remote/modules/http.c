@@ -43,7 +43,7 @@ static char *query_value(const char *query, const char *name)
     return NULL;
 }
 
-/* "s3://bucket/prefix?endpoint=URL&region=REGION" as the URL of the folder. */
+/* "s3://bucket/prefix?endpoint=URL&region=REGION" as the URL of the directory. */
 static aoticache_status read_s3_url(http_connection *connection, const char *url, aoticache_error *ret_error)
 {
     const char *bucket = url + strlen("s3://");

@@ -82,7 +82,7 @@ static const struct code *find_code(const http_connection *connection, const htt
     return NULL;
 }
 
-/* S3 has no folders: its 409 is about what happens at the same time. */
+/* S3 has no directories: its 409 is about what happens at the same time. */
 static bool fits(const struct row *row, const http_connection *connection, http_method method, long code)
 {
     return row->code == code && (row->methods & 1U << method) != 0 && !(code == 409 && connection->sigv4 != NULL);

@@ -39,7 +39,7 @@ typedef enum disk_part_id {
 typedef struct disk_part {
     uint64_t files;
     uint64_t bytes;      /* of files */
-    uint64_t disk_bytes; /* of files and folders: blocks */
+    uint64_t disk_bytes; /* of files and directories: blocks */
 } disk_part;
 
 typedef struct disk_use {
