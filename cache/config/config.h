@@ -1,12 +1,13 @@
 /*
- * cache/config/config: settings of a machine and of a user: /etc/aoticache.conf, then $XDG_CONFIG_HOME/aoticache/config (else
- * ~/.config/aoticache/config), then the environment (AOTICACHE_DIR, AOTICACHE_MAX_SIZE, ...), then what the caller or
- * the command line says; what comes later wins. docs/configuration.md describes the files.
+ * cache/config/config: settings of a machine and of a user: /etc/aoticache.conf, then $XDG_CONFIG_HOME/aoticache/config (or
+ * ~/.config/aoticache/config), then the environment (AOTICACHE_DIR, AOTICACHE_MAX_SIZE, ...), then the caller or the command
+ * line; a later source overrides an earlier one. docs/configuration.md describes the files.
  *
  * A file has lines `name = value`, comments from '#', nothing else. A wrong line is reported and skipped, never fatal.
  *
- * The cache itself asks when it is opened, and only for what the caller left open: directory, allow_shared, limits, time
- * limits. Lookups never do. What collections alone need (max_age, min_free, policy, keep) is for aoticache-gc.
+ * The cache reads the configuration when it is opened, and only for options that the caller left unset: directory,
+ * allow_shared, limits, time limits. Lookups never read it. Settings for collections only (max_age, min_free, policy, keep)
+ * are read by aoticache-gc.
  *
  * Trust: /etc/aoticache.conf must belong to root, the user's file to root or the effective user, and neither may be
  * writable by others; any other file is reported and not used. In a program that runs with another user's rights (AT_SECURE)
