@@ -117,11 +117,11 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
                                               bool may_wait, aoticache_error *ret_error);
 
 /*
- * Leaves deltas without sums in a file beside the index, from which the next flush of any process adds them. Touches neither
- * the database nor its locks, and does not wait for the disk; a power loss may take them.
+ * Writes deltas without sums to a file next to the index, from which the next flush of any process adds them. Touches
+ * neither the database nor its locks, and does not wait for the disk; a power loss may lose them.
  *
- * Returns: OK; LOCKED: the file is full, or somebody was stopped who has it; INVALID, DENIED, IO, NO_MEMORY. Where it is not
- * OK nothing is left there, and the caller may flush instead.
+ * Returns: OK; LOCKED: the file is full, or is locked by a stopped process; INVALID, DENIED, IO, NO_MEMORY. On failure
+ *          nothing is written, and the caller may flush instead.
  */
 aoticache_status aoticache_index_defer_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
                                               aoticache_error *ret_error);
@@ -132,16 +132,16 @@ bool aoticache_index_has_deferred(const aoticache_index *index);
 
 typedef enum aoticache_index_from {
     AOTICACHE_INDEX_FROM_START, /* everything */
-    AOTICACHE_INDEX_FROM_ZERO,  /* since aoticache_index_zero_statistics(); everything where it was never called */
+    AOTICACHE_INDEX_FROM_ZERO,  /* since aoticache_index_zero_statistics(); everything if it was never called */
     AOTICACHE_INDEX_FROM_TIME,  /* the slots of the history that begin at this second or later */
 } aoticache_index_from;
 
 typedef struct aoticache_index_reading {
     aoticache_index_from from;
     int64_t since_seconds;
-    int64_t until_seconds; /* slots that begin later do not count: a clock that was ahead made them; 0: all count */
+    int64_t until_seconds; /* later slots do not count: a clock that was ahead made them; 0: all count */
     aoticache_index_count_fn count;
-    /* Several times for one name; those with is_less are to be taken away. counts as above. */
+    /* Called several times for one name; histograms with is_less must be subtracted. counts as above. */
     bool (*histogram)(void *user, const aoticache_index_histogram *histogram, bool is_less);
     void *user;
 } aoticache_index_reading;
@@ -151,37 +151,37 @@ typedef struct aoticache_index_times {
     int64_t zero_ns;   /* 0: never zeroed */
 } aoticache_index_times;
 
-/* One consistent view. */
+/* Reads one consistent view. */
 aoticache_status aoticache_index_read_statistics(aoticache_index *index, const aoticache_index_reading *reading,
                                                  aoticache_index_times *ret_times, aoticache_error *ret_error);
 
-/* Slots of `step` seconds from `since_seconds` on, in their order: each counter of each slot that is not zero. */
+/* Lists slots of `step` seconds from `since_seconds` on, in order: the non-zero counters of each slot. */
 typedef bool (*aoticache_index_slot_fn)(void *user, int64_t start_seconds, const char *name, uint64_t value);
 aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t since_seconds, int64_t step,
                                               aoticache_index_slot_fn callback, void *user, aoticache_error *ret_error);
 
-/* Remembers what all numbers are now, for FROM_ZERO. Durable. */
+/* Records the current numbers, for FROM_ZERO. Durable. */
 aoticache_status aoticache_index_zero_statistics(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error);
 
-/* ---- how many bytes groups of entries take ---- */
+/* ---- bytes used by groups of entries ---- */
 
 typedef enum aoticache_index_usage_group {
     AOTICACHE_INDEX_USAGE_BY_OP,
     AOTICACHE_INDEX_USAGE_BY_DEVICE,
     AOTICACHE_INDEX_USAGE_BY_PRODUCER,
-    AOTICACHE_INDEX_USAGE_BY_TAG, /* "" for entries without; an entry counts under each of its tags */
+    AOTICACHE_INDEX_USAGE_BY_TAG, /* "" for entries without tags; an entry counts under each of its tags */
 } aoticache_index_usage_group;
 
 typedef struct aoticache_index_usage {
     const char *name;
     uint64_t entries;
-    uint64_t bytes; /* of objects; each once in its group */
+    uint64_t bytes; /* of objects; each counts once in its group */
     int64_t last_used_ns;
 } aoticache_index_usage;
 
 typedef bool (*aoticache_index_usage_fn)(void *user, const aoticache_index_usage *usage);
 
-/* The largest group first. Reads all rows: seconds for a million entries. The callback must not use the index. */
+/* Lists the largest group first. Reads all rows: seconds for a million entries. The callback must not use the index. */
 aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_index_usage_group by,
                                             aoticache_index_usage_fn callback, void *user, aoticache_error *ret_error);
 
