@@ -133,34 +133,33 @@
 #define AOTICACHE_LEVEL_ZERO 4
 #define AOTICACHE_GROUP_ZERO 16 /* as in the statements below */
 
-#define AOTICACHE_SCHEMA_3_STATISTICS                                                                                                                         \
-    "CREATE TABLE history("                                                                                                                                   \
-    " level INTEGER NOT NULL,"                                                                                                                                \
-    " start INTEGER NOT NULL," /* seconds since 1970 */                                                                                                       \
-    " name TEXT NOT NULL,"                                                                                                                                    \
-    " value INTEGER NOT NULL,"                                                                                                                                \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                \
-    "CREATE TABLE latencies("                                                                                                                                 \
-    " level INTEGER NOT NULL,"                                                                                                                                \
-    " start INTEGER NOT NULL,"                                                                                                                                \
-    " name TEXT NOT NULL,"                                                                                                                                    \
-    " sum INTEGER NOT NULL,"                                                                                                                                  \
-    " maximum INTEGER NOT NULL,"                                                                                                                              \
-    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                                                         \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                \
-    "CREATE TABLE groups("                                                                                                                                    \
-    " kind INTEGER NOT NULL,"                                                                                                                                 \
-    " name TEXT NOT NULL,"                                                                                                                                    \
-    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"                                                  \
-    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL,"                                              \
-    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                                                                        \
-    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" /* An older index's contents become groups:
-                                                                                                                   * names beyond the limit become one. */ \
-    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                                                                  \
-    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                                                                        \
-    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                                                                         \
-    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                                                                          \
-    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"                                                          \
+#define AOTICACHE_SCHEMA_3_STATISTICS                                                                                                                                                                    \
+    "CREATE TABLE history("                                                                                                                                                                              \
+    " level INTEGER NOT NULL,"                                                                                                                                                                           \
+    " start INTEGER NOT NULL," /* seconds since 1970 */                                                                                                                                                  \
+    " name TEXT NOT NULL,"                                                                                                                                                                               \
+    " value INTEGER NOT NULL,"                                                                                                                                                                           \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                           \
+    "CREATE TABLE latencies("                                                                                                                                                                            \
+    " level INTEGER NOT NULL,"                                                                                                                                                                           \
+    " start INTEGER NOT NULL,"                                                                                                                                                                           \
+    " name TEXT NOT NULL,"                                                                                                                                                                               \
+    " sum INTEGER NOT NULL,"                                                                                                                                                                             \
+    " maximum INTEGER NOT NULL,"                                                                                                                                                                         \
+    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                                                                                                    \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                           \
+    "CREATE TABLE groups("                                                                                                                                                                               \
+    " kind INTEGER NOT NULL,"                                                                                                                                                                            \
+    " name TEXT NOT NULL,"                                                                                                                                                                               \
+    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"                                                                                             \
+    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL,"                                                                                         \
+    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                   \
+    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" /* The contents of an older index become groups: names beyond the limit become one. */ \
+    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                                                                                                             \
+    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                                                                                                                   \
+    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                                                                                                                    \
+    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                                                                                                                     \
+    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"                                                                                                     \
     " ON CONFLICT(kind, name) DO UPDATE SET entries = entries + excluded.entries, bytes = bytes + excluded.bytes;"
 
 /* Sums stop at the largest integer, as in ADD_COUNT. */

@@ -317,8 +317,7 @@ json_t *aoticache_cli_json_array(void);
 json_t *aoticache_cli_json_text(const char *text); /* null for NULL; escaped if it is not UTF-8 */
 json_t *aoticache_cli_json_count(uint64_t value);
 json_t *aoticache_cli_json_digest(const aoticache_digest *digest);
-json_t *aoticache_cli_json_number(
-    double value); /* "NaN", "Infinity", "-Infinity" as strings: JSON has no such numbers */
+json_t *aoticache_cli_json_number(double value); /* "NaN", "Infinity", "-Infinity" as strings */
 /* Prints and frees. */
 void aoticache_cli_json_print(json_t *value);
 

@@ -115,8 +115,7 @@ typedef struct aoticache_why {
     const aoticache_cli *cli;
     aoticache_cache *cache;
     aoticache_request *asked;
-    const char *producer;       /* the compiler that would be used; NULL if there is none, and environments are then not
-                                 * compared */
+    const char *producer;       /* the compiler that would be used; NULL: none, and environments are not compared */
     const char *no_environment; /* why not, otherwise NULL */
     aoticache_key key;          /* if there is a producer */
     aoticache_why_reason reason;
