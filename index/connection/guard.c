@@ -182,7 +182,7 @@ static int guarded_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *memor
     return plain_of(file)->pMethods->xUnfetch(plain_of(file), offset, memory);
 }
 
-/* SQLite would close a descriptor that belongs to another file by now: it is given a descriptor of /dev/null or similar
+/* SQLite would close a descriptor that belongs to another file by now: it is given one of /dev/null
  * instead. */
 static int guarded_close(sqlite3_file *file)
 {

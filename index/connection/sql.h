@@ -339,81 +339,81 @@
     AOTICACHE_INDEX_LIST_COLUMNS " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
 
 /* name, SQL */
-#define AOTICACHE_INDEX_STATEMENT_LIST(X)                                                                                  \
-    AOTICACHE_INDEX_COLLECT_STATEMENTS(X)                                                                                  \
-    AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                               \
-    AOTICACHE_INDEX_PINS_STATEMENTS(X)                                                                                     \
-    AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                                               \
-    AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                                             \
-    X(BEGIN, "BEGIN IMMEDIATE")                                                                                            \
-    X(VERSION, "PRAGMA user_version")                                                                                      \
-    X(COMMIT, "COMMIT")                                                                                                    \
-    /* The order is that of the primary key: one range of it, nothing is sorted. */                                        \
-    X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, content_offset,"         \
-              " key FROM entries WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                             \
-    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns,"                     \
-                    " e.requirements, e.content_offset FROM details d CROSS JOIN entries e"                                \
-                    " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")                                                   \
-    X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                               \
-    /* The data that one removal needs: key, id, artifact, files. */                                                       \
-    X(FIND_SAME, "SELECT e.key, e.id, e.artifact, e.file_count FROM entries e JOIN details d ON d.id = e.id"               \
-                 " WHERE e.key = ?1 AND e.requirements = ?2 AND d.guard = ?3 LIMIT 1")                                     \
-    X(FIND_KEY, "SELECT key, id, artifact, file_count FROM entries WHERE key = ?1 LIMIT 1")                                \
-    X(FIND_ID, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d JOIN entries e"                                \
-               " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 LIMIT 1")                                                \
-    /* Through the artifact in the object's row; if it has none, by searching all artifacts. */                            \
-    X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects o"                                           \
-                   " CROSS JOIN objects m ON m.digest = o.artifact CROSS JOIN details d ON d.id = m.entry"                 \
-                   " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE o.digest = ?1 LIMIT 1")                   \
-    X(SEARCH_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects m CROSS JOIN details d"                    \
-                     " ON d.id = m.entry CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                            \
-                     " WHERE m.entry <> 0 AND instr(m.parts, ?1) % 32 = 1 LIMIT 1")                                        \
-    X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses,"             \
-                      " encoding, bytes, compile_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10)")                  \
-    X(INSERT_ENTRY, "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"         \
-                    " compile_ns, requirements, content_offset)"                                                           \
-                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                                               \
-    X(DELETE_ENTRY, "DELETE FROM entries WHERE key = ?1 AND id = ?2")                                                      \
-    X(DELETE_DETAILS, "DELETE FROM details WHERE id = ?1")                                                                 \
-    X(READ_ARTIFACT, "SELECT parts, entry FROM objects WHERE digest = ?1 AND entry <> 0")                                  \
-    X(FIND_SHARER, "SELECT entry FROM sharers WHERE artifact = ?1 LIMIT 1")                                                \
-    X(ADD_SHARER, "INSERT OR IGNORE INTO sharers(artifact, entry) VALUES(?1, ?2)")                                         \
-    X(DELETE_SHARER, "DELETE FROM sharers WHERE artifact = ?1 AND entry = ?2")                                             \
-    X(HAND_ARTIFACT_ON, "UPDATE objects SET entry = ?2 WHERE digest = ?1")                                                 \
-    X(READ_OBJECT, "SELECT bytes, refs FROM objects WHERE digest = ?1")                                                    \
-    X(INSERT_OBJECT, "INSERT INTO objects(digest, bytes, refs, artifact, entry, parts) VALUES(?1, ?2, 1, ?3, ?4, ?5)"      \
-                     " ON CONFLICT(digest) DO UPDATE SET bytes = excluded.bytes, refs = refs + 1,"                         \
-                     " entry = iif(excluded.entry <> 0, excluded.entry, entry),"                                           \
-                     " parts = iif(excluded.entry <> 0, excluded.parts, parts)")                                           \
-    X(DELETE_LAST_OBJECT, "DELETE FROM objects WHERE digest = ?1 AND refs <= 1")                                           \
-    X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact),"                  \
-                      " entry = iif(digest = ?2, 0, entry), parts = iif(digest = ?2, x'', parts) WHERE digest = ?1")       \
-    X(LIST_ENTRY, AOTICACHE_INDEX_LIST_SQL " WHERE d.id = ?1")                                                             \
-    /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, and later operators. */ \
-    X(LIST_OF_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                        \
-    X(LIST_BEHIND_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op > ?1 AND ?2 IS NOT NULL ORDER BY d.op, d.id LIMIT ?3")         \
-    /* One range of the index details_op, whose entries end with the id. */                                                \
-    X(LIST_STORED, "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard,"          \
-                   " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                      \
-                   " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                                                \
-    X(FILL_ENCODING, "UPDATE details SET encoding = ?2 WHERE id = ?1 AND encoding = x''")                                  \
-    X(LIST_OBJECTS, "SELECT digest, bytes FROM objects")                                                                   \
-    X(HAS_OBJECT, "SELECT 1 FROM objects WHERE digest = ?1")                                                               \
-    X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                         \
-    X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"            \
-                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                                  \
-    /* A failure recorded in the future was recorded by a wrong clock, and is ignored. */                                  \
-    X(LOOKUP_FAILURE, "SELECT message FROM failures WHERE key = ?1 AND retry_ns > ?2 AND failed_ns <= ?2")                 \
-    X(FORGET_FAILURE, "DELETE FROM failures WHERE key = ?1")                                                               \
-    X(FORGET_FAILURES, "DELETE FROM failures WHERE retry_ns <= ?1")                                                        \
-    X(LIST_FAILURES, "SELECT key, op, description, message, failed_ns, retry_ns, count FROM failures"                      \
-                     " ORDER BY failed_ns DESC, key")                                                                      \
-    /* Sums stop at the largest integer: SQLite would continue in floating point, which a strict column refuses. */        \
-    X(ADD_USE, "UPDATE details SET last_used_ns = max(last_used_ns, ?2),"                                                  \
-               " uses = min(uses, 9223372036854775807 - ?3) + ?3 WHERE id = ?1")                                           \
-    X(ADD_COUNT, "INSERT INTO counts(name, value) VALUES(?1, ?2)"                                                          \
-                 " ON CONFLICT(name) DO UPDATE SET value = min(value, 9223372036854775807 - ?2) + ?2")                     \
-    X(LIST_COUNTS, "SELECT name, value FROM counts ORDER BY name")                                                         \
+#define AOTICACHE_INDEX_STATEMENT_LIST(X)                                                                             \
+    AOTICACHE_INDEX_COLLECT_STATEMENTS(X)                                                                             \
+    AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                          \
+    AOTICACHE_INDEX_PINS_STATEMENTS(X)                                                                                \
+    AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                                          \
+    AOTICACHE_INDEX_FILE_DIGESTS_STATEMENTS(X)                                                                        \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
+    X(VERSION, "PRAGMA user_version")                                                                                 \
+    X(COMMIT, "COMMIT")                                                                                               \
+    /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
+    X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements, content_offset,"    \
+              " key FROM entries WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                        \
+    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns,"                \
+                    " e.requirements, e.content_offset FROM details d CROSS JOIN entries e"                           \
+                    " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")                                              \
+    X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                          \
+    /* The data that one removal needs: key, id, artifact, files. */                                                  \
+    X(FIND_SAME, "SELECT e.key, e.id, e.artifact, e.file_count FROM entries e JOIN details d ON d.id = e.id"          \
+                 " WHERE e.key = ?1 AND e.requirements = ?2 AND d.guard = ?3 LIMIT 1")                                \
+    X(FIND_KEY, "SELECT key, id, artifact, file_count FROM entries WHERE key = ?1 LIMIT 1")                           \
+    X(FIND_ID, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d JOIN entries e"                           \
+               " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 LIMIT 1")                                           \
+    /* Through the artifact in the object's row; if it has none, by searching all artifacts. */                       \
+    X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects o"                                      \
+                   " CROSS JOIN objects m ON m.digest = o.artifact CROSS JOIN details d ON d.id = m.entry"            \
+                   " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE o.digest = ?1 LIMIT 1")              \
+    X(SEARCH_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects m CROSS JOIN details d"               \
+                     " ON d.id = m.entry CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                       \
+                     " WHERE m.entry <> 0 AND instr(m.parts, ?1) % 32 = 1 LIMIT 1")                                   \
+    X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses,"        \
+                      " encoding, bytes, compile_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10)")             \
+    X(INSERT_ENTRY, "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"    \
+                    " compile_ns, requirements, content_offset)"                                                      \
+                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                                          \
+    X(DELETE_ENTRY, "DELETE FROM entries WHERE key = ?1 AND id = ?2")                                                 \
+    X(DELETE_DETAILS, "DELETE FROM details WHERE id = ?1")                                                            \
+    X(READ_ARTIFACT, "SELECT parts, entry FROM objects WHERE digest = ?1 AND entry <> 0")                             \
+    X(FIND_SHARER, "SELECT entry FROM sharers WHERE artifact = ?1 LIMIT 1")                                           \
+    X(ADD_SHARER, "INSERT OR IGNORE INTO sharers(artifact, entry) VALUES(?1, ?2)")                                    \
+    X(DELETE_SHARER, "DELETE FROM sharers WHERE artifact = ?1 AND entry = ?2")                                        \
+    X(HAND_ARTIFACT_ON, "UPDATE objects SET entry = ?2 WHERE digest = ?1")                                            \
+    X(READ_OBJECT, "SELECT bytes, refs FROM objects WHERE digest = ?1")                                               \
+    X(INSERT_OBJECT, "INSERT INTO objects(digest, bytes, refs, artifact, entry, parts) VALUES(?1, ?2, 1, ?3, ?4, ?5)" \
+                     " ON CONFLICT(digest) DO UPDATE SET bytes = excluded.bytes, refs = refs + 1,"                    \
+                     " entry = iif(excluded.entry <> 0, excluded.entry, entry),"                                      \
+                     " parts = iif(excluded.entry <> 0, excluded.parts, parts)")                                      \
+    X(DELETE_LAST_OBJECT, "DELETE FROM objects WHERE digest = ?1 AND refs <= 1")                                      \
+    X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact),"             \
+                      " entry = iif(digest = ?2, 0, entry), parts = iif(digest = ?2, x'', parts) WHERE digest = ?1")  \
+    X(LIST_ENTRY, AOTICACHE_INDEX_LIST_SQL " WHERE d.id = ?1")                                                        \
+    /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, later operators */ \
+    X(LIST_OF_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                   \
+    X(LIST_BEHIND_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op > ?1 AND ?2 IS NOT NULL ORDER BY d.op, d.id LIMIT ?3")    \
+    /* One range of the index details_op, whose entries end with the id. */                                           \
+    X(LIST_STORED, "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard,"     \
+                   " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \
+                   " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                                           \
+    X(FILL_ENCODING, "UPDATE details SET encoding = ?2 WHERE id = ?1 AND encoding = x''")                             \
+    X(LIST_OBJECTS, "SELECT digest, bytes FROM objects")                                                              \
+    X(HAS_OBJECT, "SELECT 1 FROM objects WHERE digest = ?1")                                                          \
+    X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
+    X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"       \
+                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                             \
+    /* A failure recorded in the future was recorded by a wrong clock, and is ignored. */                             \
+    X(LOOKUP_FAILURE, "SELECT message FROM failures WHERE key = ?1 AND retry_ns > ?2 AND failed_ns <= ?2")            \
+    X(FORGET_FAILURE, "DELETE FROM failures WHERE key = ?1")                                                          \
+    X(FORGET_FAILURES, "DELETE FROM failures WHERE retry_ns <= ?1")                                                   \
+    X(LIST_FAILURES, "SELECT key, op, description, message, failed_ns, retry_ns, count FROM failures"                 \
+                     " ORDER BY failed_ns DESC, key")                                                                 \
+    /* Sums stop at the largest integer: SQLite would continue in floating point, which a strict column refuses. */   \
+    X(ADD_USE, "UPDATE details SET last_used_ns = max(last_used_ns, ?2),"                                             \
+               " uses = min(uses, 9223372036854775807 - ?3) + ?3 WHERE id = ?1")                                      \
+    X(ADD_COUNT, "INSERT INTO counts(name, value) VALUES(?1, ?2)"                                                     \
+                 " ON CONFLICT(name) DO UPDATE SET value = min(value, 9223372036854775807 - ?2) + ?2")                \
+    X(LIST_COUNTS, "SELECT name, value FROM counts ORDER BY name")                                                    \
     X(VERIFY, "PRAGMA quick_check(1)")
 
 #endif
