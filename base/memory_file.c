@@ -29,8 +29,7 @@ int aoticache_memory_file_create(void)
 bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset)
 {
     const char *from = bytes;
-    if (!aoticache_syscall_is_within_limit(offset +
-                                           size)) { /* the limit on file sizes applies to files in memory, too */
+    if (!aoticache_syscall_is_within_limit(offset + size)) { /* the limit holds for files in memory, too */
         errno = EFBIG;
         return false;
     }

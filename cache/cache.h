@@ -46,9 +46,8 @@ typedef enum aoticache_signature_rule {
 } aoticache_signature_rule;
 
 typedef struct aoticache_cache_options {
-    size_t size; /* sizeof this struct, set by the initializer */
-    const char
-        *directory; /* NULL: as configured, otherwise $XDG_CACHE_HOME/aoticache, otherwise $HOME/.cache/aoticache */
+    size_t size;           /* sizeof this struct, set by the initializer */
+    const char *directory; /* NULL: as configured, or $XDG_CACHE_HOME/aoticache, or $HOME/.cache/aoticache */
     bool read_only; /* never write: no recency, no counters, no store. A read-only file system has the same effect */
     /* Accept a directory that belongs to another user or that others can write, and such directories above it. false: as
      * configured. */
@@ -252,8 +251,7 @@ typedef struct aoticache_product {
     uint64_t compile_ns;
     const char *output;   /* the compiler's output, stored with the entry (64 KiB at most); may be NULL */
     const char *metadata; /* one line for the producer's own use, stored unchanged (2 MiB at most); may be NULL */
-    const char
-        *fallback; /* why it was not built for this library's container but in the producer's usual way; NULL: it was */
+    const char *fallback; /* why it was not built for this container but in the producer's usual way; NULL: it was */
     /*
      * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For small files that are read
      * and not loaded. A file of more than 1 MiB is stored separately anyway. INVALID with several files.

@@ -26,10 +26,9 @@ typedef struct aoticache_index aoticache_index;
 typedef struct aoticache_index_options {
     const char *path;
     bool read_only;
-    uint32_t
-        lock_timeout_ms; /* a waiting process gets its turn before one that has just written (connection/writer_queue.c) */
-    aoticache_logger logger; /* if WAL is not possible (network file systems) it receives one line */
-    bool is_group_shared;    /* new files have mode 0660, for the group of their directory */
+    uint32_t lock_timeout_ms; /* waiting processes go before one that has just written (connection/writer_queue.c) */
+    aoticache_logger logger;  /* if WAL is not possible (network file systems) it receives one line */
+    bool is_group_shared;     /* new files have mode 0660, for the group of their directory */
     /* The directory of `path`, if the caller has opened and checked it: then `path`, except its last component, is only for
      * messages. Borrowed for the call. NULL: it is opened by its name. */
     const int *folder_fd;

@@ -42,9 +42,8 @@ typedef struct aoticache_collect_options {
     aoticache_collect_policy policy;
     const char *const
         *keep; /* shell patterns (fnmatch(3), no flags) of operators to keep, NULL-terminated; may be NULL */
-    uint64_t time_limit_ms; /* stop after this time, with what was done, at least one batch; 0: no limit */
-    uint64_t
-        quarantine_age_seconds; /* remove files that have been in quarantine/ for longer; 0: 30 days; UINT64_MAX: never */
+    uint64_t time_limit_ms;          /* stop after this time, with what was done, at least one batch; 0: no limit */
+    uint64_t quarantine_age_seconds; /* remove files that are longer in quarantine/; 0: 30 days; UINT64_MAX: never */
     /* Search the whole store for objects and directories that no entry names. Otherwise a store of more than 2000 objects is
      * searched a part at a time, for about three milliseconds; each collection continues at the position of the last one. */
     bool scan;
@@ -80,9 +79,8 @@ typedef struct aoticache_collect_report {
     uint64_t entries_after,
         bytes_after; /* the same, less what this collection removed; concurrent puts are not counted */
     uint64_t entries_removed, objects_removed, bytes_removed;
-    uint64_t held; /* entries that were due and stay because a live process holds them */
-    uint64_t
-        leftovers; /* temporary files, leases and directories of dead processes that were removed; 0 in a dry run */
+    uint64_t held;               /* entries that were due and stay because a live process holds them */
+    uint64_t leftovers;          /* removed temporary files, leases and directories of dead processes; 0 in a dry run */
     uint64_t pinned, kept;       /* entries that were due and stay: pinned (cache/pins/pins.h); matched by `keep` */
     uint64_t failures_removed;   /* remembered failures whose retry time had passed */
     uint64_t quarantine_removed; /* old files of quarantine/ */

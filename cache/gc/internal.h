@@ -115,8 +115,7 @@ typedef struct aoticache_collection {
     int64_t *done; /* removed waiting objects: the next transaction deletes their records */
     size_t done_count, done_capacity;
 
-    aoticache_hash_map
-        shared; /* dry run: objects of several artifacts, and how many of these would be removed (evict.c) */
+    aoticache_hash_map shared; /* dry run: objects of several artifacts, and how many would be removed (evict.c) */
     aoticache_digest *waiting; /* dry run: waiting objects, sorted */
     size_t waiting_count, waiting_capacity;
 } aoticache_collection;

@@ -105,14 +105,12 @@ typedef struct aoticache_remote {
     pthread_cond_t is_free;          /* signalled when a connection is free */
     const _Atomic uint64_t *ends_ns; /* monotonic: requests end at this time (aoticache_remotes.ends_ns) */
     struct aoticache_remote_health health[AOTICACHE_REMOTE_USES];
-    _Atomic bool has_answered; /* to this process, at least once */
-    _Atomic uint32_t backoffs; /* backoffs that began and are not counted yet */
-    _Atomic bool lacks_leases; /* the server was asked and has none */
-    _Atomic bool
-        serves_misses; /* then the log reports when a backoff begins; requests of a user return errors instead */
+    _Atomic bool has_answered;    /* to this process, at least once */
+    _Atomic uint32_t backoffs;    /* backoffs that began and are not counted yet */
+    _Atomic bool lacks_leases;    /* the server was asked and has none */
+    _Atomic bool serves_misses;   /* then the log reports when a backoff begins; user requests get errors instead */
     _Atomic bool has_told_unsure; /* the log has said that an answer may mean "not there" or "not allowed" */
-    _Atomic uint64_t
-        told[AOTICACHE_UNTRUSTED_SIGNERS]; /* reported signers of refused entries (aoticache_intake.told) */
+    _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* reported signers (aoticache_intake.told) */
     struct {
         _Atomic uint64_t key;      /* the first bytes of a key */
         _Atomic uint64_t until_ns; /* it is not requested before this time */

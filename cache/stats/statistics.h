@@ -128,8 +128,7 @@ typedef struct aoticache_statistics {
 typedef enum aoticache_statistics_since {
     AOTICACHE_STATISTICS_SINCE_CREATED = 0, /* all numbers */
     AOTICACHE_STATISTICS_SINCE_ZERO = 1,    /* since they were zeroed; all numbers if they never were */
-    AOTICACHE_STATISTICS_SINCE_TIME =
-        2, /* from the history: since since_ns, rounded down to the slots of the history */
+    AOTICACHE_STATISTICS_SINCE_TIME = 2,    /* from the history: since since_ns, rounded down to its slots */
 } aoticache_statistics_since;
 
 typedef struct aoticache_statistics_options {

@@ -28,12 +28,11 @@ typedef struct aoticache_manifest {
     int64_t created_ns;             /* wall clock */
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
-    size_t
-        content_offset; /* where the bytes of the only file begin in the manifest's object; 0: they are a separate object */
-    char *output;       /* the compiler's output; NULL if none is stored */
-    char *metadata;     /* the producer's; NULL if it gave none */
-    char *fallback;     /* why the library is not in this library's container; NULL: it is, or it is not known */
-    bool is_dynamic; /* the request is dynamic */
+    size_t content_offset; /* where the only file begins in the manifest's object; 0: it is a separate object */
+    char *output;          /* the compiler's output; NULL if none is stored */
+    char *metadata;        /* the producer's; NULL if it gave none */
+    char *fallback;        /* why the library is not in this library's container; NULL: it is, or it is not known */
+    bool is_dynamic;       /* the request is dynamic */
 } aoticache_manifest;
 
 /*

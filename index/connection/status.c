@@ -142,8 +142,7 @@ aoticache_status aoticache_index_fail(aoticache_index *index, int result, const 
 
 aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error)
 {
-    const int result =
-        sqlite3_errcode(index->db); /* a value that could not be read does not mean that the row is damaged */
+    const int result = sqlite3_errcode(index->db); /* a value that could not be read does not mean a damaged row */
     if ((result & 0xff) == SQLITE_NOMEM || (result & 0xff) == SQLITE_IOERR)
         return aoticache_index_fail(index, result, table, ret_error);
     const aoticache_status status =

@@ -20,8 +20,7 @@ static aoticache_status begin_query(aoticache_index *index, const char *sql, sql
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status =
-        aoticache_index_refuse_newer(index, ret_error); /* a newer library's correct tables would look wrong here */
+    status = aoticache_index_refuse_newer(index, ret_error); /* a newer library's tables would look wrong here */
     int result = SQLITE_OK;
     if (status == AOTICACHE_OK)
         result = sqlite3_prepare_v2(index->db, sql, -1, ret_statement, NULL);

@@ -120,11 +120,10 @@ void stat_print_entries(const stat_view *view);
 void stat_print_history(const stat_view *view);
 json_t *stat_json(const stat_view *view); /* json.c */
 json_t *stat_json_of_groups(const stat_groups *groups, aoticache_group_kind kind, const char *sort, size_t top);
-json_t *stat_json_of_rest(const stat_groups *groups,
-                          size_t top);      /* the sums of the groups that are not among the first */
-void stat_print_csv(const stat_view *view); /* csv.c */
-int stat_write_prometheus(stat_view *view); /* prometheus.c */
-int stat_write_html(stat_view *view);       /* html.c */
-int stat_watch(stat_view *view);            /* watch.c */
+json_t *stat_json_of_rest(const stat_groups *groups, size_t top); /* the sums of those not among the first */
+void stat_print_csv(const stat_view *view);                       /* csv.c */
+int stat_write_prometheus(stat_view *view);                       /* prometheus.c */
+int stat_write_html(stat_view *view);                             /* html.c */
+int stat_watch(stat_view *view);                                  /* watch.c */
 
 #endif

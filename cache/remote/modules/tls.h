@@ -13,8 +13,7 @@
 /* The underlying connection. Each function returns OK or the status that ends the exchange. */
 typedef struct tls_transport {
     void *user;
-    aoticache_status (*send)(void *user, const char *bytes, size_t size,
-                             aoticache_error *ret_error); /* sends all bytes */
+    aoticache_status (*send)(void *user, const char *bytes, size_t size, aoticache_error *ret_error); /* all of them */
     /* Waits for bytes and returns some. *ret_size 0: the other side has closed. */
     aoticache_status (*receive)(void *user, char *bytes, size_t size, size_t *ret_size, aoticache_error *ret_error);
 } tls_transport;
