@@ -1,5 +1,5 @@
 /*
- * cache/store/scratch: making and removing the private directories of compiles and of artifacts that are not stored.
+ * cache/store/scratch: creates and removes the private directories of compiles and of artifacts that are not stored.
  */
 #include "cache/store/scratch.h"
 
@@ -22,8 +22,8 @@ void aoticache_scratch_name(aoticache_directory *directory, char *ret_name, size
 }
 
 /*
- * Returns NOT_FOUND if a collector was faster than our lock and took the new directory for a leftover; the caller tries
- * another name.
+ * Returns NOT_FOUND if a collector removed the new directory as a leftover before it was locked; the caller tries another
+ * name.
  */
 static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, aoticache_scratch *ret_scratch,
                                     aoticache_error *ret_error)

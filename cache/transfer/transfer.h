@@ -68,11 +68,10 @@ typedef struct aoticache_transfer_report {
     uint64_t refused;                 /* damaged, incomplete or foreign: each was logged as a warning with its name */
     uint64_t archive_bytes;           /* compressed, as written or read */
     uint64_t marks;                   /* keys whose pins or tags were transferred */
-    uint64_t
-        entries_passed_over;    /* import, merge: skipped, as lookups would prefer them to existing ones (`replace`) */
-    uint64_t entries_signed;    /* export: have a signature; import, merge: have, or got, a trusted one */
-    uint64_t entries_untrusted; /* import, merge: refused because no trusted key signed them, or a check failed */
-    uint64_t entries_gone;      /* pull: named in a list or a record of the server, but no longer stored there */
+    uint64_t entries_passed_over;     /* import, merge: skipped, as lookups would prefer them to existing ones */
+    uint64_t entries_signed;          /* export: have a signature; import, merge: have, or got, a trusted one */
+    uint64_t entries_untrusted;       /* import, merge: refused because no trusted key signed them, or a check failed */
+    uint64_t entries_gone;            /* pull: named in a list or a record of the server, but no longer stored there */
 } aoticache_transfer_report;
 
 /*
