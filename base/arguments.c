@@ -1,11 +1,11 @@
 /*
- * base/arguments: see arguments.h.
+ * base/arguments: builds the error for a NULL argument.
  */
 #include "base/arguments.h"
 
 #include <string.h>
 
-/* Finds the name at `position` of a list that commas separate. */
+/* Finds the name at `position` in a list separated by commas. */
 static const char *find_name(const char *names, size_t position, int *ret_length)
 {
     const char *begin = names;

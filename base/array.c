@@ -1,5 +1,5 @@
 /*
- * base/array: an array that grows. The one place that computes the bytes of one.
+ * base/array: an array that grows. Only this file computes the size of an array in bytes.
  */
 #include "base/array.h"
 
@@ -16,7 +16,7 @@ bool aoticache_array_reserve(void *items, size_t *capacity, size_t needed, size_
         return true;
     const size_t twice = *capacity <= SIZE_MAX / 2 ? *capacity * 2 : SIZE_MAX;
     const size_t wanted = twice > needed ? twice : needed > LEAST_ITEMS ? needed : LEAST_ITEMS;
-    memcpy(&old, items, sizeof old); /* a pointer to any type of items has the form of a void * */
+    memcpy(&old, items, sizeof old); /* a pointer to items of any type has the representation of a void * */
     grown = reallocarray(old, wanted, item_size);
     if (grown == NULL)
         return false;

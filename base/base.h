@@ -1,8 +1,8 @@
 /*
- * base: what every other folder stands on.
+ * base: the foundation of all other directories.
  *
  * Owns the status codes and the error detail, SHA-256, the two clocks, the names and numbers of dtypes, device types,
- * layouts and memory formats, and the logging callback. Knows nothing of caches, libraries or operators.
+ * layouts and memory formats, and the logging callback. Does not depend on caches, libraries or operators.
  *
  * Thread safety, for everything here: functions keep no state and may be called from any thread at any time.
  *
@@ -25,19 +25,19 @@
 
 /*
  * Option structs, and all other structs whose first member is `size_t size`, are filled in by the caller and only ever grow
- * at their end. Begin with the struct's AOTICACHE_..._INIT, which sets the size and the defaults: a program and a library of
- * different versions then understand each other. One rule holds for every function that takes such a struct:
+ * at their end. Initialize them with the struct's AOTICACHE_..._INIT, which sets the size and the defaults: a program and a
+ * library of different versions then work together. One rule holds for every function that takes such a struct:
  *
  *   - A shorter struct (the program is older than the library): the members that it lacks have their defaults.
- *   - A longer struct (the program is newer): accepted where everything beyond this library's struct is zero bytes, that is
- *     where the program asks for nothing that this library does not know.
- *   - AOTICACHE_INVALID otherwise, with both sizes in the message: a longer struct that is not zero there; a size that cannot
- *     be one (0, less than the member itself, no multiple of it, more than 4096).
+ *   - A longer struct (the program is newer): accepted if all bytes beyond this library's struct are zero, that is if the
+ *     program uses nothing that this library does not know.
+ *   - AOTICACHE_INVALID otherwise, with both sizes in the message: the struct is longer and not zero there, or the size is
+ *     impossible (0, less than the size of the member itself, not a multiple of it, more than 4096).
  *
  * The caller's struct is read during the call and not changed, unless a function says otherwise.
  *
- * The macro is what the AOTICACHE_..._INIT macros expand to: all members zero but `size`. C names the member; C++ has no such
- * initializer before C++20, and gcc warns of it there.
+ * The AOTICACHE_..._INIT macros expand to this macro: all members are zero except `size`. C names the member; C++ has no
+ * such initializer before C++20, and gcc warns about it there.
  */
 #ifdef __cplusplus
 template <typename Struct> static inline Struct aoticache_sized_init()
@@ -56,8 +56,8 @@ extern "C" {
 #endif
 
 /*
- * Every result a function of this library can give: name, number, text. Numbers are fixed and never reused; new ones are
- * added at the end. NOT_FOUND is a result, not a failure.
+ * All results that a function of this library can return: name, number, text. Numbers are fixed and never reused; new ones
+ * are added at the end. NOT_FOUND is a result, not a failure.
  */
 #define AOTICACHE_STATUS_LIST(X)                                           \
     X(OK, 0, "success")                                                    \
@@ -84,20 +84,20 @@ typedef enum aoticache_status {
 #define AOTICACHE_ERROR_MESSAGE_BYTES 1024
 
 /*
- * Detail of a failure, in storage of the caller so that out-of-memory can be reported too. `message` is one line without a
- * newline (a compiler's own output may add more lines), always terminated, cut off where it does not fit. A function that returns AOTICACHE_OK or
- * AOTICACHE_NOT_FOUND leaves it untouched; only the dispatcher says what it has not found. Everywhere an error argument
- * may be NULL.
+ * Detail of a failure. The caller provides the storage, so that out-of-memory can be reported too. `message` is one line
+ * without a newline (a compiler's own output may add more lines), always terminated, and truncated if it does not fit. A
+ * function that returns AOTICACHE_OK or AOTICACHE_NOT_FOUND leaves it untouched, except that the dispatcher writes what it
+ * did not find. An error argument may always be NULL.
  */
 typedef struct aoticache_error {
     aoticache_status status;
     char message[AOTICACHE_ERROR_MESSAGE_BYTES];
 } aoticache_error;
 
-/* "IO", "NOT_FOUND", ...; "UNKNOWN" for a number outside the list. Static storage. */
+/* Returns "IO", "NOT_FOUND", ...; "UNKNOWN" for a number outside the list. Static storage. */
 AOTICACHE_API const char *aoticache_status_name(aoticache_status status);
 
-/* The text of the list above. Static storage. */
+/* Returns the text from the list above. Static storage. */
 AOTICACHE_API const char *aoticache_status_text(aoticache_status status);
 
 /* Fills `error` (may be NULL) and returns `status`, so that a failure is one statement. Preserves errno. */
@@ -105,15 +105,16 @@ AOTICACHE_API aoticache_status aoticache_error_set(aoticache_error *error, aotic
                                                    ...) AOTICACHE_PRINTF(3, 4);
 
 /*
- * The same, followed by ": " and the text of `errno_value`. The status is derived: ENOMEM gives NO_MEMORY, EACCES, EPERM
- * and ELOOP give DENIED, everything else (a full disk, a read-only file system too) gives IO.
+ * Does the same, and appends ": " and the text of `errno_value` to the message. The status is derived from errno_value:
+ * ENOMEM gives NO_MEMORY, EACCES, EPERM and ELOOP give DENIED, everything else (including a full disk and a read-only file
+ * system) gives IO.
  */
 AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error, int errno_value, const char *format,
                                                          ...) AOTICACHE_PRINTF(3, 4);
 
 /*
- * Frees what a function of this library gives "by free()": for programs that have no free(), or another than this
- * library's. NULL is allowed; preserves errno.
+ * Frees memory that a function of this library returned to be freed with free(): for programs that have no free(), or whose
+ * free() is not that of this library. NULL is allowed; preserves errno.
  */
 AOTICACHE_API void aoticache_free(void *text);
 
@@ -125,8 +126,8 @@ typedef enum aoticache_log_level {
 } aoticache_log_level;
 
 /*
- * Where messages go: the library itself prints nothing. `line` has no newline and is borrowed for the call. The function
- * may be called from any thread, also from several at once, and must not call back into the object that logs.
+ * Receives messages: the library itself prints nothing. `line` has no newline and is borrowed for the call. The function may
+ * be called from any thread, also from several at once, and must not call back into the object that logs.
  */
 typedef void (*aoticache_log_fn)(void *user, aoticache_log_level level, const char *line);
 
@@ -148,11 +149,11 @@ typedef struct aoticache_digest {
 AOTICACHE_API bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b);
 AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES]);
 
-/* Exactly 64 hexadecimal digits, either case. Returns OK or INVALID. */
+/* Parses exactly 64 hexadecimal digits, in either case. Returns OK or INVALID. */
 AOTICACHE_API aoticache_status aoticache_digest_from_hex(const char *hex, aoticache_digest *ret_digest);
 
 /*
- * Digest of a whole open file, from its beginning, with pread: the file position is neither used nor moved.
+ * Computes the digest of a whole open file, from its beginning, with pread: the file position is neither used nor moved.
  * ret_size: the number of bytes hashed; may be NULL.
  * Returns: OK, IO, NO_MEMORY, UNSUPPORTED.
  */
@@ -238,7 +239,7 @@ typedef enum aoticache_memory_format {
 /* Names are static; NULL for a number outside the list. The parsers return OK or INVALID. */
 AOTICACHE_API const char *aoticache_dtype_name(int32_t dtype);
 AOTICACHE_API aoticache_status aoticache_dtype_parse(const char *name, int32_t *ret_dtype);
-/* Bytes of one element; 0 for a number outside the list. */
+/* Returns the bytes of one element; 0 for a number outside the list. */
 AOTICACHE_API size_t aoticache_dtype_size(int32_t dtype);
 
 AOTICACHE_API const char *aoticache_device_type_name(int32_t device_type);
@@ -254,8 +255,8 @@ typedef struct aoticache_device {
 } aoticache_device;
 
 /*
- * Devices as expressions, in C and in C++: `metadata.device = AOTICACHE_DEVICE_CPU`, `AOTICACHE_DEVICE_CUDA(0)`. A variable with
- * static storage in C is initialized by `{AOTICACHE_DEVICE_TYPE_CPU, -1}` instead.
+ * Devices as expressions, in C and in C++: `metadata.device = AOTICACHE_DEVICE_CPU`, `AOTICACHE_DEVICE_CUDA(0)`. In C,
+ * initialize a variable with static storage with `{AOTICACHE_DEVICE_TYPE_CPU, -1}` instead.
  */
 #ifdef __cplusplus
 #define AOTICACHE_DEVICE(type, index) (aoticache_device{(int32_t)(type), (int32_t)(index)})
@@ -267,20 +268,21 @@ typedef struct aoticache_device {
 
 #define AOTICACHE_DEVICE_TEXT_BYTES 32
 
-/* "cpu", "cuda", "cuda:1". Returns OK or INVALID. */
+/* Parses "cpu", "cuda", "cuda:1". Returns OK or INVALID. */
 AOTICACHE_API aoticache_status aoticache_device_parse(const char *text, aoticache_device *ret_device);
 AOTICACHE_API void aoticache_device_format(aoticache_device device, char ret_text[AOTICACHE_DEVICE_TEXT_BYTES]);
 
-/* The version of this library, "0.1.0". Static storage. */
+/* Returns the version of this library, "0.1.0". Static storage. */
 AOTICACHE_API const char *aoticache_version(void);
 #define AOTICACHE_VERSION "0.1.0"
 
 /* ---- the end of a program ---- */
 
 /*
- * For a program that ends while threads compile: programs that compile are killed within 0.1 s, waits for another
- * process's compile end, and from now on nothing is compiled in this process. Nothing of it is remembered as a failure;
- * kernels that are there go on answering. Afterwards wait for the threads: aoticache_context_wait() or _free().
+ * Stops compiling in this process: for a program that ends while threads compile. Running compilers are killed within 0.1 s,
+ * waits for compiles of other processes end, and this process starts no further compile. The cancelled compiles are not
+ * remembered as failures, and kernels that are available keep answering. Afterwards wait for the threads with
+ * aoticache_context_wait() or _free().
  */
 AOTICACHE_API void aoticache_compiles_cancel(void);
 

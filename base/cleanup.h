@@ -1,7 +1,7 @@
 /*
  * base/cleanup: variables that release what they hold when they go out of scope (GCC and Clang's cleanup attribute).
  *
- * Private. Every release preserves errno, so that the error that led out of a function is still there after it.
+ * Private. Every release preserves errno, so that the error that made a function return is still set afterwards.
  */
 #ifndef AOTICACHE_BASE_CLEANUP_H
 #define AOTICACHE_BASE_CLEANUP_H
@@ -46,9 +46,9 @@ static inline void cleanup_file_release(FILE **file)
     }
 }
 
-/* Initialise with -1. */
+/* Initialize with -1. */
 #define cleanup_fd __attribute__((cleanup(cleanup_fd_release)))
-/* Initialise with NULL. */
+/* Initialize with NULL. */
 #define cleanup_free __attribute__((cleanup(cleanup_free_release)))
 #define cleanup_dir __attribute__((cleanup(cleanup_dir_release)))
 #define cleanup_file __attribute__((cleanup(cleanup_file_release)))
@@ -67,7 +67,7 @@ static inline void *steal_ptr_void(void *pointer)
     return stolen;
 }
 
-/* Takes the pointer out of a cleanup variable: what is returned is the caller's. */
+/* Takes the pointer out of a cleanup variable; the caller then owns it. */
 #define steal_ptr(pointer) ((__typeof__(*(pointer)))steal_ptr_void(pointer))
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * base/digest: SHA-256 of memory and of files, by libcrypto; digests as text; checksums, by xxHash.
+ * base/digest: SHA-256 of memory and of files, with libcrypto; digests as text; checksums, with xxHash.
  *
- * The low-level SHA256_* functions are used where libcrypto still has them: the first EVP digest of a process sets up
- * providers and reads the configuration, which costs 0.75 ms and 1.9 MB of memory (measured with OpenSSL 3.0); these cost
- * neither, are as fast, and leave the process-wide state alone. Where they are gone, EVP serves.
+ * The low-level SHA256_* functions are used if libcrypto still has them. The first EVP digest of a process sets up providers
+ * and reads the configuration, which costs 0.75 ms and 1.9 MB of memory (measured with OpenSSL 3.0). The low-level functions
+ * avoid that, are as fast, and leave the process-wide state alone. If libcrypto lacks them, EVP is used.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
@@ -19,13 +19,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Between two questions whether to go on: a hundredth of a second, or less. */
+/* Bytes between two calls of the continue function: a hundredth of a second of work, or less. */
 #define QUESTION_BYTES (UINT64_C(4) << 20)
 
-/* Enough to make system calls cheap beside hashing; a larger one stays resident as stack. */
+/* Large enough to make system calls cheap compared with hashing; a larger buffer would stay resident as stack. */
 #define PIECE_BYTES (16 * 1024)
 
-/* A file that takes two milliseconds to hash: some fifty times what a thread takes to start. */
+/* A file of this size takes two milliseconds to hash: some fifty times what starting a thread takes. */
 #define READ_AHEAD_BYTES (4 << 20)
 
 #ifndef OPENSSL_NO_DEPRECATED_3_0
@@ -171,11 +171,11 @@ bool aoticache_checksum_equal(const aoticache_checksum *a, const aoticache_check
 
 /* ---- files ---- */
 
-/* Where the bytes of a file come from. */
+/* The source of a file's bytes. */
 struct source {
     int fd;
     aoticache_memory_copy *copy;
-    aoticache_read_ahead *ahead; /* NULL: each piece is read when it is asked for */
+    aoticache_read_ahead *ahead; /* NULL: each piece is read when it is needed */
     uint64_t offset;
     uint8_t *buffer; /* of PIECE_BYTES */
 };
@@ -186,7 +186,8 @@ static bool is_large(int fd)
     return fstat(fd, &found) == 0 && found.st_size >= READ_AHEAD_BYTES;
 }
 
-/* As aoticache_read_ahead_next(). Copied from where they are hashed, so that what is copied is what the digest is of. */
+/* Like aoticache_read_ahead_next(). The bytes are copied from the hashed buffer, so the copy has exactly the bytes of the
+ * digest. */
 static ssize_t next_piece(struct source *source, const uint8_t **ret_bytes)
 {
     ssize_t got;
@@ -205,7 +206,7 @@ static ssize_t next_piece(struct source *source, const uint8_t **ret_bytes)
     return got;
 }
 
-/* What is computed of the bytes. */
+/* What is computed from the bytes. */
 struct sums {
     bool has_digest, has_checksum;
     hasher digest;

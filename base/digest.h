@@ -1,6 +1,6 @@
 /*
- * base/digest: the digest of a file that may be large, which can be stopped; and a checksum that tells fast whether bytes are
- * those that were hashed.
+ * base/digest: the digest of a file that may be large, whose computation can be stopped; and a checksum that shows quickly
+ * whether bytes are those that were hashed.
  *
  * Private; base.h has the rest.
  */
@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "base/memory_file.h"
 
-/* XXH3 of 128 bits. It finds damage, and does not stop who makes bytes to fit. */
+/* XXH3 of 128 bits. It detects damage, but does not stop an attacker who crafts matching bytes. */
 typedef struct aoticache_checksum {
     uint64_t low, high;
 } aoticache_checksum;
@@ -21,23 +21,23 @@ aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_d
 aoticache_checksum aoticache_checksum_of(const void *bytes, size_t size);
 bool aoticache_checksum_equal(const aoticache_checksum *a, const aoticache_checksum *b);
 
-/* Asked now and then, from the thread that works; false: stop. */
+/* Called periodically from the thread that does the work; returns false to stop it. */
 typedef bool (*aoticache_continue_fn)(void *user);
 
-/* What is made of a file's bytes while they are read, once. Each member may be NULL. */
+/* What is computed from a file's bytes in one reading. Each member may be NULL. */
 typedef struct aoticache_digest_pass {
     aoticache_continue_fn continues;
     void *user;
-    aoticache_memory_copy *copy; /* what cannot be copied is told there alone: the rest is of all bytes */
+    aoticache_memory_copy *copy; /* a failed copy is reported only here: digest and checksum are of all bytes */
     aoticache_digest *ret_digest;
     aoticache_checksum *ret_checksum;
 } aoticache_digest_pass;
 
-/* As aoticache_digest_of_fd(), and IO where it was told to stop. */
+/* Like aoticache_digest_of_fd(); returns also IO if it was stopped. */
 aoticache_status aoticache_digest_pass_over(int fd, const aoticache_digest_pass *pass, uint64_t *ret_size,
                                             aoticache_error *ret_error);
 
-/* The same for a digest alone. continues may be NULL. */
+/* Does the same for a digest alone. continues may be NULL. */
 aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_continue_fn continues, void *user,
                                               aoticache_digest *ret_digest, uint64_t *ret_size,
                                               aoticache_error *ret_error);

@@ -1,5 +1,5 @@
 /*
- * base/error: status names and texts, the error detail, log lines, the version, the freeing of texts.
+ * base/error: status names and texts, the error detail, log lines, the version, and aoticache_free().
  */
 #include "base/base.h"
 #include "base/log.h"

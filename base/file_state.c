@@ -1,5 +1,5 @@
 /*
- * base/file_state: whose files, and on which file systems, have times of change that can be relied on.
+ * base/file_state: decides for which files, and on which file systems, the change times are reliable.
  */
 #include "base/file_state.h"
 
@@ -7,7 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Their numbers are in statfs(2) and linux/magic.h. */
+/* The magic numbers are listed in statfs(2) and linux/magic.h. */
 static const unsigned long local_file_systems[] = {
     0xEF53,     /* ext2, ext3, ext4 */
     0x58465342, /* xfs */

@@ -1,6 +1,6 @@
 /*
- * base/file_state: when a file's inode, size and times say that its bytes are what they were. cache/hashed_files.c says why, and
- * when they do not.
+ * base/file_state: when a file's inode, size and times prove that its bytes are unchanged. cache/hashed_files.c says why,
+ * and when they do not.
  *
  * Private.
  */
@@ -11,14 +11,15 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* A file that was changed less than this before it was looked at may be changed once more in the same tick of the clock. */
+/* A file that was changed less than this time before it was examined may be changed again in the same tick of the clock. */
 #define AOTICACHE_FILE_SETTLED_NS INT64_C(2000000000)
 
-/* Whether its times of change are this kernel's own: not on network file systems, nor on those that programs provide. */
+/* Returns whether this kernel itself sets the file's change times: false for network file systems and for those that
+ * programs provide. */
 bool aoticache_file_system_is_local(int fd);
-/* Whether nobody but this user and root can write to it. */
+/* Returns whether only this user and root can write to it. */
 bool aoticache_file_is_ours(const struct stat *found);
-/* By which a file and its bytes are known again. No byte of it is without a value. */
+/* Identifies a file and its bytes. All of its bytes have defined values, so it can be compared as bytes. */
 typedef struct aoticache_file_state {
     uint64_t device, inode; /* of struct stat */
     int64_t size, modified_ns, changed_ns;

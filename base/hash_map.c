@@ -1,6 +1,6 @@
 /*
  * base/hash_map: items by key: the array of items, and the table with open addressing that finds them. The table is at most
- * half full and keeps a part of each hash, so that growing it and passing over other keys read no item.
+ * half full and keeps a part of each hash, so that growing it and skipping other keys read no item.
  */
 #include "base/hash_map.h"
 
@@ -17,7 +17,7 @@
 
 struct aoticache_hash_slot {
     uint32_t hash;
-    uint32_t position; /* of the item, counted from 1; 0: the slot is free */
+    uint32_t position; /* position of the item, counted from 1; 0: the slot is free */
 };
 
 uint64_t aoticache_hash_bytes(const void *bytes, size_t size)
@@ -41,7 +41,7 @@ static bool item_has_key(const aoticache_hash_map_type *type, const void *item, 
     return type->key_size > 0 ? memcmp(item, key, type->key_size) == 0 : type->has_key(item, key);
 }
 
-/* The slot of the key, or the free one where it belongs. There is a free one. */
+/* Returns the slot of the key, or the free slot where it belongs. The table always has a free slot. */
 static struct aoticache_hash_slot *find_slot(const aoticache_hash_map *map, const aoticache_hash_map_type *type,
                                              const void *key, uint32_t hash)
 {

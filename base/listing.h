@@ -1,5 +1,5 @@
 /*
- * base/listing: folders that are read name by name.
+ * base/listing: reads the names of a directory one by one.
  *
  * Private.
  */
@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* fdopendir() that closes the descriptor if it fails. NULL, with errno as it is, where the descriptor is below 0. */
+/* Does fdopendir(), and closes the descriptor if that fails. If the descriptor is negative it returns NULL and leaves errno
+ * as it is. */
 static inline DIR *aoticache_listing_open(int fd)
 {
     DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
@@ -23,7 +24,8 @@ static inline DIR *aoticache_listing_open(int fd)
     return listing;
 }
 
-/* The next name that is not "." or "..". NULL at the end, with errno 0, and where it cannot be read, with another. */
+/* Returns the next name that is not "." or "..". Returns NULL with errno 0 at the end, and NULL with another errno if
+ * reading fails. */
 static inline const char *aoticache_listing_next(DIR *listing)
 {
     const struct dirent *item;

@@ -1,5 +1,5 @@
 /*
- * base/memory_file: see memory_file.h. base/digest.c copies while it hashes.
+ * base/memory_file: creates, fills and seals files in memory. base/digest.c copies while it hashes.
  */
 #include "base/memory_file.h"
 
@@ -19,7 +19,7 @@
 
 int aoticache_memory_file_create(void)
 {
-    /* Not executable as a program, which some systems demand; mapping it for execution is another matter. */
+    /* Not executable as a program, as some systems require; mapping it for execution is still allowed. */
     int file = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (file < 0 && errno == EINVAL) /* Linux before 6.3 */
         file = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -29,7 +29,7 @@ int aoticache_memory_file_create(void)
 bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset)
 {
     const char *from = bytes;
-    if (!aoticache_syscall_is_within_limit(offset + size)) { /* it is one of files in memory, too */
+    if (!aoticache_syscall_is_within_limit(offset + size)) { /* the limit holds for files in memory, too */
         errno = EFBIG;
         return false;
     }
@@ -49,9 +49,9 @@ bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint6
 }
 
 /*
- * Nothing has the file mapped for writing, so a seal on future writes is one on all of them. F_SEAL_WRITE waits until
- * nothing else refers to a page, and fails (EBUSY) where the kernel itself does for long: it moves pages, or looks what is
- * used.
+ * F_SEAL_FUTURE_WRITE suffices: the file is not mapped for writing, so a seal on future writes covers all writes.
+ * F_SEAL_WRITE waits until there are no other references to a page, and fails with EBUSY if the kernel itself holds one for
+ * long, because it migrates pages or examines which are used.
  */
 bool aoticache_memory_file_seal(int file)
 {

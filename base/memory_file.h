@@ -1,29 +1,29 @@
 /*
- * base/memory_file: a file in memory with the bytes of another, hashed while they are copied: nobody who can write to the
- * file can change what was hashed.
+ * base/memory_file: a file in memory with the bytes of another, hashed while they are copied: a process that can write to
+ * the original file cannot change what was hashed.
  *
- * Private. Owns how such a file is made, filled and sealed. Leaves to the callers what is copied, and how much.
+ * Private. Creates, fills and seals such files. The callers decide what is copied, and how much.
  */
 #ifndef AOTICACHE_BASE_MEMORY_FILE_H
 #define AOTICACHE_BASE_MEMORY_FILE_H
 
 #include "base/base.h"
 
-/* -1 with errno; ENOSYS where the system has none. */
+/* Returns the descriptor, or -1 with errno; ENOSYS if the system has no files in memory. */
 int aoticache_memory_file_create(void);
-/* All or nothing; false with errno. */
+/* Writes everything or nothing; returns false with errno on failure. */
 bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset);
-/* From now on nobody changes it, this process included. False with errno. */
+/* Seals the file: afterwards no process, including this one, can change it. Returns false with errno on failure. */
 bool aoticache_memory_file_seal(int file);
 
-/* Where the bytes go that a file is read for; file -1: nowhere. */
+/* The copy that is made of a file while it is read; file -1: none. */
 typedef struct aoticache_memory_copy {
     int file;
-    uint64_t kept; /* so many bytes from the beginning */
-    int failed;    /* the errno of the first write that failed; nothing was written after it */
+    uint64_t kept; /* number of bytes to copy, from the beginning */
+    int failed;    /* the errno of the first write that failed; nothing is written after it */
 } aoticache_memory_copy;
 
-/* As aoticache_digest_of_fd(). What cannot be copied is told in `copy` alone: the digest is that of all bytes. */
+/* Like aoticache_digest_of_fd(). If copying fails, only `copy` says so: the digest is that of all bytes. */
 aoticache_status aoticache_digest_of_fd_copying(int fd, aoticache_memory_copy *copy, aoticache_digest *ret_digest,
                                                 uint64_t *ret_size, aoticache_error *ret_error);
 

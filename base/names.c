@@ -1,5 +1,5 @@
 /*
- * base/names: dtypes, device types, layouts and memory formats, between PyTorch's numbers and PyTorch's names.
+ * base/names: converts dtypes, device types, layouts and memory formats between PyTorch's numbers and PyTorch's names.
  */
 #include "base/base.h"
 

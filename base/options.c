@@ -1,5 +1,5 @@
 /*
- * base/options: one rule for all structs that begin with their own size.
+ * base/options: applies one rule to all structs that begin with their own size.
  */
 #include "base/options.h"
 
@@ -20,8 +20,9 @@ aoticache_status aoticache_options_read(const void *given, size_t size, const ch
     if (given == NULL)
         return AOTICACHE_OK;
     memcpy(&given_size, given, sizeof given_size);
-    /* A struct that begins with a size_t is as aligned as one, so no compiler makes a size in between, which would end in
-     * the middle of a member. Far larger than any version of a struct is a size that was never set: what lies there is not read. */
+    /* A struct that begins with a size_t has at least the alignment of size_t, so its size is a multiple of it; any other
+     * size would end in the middle of a member. A size far larger than any version of a struct was never initialized: the
+     * memory there is not read. */
     const bool is_size = given_size >= sizeof given_size && given_size % sizeof given_size == 0 &&
                          given_size <= AOTICACHE_OPTIONS_MAX_BYTES;
     const size_t known = given_size < size ? given_size : size;

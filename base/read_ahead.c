@@ -1,5 +1,5 @@
 /*
- * base/read_ahead: see read_ahead.h. The pieces lie in a ring that stays in the second-level cache.
+ * base/read_ahead: reads pieces in a thread. The pieces are in a ring buffer that fits in the second-level cache.
  */
 #include "base/read_ahead.h"
 
@@ -17,11 +17,11 @@ struct aoticache_read_ahead {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* Under the mutex. Piece i is in place i % PIECES. */
-    size_t read, taken; /* pieces; the caller works on the last one that it took */
+    /* Protected by the mutex. Piece i is in slot i % PIECES. */
+    size_t read, taken; /* numbers of pieces; the caller works on the last piece that it took */
     bool is_stopped;
-    ssize_t sizes[PIECES]; /* the last one is 0 or -1 */
-    int error;             /* of a piece that has -1 */
+    ssize_t sizes[PIECES]; /* the last size is 0 or -1 */
+    int error;             /* errno of a piece whose size is -1 */
     uint8_t bytes[PIECES][PIECE_BYTES];
 };
 
@@ -35,7 +35,7 @@ void aoticache_memory_copy_add(aoticache_memory_copy *copy, const void *bytes, s
         copy->failed = errno;
 }
 
-/* False: the caller wants no more. */
+/* Waits for a free slot; returns false if the caller wants no more. */
 static bool wait_for_place(aoticache_read_ahead *ahead)
 {
     pthread_mutex_lock(&ahead->mutex);

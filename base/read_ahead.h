@@ -1,6 +1,6 @@
 /*
- * base/read_ahead: pieces of a file, read and copied into memory by a thread of its own while the caller works on earlier
- * ones. For large files: hashing one takes as long as reading and copying it.
+ * base/read_ahead: reads pieces of a file, and copies them into memory, in a separate thread while the caller works on
+ * earlier pieces. For large files: reading and copying a file takes as long as hashing it.
  *
  * Private.
  */
@@ -13,14 +13,16 @@
 
 typedef struct aoticache_read_ahead aoticache_read_ahead;
 
-/* Writes what `copy` is to have of the `size` bytes at `offset`; NULL and file -1: nothing. */
+/* Writes the part of the `size` bytes at `offset` that `copy` is to have; does nothing if copy is NULL or its file is -1. */
 void aoticache_memory_copy_add(aoticache_memory_copy *copy, const void *bytes, size_t size, uint64_t offset);
 
-/* copy: may be NULL; is the thread's until the end. Returns NULL without memory or a thread: the caller then reads itself. */
+/* Starts reading. copy: may be NULL; the thread uses it until the end. Returns NULL if memory is short or no thread could be
+ * started: the caller then reads by itself. */
 aoticache_read_ahead *aoticache_read_ahead_begin(int fd, aoticache_memory_copy *copy);
-/* The size of the next piece, 0 at the end of the file, -1 with errno. *ret_bytes stays until the next call. */
+/* Returns the size of the next piece, 0 at the end of the file, -1 with errno on failure. *ret_bytes is valid until the next
+ * call. */
 ssize_t aoticache_read_ahead_next(aoticache_read_ahead *ahead, const uint8_t **ret_bytes);
-/* Before the end of the file, too. NULL is allowed. */
+/* Stops the thread and frees everything; allowed before the end of the file. NULL is allowed. */
 void aoticache_read_ahead_end(aoticache_read_ahead *ahead);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * base/syscalls: see syscalls.h.
+ * base/syscalls: system calls that change the disk, with the hook and with limits.
  */
 #include "base/syscalls.h"
 
@@ -33,7 +33,7 @@ int aoticache_syscall_hook_ask(const char *call, const char *path)
     return -1;
 }
 
-/* The call itself, after the hook has let it pass, again as long as a signal interrupts it. */
+/* Makes the call itself after the hook has allowed it, and repeats it if a signal interrupts it. */
 #define HOOKED(name, path, expression)                   \
     do {                                                 \
         if (aoticache_syscall_hook_ask(name, path) != 0) \
@@ -45,7 +45,7 @@ int aoticache_syscall_hook_ask(const char *call, const char *path)
         return result;                                   \
     } while (0)
 
-/* Whether a umask took bits from the owner of what was just made, who could not open it again. */
+/* Returns whether a umask removed bits of the owner from a new file or directory, which the owner could then not open again. */
 static bool lacks_owner_bits(const struct stat *made, mode_t mode)
 {
     return made->st_uid == geteuid() && (made->st_mode & mode & S_IRWXU) != (mode & S_IRWXU);
@@ -72,7 +72,7 @@ bool aoticache_syscall_is_within_limit(uint64_t end)
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
 }
 
-/* Fails with EFBIG where a file would become longer than this process may make one. */
+/* Fails with EFBIG if the write would make a file longer than this process is allowed to. */
 static int ask_limit(off_t begin, uint64_t size)
 {
     if (begin < 0 || aoticache_syscall_is_within_limit((uint64_t)begin + size))

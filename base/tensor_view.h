@@ -1,5 +1,5 @@
 /*
- * base/tensor_view: what a tensor looks like, whoever's it is.
+ * base/tensor_view: describes a tensor, whichever library owns it.
  *
  * Users include <aoticache.h>.
  */
@@ -21,12 +21,12 @@ typedef struct aoticache_tensor_view {
     const int64_t *sizes;
     const int64_t *strides;
     int32_t layout;            /* aoticache_layout */
-    bool requires_grad;        /* what a binding knows; aoticache_tensor_get_view() gives false and 0, since the C */
-    uint64_t dispatch_key_set; /* interface of PyTorch does not tell them. PyTorch's raw representation. */
+    bool requires_grad;        /* known only to bindings; aoticache_tensor_get_view() sets false and 0, because the C */
+    uint64_t dispatch_key_set; /* interface of PyTorch does not provide them. PyTorch's raw representation. */
     struct AtenTensorOpaque *handle; /* an AtenTensorHandle: the tensor itself, as runners take it; borrowed */
 } aoticache_tensor_view;
 
-/* A view of nothing, to be filled in: the same in C and in C++. */
+/* An empty view, to be filled in: the same in C and in C++. */
 #define AOTICACHE_TENSOR_VIEW_INIT {NULL, 0, {0, 0}, 0, 0, NULL, NULL, 0, false, 0, NULL}
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * base/threads: whether compiles are cancelled in this process.
+ * base/threads: the flag that compiles are cancelled in this process.
  */
 #include "base/base.h"
 #include "base/threads.h"

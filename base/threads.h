@@ -1,8 +1,8 @@
 /*
- * base/threads: threads beside a program's own, and waits with a limit.
+ * base/threads: starts the library's threads, and waits with a limit.
  *
- * Private. Signals are the program's business, and its threads': one that is delivered to a thread which the program does
- * not know would interrupt what it cannot expect.
+ * Private. Signals must only reach the program's own threads: a signal that is delivered to a thread of this library would
+ * interrupt code that does not expect it.
  */
 #ifndef AOTICACHE_BASE_THREADS_H
 #define AOTICACHE_BASE_THREADS_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Up to `count` threads that no signal is delivered to. attributes: may be NULL. Returns how many there are. */
+/* Starts up to `count` threads to which no signal is delivered. attributes: may be NULL. Returns how many were started. */
 static inline size_t aoticache_threads_start(pthread_t *ret_threads, size_t count, const pthread_attr_t *attributes,
                                              void *(*run)(void *), void *argument)
 {
@@ -28,10 +28,12 @@ static inline size_t aoticache_threads_start(pthread_t *ret_threads, size_t coun
     return started;
 }
 
-/* Whether aoticache_compiles_cancel() was called: whoever waits for a compile looks now and then, and gives up. */
+/* Returns whether aoticache_compiles_cancel() was called. A thread that waits for a compile checks this periodically, and
+ * gives up. */
 bool aoticache_compiles_are_cancelled(void);
 
-/* Timed waits on the condition go by CLOCK_MONOTONIC, which nobody sets: until aoticache_deadline_after(). */
+/* Initializes a condition whose timed waits use CLOCK_MONOTONIC, which nobody sets; for deadlines of
+ * aoticache_deadline_after(). */
 static inline void aoticache_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;

@@ -1,5 +1,5 @@
 /*
- * cache/cache: opening and closing a cache, and what there is to ask of an open one.
+ * cache/cache: opens and closes a cache, and has the accessors of an open one.
  */
 #include <errno.h>
 #include <stdlib.h>

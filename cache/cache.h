@@ -36,53 +36,53 @@ typedef struct aoticache_cache aoticache_cache;
 /* Use the configured time limit, or the default if none is configured (cache/config/config.h). */
 #define AOTICACHE_AS_CONFIGURED UINT32_MAX
 
-/* Whether an entry that comes from elsewhere (an archive, a remote) needs a signature that this machine trusts. */
+/* Whether an entry from elsewhere (an archive, a remote) needs a signature that this machine trusts. */
 typedef enum aoticache_signature_rule {
-    AOTICACHE_SIGNATURES_AS_CONFIGURED = 0, /* else required */
+    AOTICACHE_SIGNATURES_AS_CONFIGURED = 0, /* otherwise REQUIRED */
     AOTICACHE_SIGNATURES_REQUIRED =
-        1, /* unless a call says that it is not (aoticache_transfer_options.allow_unsigned) */
+        1, /* unless a call says that they are not (aoticache_transfer_options.allow_unsigned) */
     AOTICACHE_SIGNATURES_NOT_REQUIRED = 2,
     AOTICACHE_SIGNATURES_ALWAYS = 3, /* no call can say that they are not */
 } aoticache_signature_rule;
 
 typedef struct aoticache_cache_options {
     size_t size;           /* sizeof this struct, set by the initializer */
-    const char *directory; /* NULL: as configured, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
+    const char *directory; /* NULL: as configured, or $XDG_CACHE_HOME/aoticache, or $HOME/.cache/aoticache */
     bool read_only; /* never write: no recency, no counters, no store. A read-only file system has the same effect */
-    /* Accept a directory that belongs to somebody else or that others can write, and such folders above it.
-     * false: as configured. */
+    /* Accept a directory that belongs to another user or that others can write, and such directories above it. false: as
+     * configured. */
     bool allow_shared;
     bool must_exist;          /* AOTICACHE_NOT_FOUND instead of creating the directory */
     uint32_t lock_timeout_ms; /* how long to wait for SQLite's and the store's locks, or AOTICACHE_AS_CONFIGURED */
-    /* how long get_or_compile waits for another's compile; 0: without limit; or AS_CONFIGURED */
+    /* how long get_or_compile waits for another process's compile; 0: without limit; or AS_CONFIGURED */
     uint32_t compile_timeout_ms;
     /* How long a failed compile is remembered, or AOTICACHE_AS_CONFIGURED. After each further failure it is remembered
      * twice as long, up to failure_max_ttl_seconds. */
     uint32_t failure_ttl_seconds;
     aoticache_logger logger;
     uint32_t failure_max_ttl_seconds;
-    /* The limit of the store's size. A put that exceeds it collects, least recently used first, and so do the puts after it
-     * until the store is below nine tenths of the limit. Each put removes what exceeds the limit, and then continues for ten
-     * milliseconds. A hit never collects. If another process is already collecting, the put does not. Entries that are in use
-     * or pinned are never removed, even if the limit stays exceeded. 0: as configured; UINT64_MAX: no limit. */
+    /* The size limit of the store. A put that exceeds it collects, least recently used first, and so do later puts until the
+     * store is below nine tenths of the limit. Each put removes what exceeds the limit, and then continues for ten
+     * milliseconds. A hit never collects. If another process is already collecting, the put does not. Entries that are in
+     * use or pinned are never removed, even if the limit stays exceeded. 0: as configured; UINT64_MAX: no limit. */
     uint64_t max_bytes;
     uint64_t max_entries; /* the same for the number of entries */
-    /* For a program that is about to collect: where the disk is too full to open the cache for writing, opening it gives up
-     * the reserve (docs/store.md). Other programs leave the reserve for that. */
+    /* For a program that is about to collect: if the disk is too full to open the cache for writing, opening it releases the
+     * reserve (docs/store.md). Other programs must leave the reserve for that. */
     bool may_use_reserve;
-    /* The caller has decided everything. What is left open above has its default, and opening reads no files and no
-     * environment, except for a directory of NULL. aoticache_config_apply() sets it. */
+    /* The caller has decided everything. Options left unset above get their defaults, and opening reads no files and no
+     * environment, unless directory is NULL. aoticache_config_apply() sets this. */
     bool is_configured;
-    /* Whose signatures are believed (cache/trust/trust.h). Words separated by spaces; NULL: as configured. */
+    /* Which signatures are trusted (cache/trust/trust.h). Words separated by spaces; NULL: as configured. */
     const char *trusted_keys;  /* public keys */
     const char *revoked_keys;  /* public keys, fingerprints, names, digests of manifests */
-    const char *sign_with;     /* files of secret keys; empty: that of key_directory */
-    const char *key_directory; /* the user's folder of keys; NULL: as configured; empty: none */
+    const char *sign_with;     /* files of secret keys; empty: the one in key_directory */
+    const char *key_directory; /* the user's directory of keys; NULL: as configured; empty: none */
     aoticache_signature_rule signatures;
-    /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
+    /* Servers shared by many machines, in the form of the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
     const char *remote;
-    /* Hash every file at every load: what is remembered of files that were hashed before is not believed, and nothing is
-     * remembered (docs/store.md, "What was hashed before"). false: as configured. */
+    /* Hash every file at every load: records of files hashed earlier are not trusted, and none are made (docs/store.md,
+     * "What was hashed before"). false: as configured. */
     bool hash_always;
 } aoticache_cache_options;
 
@@ -107,13 +107,13 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 #endif
 
 /*
- * Opens a cache directory, and creates it where it is missing. options may be NULL: everything is as configured.
+ * Opens a cache directory, and creates it if it is missing. options may be NULL: everything is as configured.
  *
- * "As configured" is what the machine's file, the user's file and the environment say (cache/config/config.h). They are read
- * here and only here, the same for every program, tool and language. What is wrong in them goes to the log as warnings.
+ * "As configured" means the settings of the machine's file, the user's file and the environment (cache/config/config.h).
+ * They are read only here, in the same way for every program, tool and language. Errors in them are logged as warnings.
  *
- * A damaged or unreadable index is moved aside and rebuilt from the manifests, with one warning in the log. Where the
- * directory cannot be written, or the disk is full, the cache opens read-only and says so once in the log.
+ * A damaged or unreadable index is renamed and rebuilt from the manifests, with one warning in the log. If the directory
+ * cannot be written, or the disk is full, the cache opens read-only, with one line in the log.
  *
  * Returns: OK, INVALID, NO_MEMORY, IO, DENIED (owner, mode, symbolic link), UNSUPPORTED (a newer format), NOT_FOUND
  * (must_exist), LOCKED.
@@ -121,33 +121,33 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 AOTICACHE_API aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                                     aoticache_error *ret_error);
 /*
- * Frees. What was counted since the last flush stays in a file beside the index until a process next writes to the index.
- * Where that file cannot be written, it flushes: it waits for another writer for a second at most and then drops it. What
- * still goes to remotes gets five seconds; then a later process sends it. NULL is allowed. Artifacts that are still held stay
- * valid.
+ * Closes the cache and frees it. Counts since the last flush stay in a file next to the index until a process next writes to
+ * the index. If that file cannot be written, they are flushed to the index: this waits for another writer for a second at
+ * most and then drops them. Pending uploads to remotes get five seconds; after that a later process does them. NULL is
+ * allowed. Artifacts that are still held stay valid.
  */
 AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
 
 /*
- * For a program that ends and cannot close the cache, since its threads may still use it: keeps what was counted as
- * aoticache_cache_close() does, and merges the index's log where it has grown, so that the next process opens the index fast.
- * The cache stays usable; what is compiled after this call goes to no remote by itself.
+ * Writes the counts as aoticache_cache_close() does, and merges the index's log if it has grown, so that the next process
+ * opens the index fast. For a program that ends and cannot close the cache because its threads may still use it. The cache
+ * stays usable; kernels compiled after this call are not sent to a remote automatically.
  */
 AOTICACHE_API void aoticache_cache_at_exit(aoticache_cache *cache);
 
-/* The directory, absolute. Borrowed from the cache. */
+/* Returns the absolute path of the directory. Borrowed from the cache. */
 AOTICACHE_API const char *aoticache_cache_directory(const aoticache_cache *cache);
 AOTICACHE_API bool aoticache_cache_is_read_only(const aoticache_cache *cache);
 
-/* The default directory, as options.directory NULL chooses it. Returns: OK, or NOT_FOUND where $HOME is unset too. */
+/* Gives the default directory, which is used if options.directory is NULL. Returns: OK, or NOT_FOUND if $HOME is unset too. */
 AOTICACHE_API aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size,
                                                                  aoticache_error *ret_error);
 
-/* ---- artifacts: what one compile produced, open and verified ---- */
+/* ---- artifacts: the product of one compile, open and verified ---- */
 
 typedef struct aoticache_artifact aoticache_artifact;
 
-/* Where an artifact came from. */
+/* The origin of an artifact. */
 typedef enum aoticache_source {
     AOTICACHE_SOURCE_INDEX = 0,    /* found in this directory */
     AOTICACHE_SOURCE_COMPILED = 1, /* compiled by this call */
@@ -156,26 +156,27 @@ typedef enum aoticache_source {
 } aoticache_source;
 
 AOTICACHE_API aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *artifact);
-/* While a process holds an artifact, no collector removes its objects, unless it has its content in memory. NULL is allowed. */
+/* Releases an artifact. While a process holds an artifact, no collector removes its objects, unless the artifact's content
+ * is in memory. NULL is allowed. */
 AOTICACHE_API void aoticache_artifact_unref(aoticache_artifact *artifact);
 
 /*
- * The descriptor of the library, open for reading. The bytes were verified against their digest on this very descriptor.
- * Borrowed: aoticache_artifact_close_files() or the last unref closes it. -1 once it is closed.
+ * Returns the descriptor of the library, open for reading. The bytes were verified against their digest on this very
+ * descriptor. Borrowed: aoticache_artifact_close_files() or the last unref closes it. -1 after it is closed.
  *
- * Where aoticache_artifact_content() has the bytes, it is a sealed file in memory with a copy of them, made by the first
- * call; -1 with errno where that is not possible.
+ * If aoticache_artifact_content() has the bytes, the descriptor is that of a sealed file in memory with a copy of them,
+ * which the first call makes; -1 with errno if that is not possible.
  */
 AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifact);
 /*
- * The library's bytes in memory, of an artifact that keeps them in its manifest (aoticache_product.in_manifest): the very
- * bytes that were hashed. Borrowed from the artifact, until its last unref. NULL where the library is an object of its own.
+ * Returns the library's bytes in memory if the artifact keeps them in its manifest (aoticache_product.in_manifest): the very
+ * bytes that were hashed. Borrowed from the artifact, until its last unref. NULL if the library is a separate object.
  */
 AOTICACHE_API const void *aoticache_artifact_content(const aoticache_artifact *artifact, size_t *ret_size);
 /*
- * A file in memory with the library's bytes as they were hashed, even if the object is changed later. It is the caller's
- * from then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more
- * than 64 MiB, the system has no memory for it, the cache makes no copies), or it was taken.
+ * Returns a file in memory with the library's bytes as they were hashed, even if the object is changed later; for
+ * aoticache_load_options.copy. The caller then owns the descriptor. -1: there is none (the artifact was just compiled, its
+ * library has more than 64 MiB, memory is short, the cache makes no copies), or it was taken already.
  */
 AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
 /*
@@ -234,25 +235,25 @@ AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, co
 
 /* One file that a compile produced. */
 typedef struct aoticache_file {
-    const char *name; /* as the library expects it beside itself: one path component, no '/' */
-    const char *path; /* where it is now */
+    const char *name; /* the name that the library expects, in its own directory: one path component, no '/' */
+    const char *path; /* its current path */
 } aoticache_file;
 
-/* What a compile produced and what is known of it. The hook fills it. Strings are borrowed during the call. */
+/* What a compile produced and its properties. The hook fills it in. Strings are borrowed during the call. */
 typedef struct aoticache_product {
     size_t size;                 /* sizeof this struct */
     const aoticache_file *files; /* files[0] is the library */
     size_t file_count;
     aoticache_cpu_features requirements; /* CPU features that the code uses */
-    const char *guard;                   /* of a dynamic entry: which tensors it serves; NULL: an exact entry */
-    const char *producer;                /* "pytorch 2.13.0", "cc": for people */
+    const char *guard;                   /* for a dynamic entry: which tensors it serves; NULL: an exact entry */
+    const char *producer;                /* "pytorch 2.13.0", "cc": human-readable */
     uint64_t compile_ns;
-    const char *output;   /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
-    const char *metadata; /* one line of the producer's own, kept as it is (2 MiB at most); may be NULL */
-    const char *fallback; /* why it was not built for our container but as the producer builds; NULL: it was */
+    const char *output;   /* the compiler's output, stored with the entry (64 KiB at most); may be NULL */
+    const char *metadata; /* one line for the producer's own use, stored unchanged (2 MiB at most); may be NULL */
+    const char *fallback; /* why it was not built for this container but in the producer's usual way; NULL: it was */
     /*
-     * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For what is small, read and
-     * not loaded. A file of more than 1 MiB is stored apart all the same. INVALID with several files.
+     * Keeps the bytes of the only file in the manifest, so that the entry is one file on disk. For small files that are read
+     * and not loaded. A file of more than 1 MiB is stored separately anyway. INVALID with several files.
      */
     bool in_manifest;
 } aoticache_product;
@@ -273,9 +274,9 @@ AOTICACHE_API aoticache_status aoticache_cache_put(aoticache_cache *cache, const
 
 /*
  * A compile hook. Compiles `request` into files inside `directory` (private, empty, absolute) or anywhere else, and calls
- * deliver(deliver_user, &product) exactly once with what it made, returning what that returned; or returns
- * COMPILE_FAILED with the compiler's message in ret_error (remembered, see failure_ttl_seconds), or UNSUPPORTED where it
- * cannot serve the request at all (not remembered).
+ * deliver(deliver_user, &product) exactly once with the product and returns its result; or returns COMPILE_FAILED with the
+ * compiler's message in ret_error (remembered, see failure_ttl_seconds), or UNSUPPORTED if it cannot serve the request at
+ * all (not remembered).
  */
 typedef aoticache_status (*aoticache_deliver_fn)(void *deliver_user, const aoticache_product *product);
 
@@ -284,10 +285,10 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
                                                  aoticache_error *ret_error);
 
 /*
- * The main path: looks up; on a miss takes the lease of the key, looks up again, compiles, stores. Others who ask for the
- * same key meanwhile, in this process or another, wait for that compile instead of starting one. If the compiling process
- * dies, one of those waiting takes over. A compile that failed less than failure_ttl_seconds ago is not tried again: its
- * message is returned.
+ * The main path: looks up; on a miss takes the lease of the key, looks up again, compiles, stores. Other threads and
+ *                processes that request the same key meanwhile wait for that compile instead of starting one. If the
+ *                compiling process dies, one of the waiting processes takes over. A compile that failed less than
+ *                failure_ttl_seconds ago is not tried again: its message is returned.
  *
  * If the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
  *
@@ -306,20 +307,21 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
  * Brings what serves a request from the remotes, if it is not here (cache/remote/remote.h): so that a call later needs no
  * network and no compiler. The request is one for exact shapes. Nothing is compiled, and no statistics count it as a hit.
  *
- * ret_fetched: may be NULL; false where it was here already.
- * Returns: OK, NOT_FOUND (no remote has one that this machine may run, or none answers), INVALID, IO, DENIED (the directory
+ * ret_fetched: may be NULL; false if the cache had it already.
+ * Returns: OK, NOT_FOUND (no remote has an entry that this machine may run, or none answers), INVALID, IO, DENIED (the
+ *          directory
  * cannot be written), LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticache_request *request,
                                                         bool *ret_fetched, aoticache_error *ret_error);
 
-/* Forgets remembered failures: of this key, or all where key is NULL. */
+/* Forgets remembered failures: of this key, or all if key is NULL. */
 AOTICACHE_API aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,
                                                                aoticache_error *ret_error);
 
-/* ---- looking at what is there ---- */
+/* ---- listing and inspecting the contents ---- */
 
-/* One entry, for people and tools. Pointers are borrowed during the callback. */
+/* One entry, for tools and for display. Pointers are borrowed during the callback. */
 typedef struct aoticache_entry {
     aoticache_key key;
     aoticache_digest artifact; /* digest of the manifest */
@@ -329,7 +331,7 @@ typedef struct aoticache_entry {
     const char *description; /* aoticache_request_format() */
     const char *producer;
     aoticache_cpu_features requirements;
-    uint64_t bytes; /* of all objects of the artifact, the manifest included */
+    uint64_t bytes; /* of all objects of the artifact, including the manifest */
     uint64_t compile_ns;
     int64_t created_ns;   /* wall clock */
     int64_t last_used_ns; /* wall clock; as of the last flush (aoticache_cache_flush_deferred()) */
@@ -341,20 +343,20 @@ typedef struct aoticache_entry {
 typedef bool (*aoticache_entry_fn)(void *user, const aoticache_entry *entry);
 
 /*
- * All entries, by operator, and those of one in the order in which they were stored.
+ * Lists all entries, sorted by operator, and for each operator in the order in which they were stored.
  *
  * op:     only this operator; may be NULL.
- * prefix: only keys, artifacts or libraries whose hexadecimal digest starts so; may be NULL.
+ * prefix: only entries whose key, artifact or library has a hexadecimal digest with this prefix; may be NULL.
  *
- * Entries are read in batches, so memory is bounded and nobody waits for a slow callback. The callback may use and change
- * the cache. What comes or goes meanwhile may be seen or not.
+ * Entries are read in batches, so memory is bounded and no other thread or process waits for a slow callback. The callback
+ * may use and change the cache. Entries that are added or removed meanwhile may or may not be listed.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY, CORRUPT.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
                                                     aoticache_entry_fn callback, void *user,
                                                     aoticache_error *ret_error);
 
-/* ---- what there is for one operator, for a holder that fills its table ---- */
+/* ---- the entries of one operator, for a holder that fills its table ---- */
 
 /* An entry with the request that it answers. Pointers are borrowed during the callback. */
 typedef struct aoticache_stored {
@@ -370,30 +372,32 @@ typedef struct aoticache_stored {
 typedef bool (*aoticache_stored_fn)(void *user, const aoticache_stored *stored);
 
 /*
- * Entries of an operator (by its exact name) whose requirements this machine meets, from the index alone. For each key the
- * most demanding come first, then the newest.
+ * Lists the entries of an operator (by its exact name) whose requirements this machine meets, from the index alone. For each
+ * key the most demanding come first, then the newest.
  *
- * after_entry: only entries with a higher number; 0 for all. Numbers only grow, so a caller that keeps the highest one sees
- *              what was added since.
+ * after_entry: only entries with a higher number; 0 for all. Numbers only grow, so a caller that keeps the highest one can
+ *              list the entries added since.
  * Returns: OK, INVALID, NO_MEMORY, IO, LOCKED.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char *op, int64_t after_entry,
                                                            aoticache_stored_fn callback, void *user,
                                                            aoticache_error *ret_error);
 
-/* The same for requests that have `text` in a string: others are passed over unread, so that one of many is found fast. */
+/* Does the same for requests that contain `text` in a string. Other requests are skipped unread, so one of many is found
+ * fast. */
 
 /*
- * Opens and verifies what list_stored() showed, as a lookup does. A hit counts as one, and so does damage. An entry that
- * has been removed counts as no miss, since the lookup by its key that follows does.
- * Returns: as aoticache_cache_lookup(); NOT_FOUND also where the entry has been removed meanwhile.
+ * Opens and verifies an entry that list_stored() listed, as a lookup does. Hits and damage are counted. An entry that has
+ * been removed is not counted as a miss, because the lookup by its key that follows counts one.
+ * Returns: as aoticache_cache_lookup(); also NOT_FOUND if the entry has been removed meanwhile.
  */
 AOTICACHE_API aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id,
                                                            const aoticache_digest *artifact,
                                                            aoticache_artifact **ret_artifact,
                                                            aoticache_error *ret_error);
 
-/* What the compiler said when the artifact was made; *ret_text is the caller's, by free(). NOT_FOUND: nothing was kept. */
+/* Reads the compiler's output from the artifact's compile; the caller frees *ret_text with free(). NOT_FOUND: none was
+ * stored. */
 AOTICACHE_API aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact,
                                                            char **ret_text, aoticache_error *ret_error);
 
@@ -404,7 +408,7 @@ typedef struct aoticache_failure {
     const char *description;
     const char *message;
     int64_t failed_ns;
-    /* wall clock: when it may be tried again. A failed_ns in the future is not believed: then it is now */
+    /* wall clock: when it may be tried again. A failed_ns in the future is not trusted: retry_ns is then now */
     int64_t retry_ns;
     uint32_t count; /* how many times in a row it has failed */
 } aoticache_failure;
@@ -412,17 +416,17 @@ typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failur
 AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,
                                                              void *user, aoticache_error *ret_error);
 
-/* The manifest's JSON text of an artifact (docs/store.md); *ret_text is the caller's, by free(). NOT_FOUND, CORRUPT,
+/* Reads the JSON text of an artifact's manifest (docs/store.md); the caller frees *ret_text with free(). NOT_FOUND, CORRUPT,
  * DENIED (it cannot be read). */
 AOTICACHE_API aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
                                                              char **ret_text, aoticache_error *ret_error);
 
-/* Opens and verifies the artifact of an entry, whatever this CPU can do (to inspect it). */
+/* Opens and verifies the artifact of an entry, whatever this CPU can run (to inspect it). */
 AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
                                                              aoticache_artifact **ret_artifact,
                                                              aoticache_error *ret_error);
 
-/* Removes the entries of a key, and the objects that nothing else names and nobody holds. NOT_FOUND where there are none. */
+/* Removes the entries of a key, and the objects that no other entry names and no process holds. NOT_FOUND if there are none. */
 AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key,
                                                       aoticache_error *ret_error);
 

@@ -1,10 +1,10 @@
 /*
- * cache/compile: get or compile: one compile per key across threads, processes and machines, failures that are remembered, and
- * going on where nothing can be stored.
+ * cache/compile: get or compile: one compile per key across threads, processes and machines, remembered failures, and
+ * continuing if nothing can be stored.
  *
  * The order of a miss: the entry is looked up, then a remembered failure, then the remotes. with_lease() waits until this
- * process may compile the key, look_again() finds what others have compiled meanwhile, with_remote_lease() waits for other
- * machines. run_hook() compiles, and deliver() stores what the hook made.
+ * process may compile the key, look_again() finds entries that others have compiled meanwhile, with_remote_lease() waits for
+ * other machines. run_hook() compiles, and deliver() stores the product.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,15 +29,15 @@ struct job {
     void *user;
     aoticache_scratch scratch;
     uint64_t begun_ns;           /* of the hook */
-    aoticache_index_group group; /* what is counted and not added to a group yet */
+    aoticache_index_group group; /* counts that are not added to a group yet */
     unsigned deliveries;
-    bool is_fallback;           /* what was delivered says why it is not built our way */
+    bool is_fallback;           /* the product says why it is not built in this library's way */
     aoticache_status delivered; /* the result of the first delivery */
     aoticache_artifact *artifact;
     aoticache_error error; /* of the delivery */
 };
 
-/* Adds what was counted to the groups of the entry that it led to, or else of the request. */
+/* Adds the counts to the groups of the resulting entry, or if there is none, to those of the request. */
 static void attribute_counts(struct job *job, const aoticache_artifact *artifact)
 {
     const aoticache_index_group *group = &job->group;
@@ -53,9 +53,9 @@ static void attribute_counts(struct job *job, const aoticache_artifact *artifact
     job->group = (aoticache_index_group){.misses = 0};
 }
 
-/* ---- the delivery: what the hook made is stored, or kept as it is ---- */
+/* ---- the delivery: the product is stored, or kept as it is ---- */
 
-/* Whether the caller still gets its kernel when it could not be stored: always, except for a bad product. */
+/* Returns whether the caller still gets its kernel if it could not be stored: always, except for a bad product. */
 static bool is_survivable(aoticache_status status)
 {
     return status == AOTICACHE_IO || status == AOTICACHE_DENIED || status == AOTICACHE_LOCKED ||
@@ -66,9 +66,9 @@ static void report_not_stored(aoticache_cache *cache, const aoticache_error *rea
 {
     const char *path = cache->directory->path;
     aoticache_cache_count(cache, AOTICACHE_COUNTER_not_stored, 1);
-    /* Of these, neither room nor rights are missing. */
+    /* With these statuses, neither space nor permissions are missing. */
     const bool has_room = reason->status == AOTICACHE_LOCKED || reason->status == AOTICACHE_UNSUPPORTED;
-    /* A cache that was opened read-only has said so already. Then each failure is only for those who debug. */
+    /* A read-only cache has logged that when it was opened. Each failure is then logged only for debugging. */
     bool is_news = !cache->directory->read_only && !atomic_exchange(&cache->has_warned_not_stored, true);
     aoticache_log(
         &cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
@@ -110,8 +110,9 @@ static aoticache_status deliver(void *user, const aoticache_product *product)
 /* ---- the compile ---- */
 
 /*
- * Makes the folder for the hook inside the cache, where a collection removes what a killed process leaves. It is made outside
- * where the cache cannot be written or its disk is nearly full: the caller gets its kernel even if it cannot be stored.
+ * Makes the directory for the hook inside the cache, where a collection removes what a killed process leaves. It is made
+ * outside the cache if the cache cannot be written or its disk is nearly full: the caller gets its kernel even if it cannot
+ * be stored.
  */
 static aoticache_status make_scratch(struct job *job, aoticache_error *ret_error)
 {
@@ -142,7 +143,7 @@ static void remember_failure(struct job *job, const char *message)
                       "a failed compile of %s cannot be remembered: %s", failure.op, detail.message);
 }
 
-/* For an artifact that is not stored. Storing one forgets the failure by itself. */
+/* For an artifact that is not stored. Storing one deletes the failure automatically. */
 static void forget_failure(struct job *job)
 {
     aoticache_index *index = aoticache_cache_index(job->cache);
@@ -150,7 +151,7 @@ static void forget_failure(struct job *job)
         aoticache_index_forget_failures(index, &job->target.key, INT64_MAX, NULL);
 }
 
-/* The result of a compile, from what the hook returned and what it delivered. */
+/* Determines the result of a compile from the hook's return value and its delivery. */
 static aoticache_status judge_result(struct job *job, aoticache_status returned, aoticache_error *detail)
 {
     const char *op = aoticache_request_op(job->request);
@@ -164,7 +165,7 @@ static aoticache_status judge_result(struct job *job, aoticache_status returned,
                                    "the compile hook of %s returned success and delivered nothing", op);
     if (returned == AOTICACHE_OK)
         return AOTICACHE_OK;
-    if (returned == AOTICACHE_NOT_FOUND) /* a compile never has this result */
+    if (returned == AOTICACHE_NOT_FOUND) /* a compile must not return this status */
         returned = AOTICACHE_COMPILE_FAILED;
     if (detail->message[0] == '\0')
         aoticache_error_set(detail, returned, "the compile hook of %s failed (%s) without a message", op,
@@ -207,7 +208,7 @@ static aoticache_status run_hook(struct job *job, aoticache_artifact **ret_artif
     return status;
 }
 
-/* ---- before it ---- */
+/* ---- before the compile ---- */
 
 static aoticache_status check_remembered_failure(struct job *job, aoticache_error *ret_error)
 {
@@ -238,8 +239,8 @@ static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_a
 /* ---- with remotes ---- */
 
 /*
- * On a miss of this directory, with the lease of the key, unless another process has it: then that one fetches or compiles,
- * and the usual way waits for it. NOT_FOUND where no remote has an entry for this machine.
+ * Fetches on a miss in this directory, with the lease of the key, unless another process has it: then that process fetches
+ * or compiles, and the normal path waits for it. NOT_FOUND if no remote has an entry for this machine.
  */
 static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact,
                                            aoticache_find_report *ret_report, aoticache_error *ret_error)
@@ -301,7 +302,7 @@ aoticache_status aoticache_cache_prefetch(aoticache_cache *cache, const aoticach
     return status;
 }
 
-/* Counts a request that another thread, process or machine has answered by a compile of its own after this one missed. */
+/* Counts a request that missed and was then answered by the compile of another thread, process or machine. */
 static void count_answer_of_others(struct job *job, const aoticache_artifact *artifact,
                                    const aoticache_find_report *report)
 {
@@ -313,7 +314,7 @@ static void count_answer_of_others(struct job *job, const aoticache_artifact *ar
                                (aoticache_index_tally){.entry_id = report->entry_id, .uses = 1, .saved_ns = saved_ns});
 }
 
-/* The compile of one machine for all: others wait for it, and find it where they look. */
+/* Compiles once for all machines: others wait for this compile, and find its entry on the remote. */
 static aoticache_status with_remote_lease(struct job *job, aoticache_artifact **ret_artifact,
                                           aoticache_error *ret_error)
 {
@@ -336,7 +337,7 @@ static aoticache_status with_remote_lease(struct job *job, aoticache_artifact **
     return status;
 }
 
-/* With the lease: another may have compiled the key, or failed to, while we waited. */
+/* Called with the lease: another process may have compiled the key, or failed to, during the wait. */
 static aoticache_status look_again(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
                                    aoticache_error *ret_error)
 {
@@ -359,7 +360,7 @@ static void count_wait(aoticache_cache *cache, uint64_t ns)
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lease_wait, ns);
 }
 
-/* Takes the lease first, where the directory can have one. */
+/* Takes the lease first, if the directory can have leases. */
 static aoticache_status with_lease(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     aoticache_lease lease = AOTICACHE_LEASE_INIT;

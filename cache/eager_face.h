@@ -1,5 +1,5 @@
 /*
- * cache/eager_face: what eager/ asks of the cache beyond the public headers.
+ * cache/eager_face: functions of the cache that eager/ needs in addition to the public headers.
  *
  * Private to cache/ and eager/.
  */
@@ -11,7 +11,8 @@
 
 /* ---- entries and requests ---- */
 
-/* The number of the entry that an artifact was found by or recorded as; 0 where there is none (not stored). */
+/* Returns the number of the entry through which an artifact was found or as which it was recorded; 0 if there is none (not
+ * stored). */
 int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
 
 /* Gives product.metadata of the artifact; the caller frees *ret_text with free(). NOT_FOUND: it has none. */
@@ -19,25 +20,26 @@ aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aot
                                                char **ret_text, aoticache_error *ret_error);
 
 /*
- * The SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed in this start of the machine, and
- * has not changed since, is not read again (docs/store.md, "What was hashed before").
+ * Computes the SHA-256 of a regular file, from its beginning. A file of 64 KiB or more that was hashed since boot, and has
+ * not changed since, is not read again (docs/store.md, "What was hashed before").
  * Returns: OK, INVALID, IO, NO_MEMORY.
  */
 aoticache_status aoticache_cache_digest_file(aoticache_cache *cache, int fd, aoticache_digest *ret_digest,
                                              aoticache_error *ret_error);
 
-/* As aoticache_cache_list_stored(), of requests that have `text` in a string: others are passed over unread, so that one of many
- * is found fast. */
+/* Like aoticache_cache_list_stored(), for requests that contain `text` in a string. Other requests are skipped unread, so
+ * one of many is found fast. */
 aoticache_status aoticache_cache_list_stored_with(aoticache_cache *cache, const char *op, const char *text,
                                                   aoticache_stored_fn callback, void *user, aoticache_error *ret_error);
 
-/* Sets whether lookups copy a library while they hash it (aoticache_artifact_take_copy()); true at first. Any thread, at any time. */
+/* Sets whether lookups copy a library while they hash it (aoticache_artifact_take_copy()); initially true. May be called
+ * from any thread at any time. */
 void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 
-/* Whether the environment has "shapes" as "dynamic". */
+/* Returns whether the environment of the request has "shapes" set to "dynamic". */
 bool aoticache_request_is_dynamic(const aoticache_request *request);
 
-/* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */
+/* Returns the data passed to add_constant for this argument of kind CONSTANT, or NULL. */
 const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
 
 /* Gives the canonical encoding; the caller frees *ret_bytes with free(). */
@@ -47,26 +49,28 @@ aoticache_status aoticache_request_encode(const aoticache_request *request, uint
 /* ---- use that holders count ---- */
 
 /*
- * Counts `uses` calls that a loaded runner has served without a lookup (not the one for which it was looked up and loaded). Kept in memory until aoticache_cache_flush(), as all
- * use is. Counts in hits and hits_loaded, not in saved_ns: the lookup that loaded the runner has saved its compile.
+ * Counts `uses` calls that a loaded runner has served without a lookup (excluding the call for which it was looked up and
+ * loaded). The counts stay in memory until aoticache_cache_flush(), as all usage counts do. They are added to hits and
+ * hits_loaded, not to saved_ns: the lookup that loaded the runner has already counted the saved compile.
  */
 void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);
 
-/* A library was loaded and its runner created, which took so long. */
+/* Counts one load of a library and creation of its runner, which took `ns` in all. */
 void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
 
-/* Counts calls that were left to the host's own kernel because it is faster. */
+/* Counts calls that were passed to the host's own kernel because it is faster. */
 void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls);
 
-/* ---- judgements that holders make ---- */
+/* ---- timing results of holders ---- */
 
-/* Classes of numbers of elements: 0 up to 15, 1 up to 63, each further one four times as many, the last all that are more. */
+/* Size classes by number of elements: class 0 up to 15, class 1 up to 63, each further class up to four times as many; the
+ * last has no limit. */
 #define AOTICACHE_SIZE_CLASSES 12
 uint32_t aoticache_size_class(uint64_t elements);
 
 /*
- * Records judgements; each replaces the one for the same key, machine, threads and class. Does not wait for the disk, and for
- * other processes a few milliseconds at most.
+ * Records timing results; each replaces the one for the same key, machine, threads and class. Does not wait for the disk,
+ * and waits for other processes a few milliseconds at most.
  * Returns: OK, INVALID, DENIED (read-only), LOCKED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const aoticache_judgement *judgements,

@@ -1,5 +1,5 @@
 /*
- * cache/enter: what the functions of a cache begin with: surviving a fork, the index to use now, and whether anything may be
+ * cache/enter: the start of every function of a cache: handling of forks, the index to use now, and whether the cache may be
  * written.
  */
 #include <sched.h>
@@ -17,7 +17,7 @@ void aoticache_cache_enter(aoticache_cache *cache)
     pid_t known = atomic_load_explicit(&cache->pid, memory_order_acquire);
     while (known != mine) {
         if (known != PID_CHANGING && atomic_compare_exchange_strong(&cache->pid, &known, PID_CHANGING)) {
-            /* Another thread of the parent may have held the mutex at the fork. Nobody in the child does. */
+            /* Another thread of the parent may have held the mutexes at the fork. No thread of the child does. */
             pthread_mutex_init(&cache->index_mutex, NULL);
             pthread_mutex_init(&cache->trust.mutex, NULL);
             aoticache_unflushed_reset_after_fork(&cache->unflushed);

@@ -1,5 +1,5 @@
 /*
- * cache/entry_list: a page of copied entries is filled from the index, then handed to the callback one by one.
+ * cache/entry_list: fills a page of copied entries from the index, then passes them to the callback one by one.
  */
 #include "cache/entry_list.h"
 
@@ -56,7 +56,7 @@ bool aoticache_entry_list_copy(const aoticache_index_entry *from, aoticache_list
     return true;
 }
 
-/* ---- going through ---- */
+/* ---- iterating ---- */
 
 struct page {
     aoticache_listed_entry entries[PAGE];
@@ -95,7 +95,7 @@ static aoticache_status read_page(aoticache_cache *cache, const char *op, const 
     return status;
 }
 
-/* To be called before the callback may take its texts. */
+/* Must be called before the callback, which may take the texts. */
 static bool remember_place(const struct page *page, aoticache_index_place *after)
 {
     const aoticache_listed_entry *last = &page->entries[page->count - 1];

@@ -1,17 +1,17 @@
 /*
- * cache/hashed_files: what is believed of files that were hashed before, and what is remembered.
+ * cache/hashed_files: when records of files hashed earlier are trusted, and what is recorded.
  *
  * Any write to a file, and any change of its size or its times, sets its change time, which no program can set back. So the
- * same device, inode, size and times are the same bytes, with these exceptions, in which nothing is believed:
+ * same device, inode, size and times mean the same bytes, with these exceptions, in which records are not trusted:
  *
- * - The clock of change times ticks every few milliseconds: a file that was changed less than two seconds before it was hashed
- *   may have been changed once more in the same tick.
- * - Another user who has the file mapped for writing can change it later than its change time tells.
- * - File systems over a network, and those that programs provide, keep times and numbers as they like.
- * - The machine was started anew: numbers of devices may mean others, the clock may have been set, and disks may have lost
- *   what they had not written. So each start of the machine hashes everything once.
+ * - The clock of change times ticks every few milliseconds: a file that was changed less than two seconds before it was
+ *   hashed may have been changed again in the same tick.
+ * - Another user who has the file mapped for writing can change it after its change time.
+ * - Network file systems, and those provided by programs, may set times and numbers arbitrarily.
+ * - After a reboot, device numbers may mean other devices, the clock may have been set, and disks may have lost unwritten
+ *   data. So after each boot every file is hashed once.
  *
- * A cache that was opened with hash_always (the setting remember_digests = false) believes and remembers nothing.
+ * A cache that was opened with hash_always (the setting remember_digests = false) neither trusts nor makes records.
  */
 #include "base/arguments.h"
 #include "cache/hashed_files.h"
@@ -27,7 +27,7 @@
 #include "cache/store/internal.h"
 #include "index/entries/file_facts.h"
 
-#define WAIT_MS 0 /* for another process's write: then it is hashed once more */
+#define WAIT_MS 0 /* for another process's write: if that takes longer, the file is hashed again later */
 
 static aoticache_index_file_digest state_of(const struct stat *found, int64_t boot)
 {
@@ -60,7 +60,7 @@ static bool has(aoticache_hash_records *records, int fd, const struct stat *foun
 
 /* ---- checksums ---- */
 
-/* What is noted of a file under its digest. */
+/* The fact recorded for a file under its digest. */
 struct summed {
     aoticache_file_state state;
     aoticache_checksum checksum;
@@ -95,9 +95,9 @@ static void note_checksum(const aoticache_hashed_files *files, const struct stat
 
 /* ---- manifests ---- */
 
-/* A manifest is noted as this, and for each file its digest, its size, and its name with the zero byte. */
+/* The record of a manifest: this, and for each file its digest, its size, and its name with the NUL. */
 struct noted_manifest {
-    uint64_t format; /* the newest that its reader knew: a newer one may say what this library would not understand */
+    uint64_t format; /* newest format known to its reader: a newer one may be incompatible with this library */
     uint64_t compile_ns, file_count;
 };
 struct noted_file {
@@ -129,7 +129,7 @@ static void note_manifest(aoticache_hash_records *records, const aoticache_diges
     aoticache_index_note_file_fact(index, AOTICACHE_INDEX_FILE_FACT_MANIFEST, digest, bytes, used);
 }
 
-/* False: the bytes are not what note_manifest() wrote, or memory is out. */
+/* Returns false if the bytes were not written by note_manifest(), or memory is short. */
 static bool read_noted_files(const uint8_t *bytes, size_t size, aoticache_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
@@ -206,7 +206,7 @@ static void note(aoticache_hash_records *records, int fd, const struct stat *fou
 
 void aoticache_hashed_files_begin(aoticache_hashed_files *files, aoticache_cache *cache)
 {
-    /* A start of the machine without a number: nothing is believed, and nothing is noted. */
+    /* Without a boot number, records are neither trusted nor made. */
     *files = (aoticache_hashed_files){.records = {.has = has,
                                                   .find_checksum = find_checksum,
                                                   .note = note,

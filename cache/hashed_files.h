@@ -1,6 +1,6 @@
 /*
- * cache/hashed_files: large files that were hashed before, and have not changed since, are not hashed again. docs/store.md,
- * "What was hashed before", says when that is believed.
+ * cache/hashed_files: avoids hashing large files again that have not changed since. docs/store.md, "What was hashed before",
+ * says when that is trusted.
  *
  * Private to cache/.
  */
@@ -12,15 +12,15 @@
 #include "index/entries/file_digests.h"
 
 typedef struct aoticache_hashed_files {
-    aoticache_hash_records records; /* first: what the store is given */
+    aoticache_hash_records records; /* first: it is passed to the store */
     aoticache_cache *cache;
     int64_t boot;
-    aoticache_index_file_digest *found; /* by this use, to be written at its end */
+    aoticache_index_file_digest *found; /* records made by this use, to be written at its end */
     size_t count, capacity;
 } aoticache_hashed_files;
 
 void aoticache_hashed_files_begin(aoticache_hashed_files *files, aoticache_cache *cache);
-/* Writes what was found, waits for nobody, and frees. */
+/* Writes the new records without waiting for other processes, and frees. */
 void aoticache_hashed_files_end(aoticache_hashed_files *files);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * cache/judgements: judgements as the index keeps them, and what they are about: the kind of machine, classes of sizes.
+ * cache/judgements: timing results in the index, and their subjects: the kind of machine, size classes.
  */
 #include "base/arguments.h"
 #include "cache/judgements.h"
@@ -14,14 +14,14 @@
 #include "cache/internal.h"
 #include "index/entries/judgements.h"
 
-#define WAIT_MS 5 /* for other processes: a call of the host's may be waiting */
+#define WAIT_MS 5 /* for other processes: one of the host's calls may be waiting */
 
 /* ---- the kind of machine ---- */
 
 static char machine[128];
 static pthread_once_t machine_once = PTHREAD_ONCE_INIT;
 
-/* What is behind the colon of a line that begins with `name`; "" for another line. */
+/* Returns the part after the colon of a line that begins with `name`; "" for another line. */
 static const char *value_of(char *line, const char *name)
 {
     char *colon = strncmp(line, name, strlen(name)) == 0 ? strchr(line, ':') : NULL;
@@ -31,7 +31,7 @@ static const char *value_of(char *line, const char *name)
     return colon + 1 + strspn(colon + 1, " \t");
 }
 
-/* Of x86 the model's name; of others the numbers of implementer and part, where the kernel tells them. */
+/* Reads the model's name on x86; on other architectures the numbers of implementer and part, if the kernel reports them. */
 static void read_processor(char *ret_model, char *ret_part, size_t size)
 {
     char line[512];

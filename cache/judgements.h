@@ -1,9 +1,9 @@
 /*
- * cache/judgements: whether a kernel earns its place: on which kinds of machine it was faster than the kernel that the host
- * has itself (PyTorch's own), and on which slower. Holders find that out on live calls (eager/holder/holder.h, `judge`).
+ * cache/judgements: timing results of kernels: on which kinds of machine a kernel was faster than the host's own
+ * (PyTorch's), and on which slower. Holders measure that on live calls (eager/holder/holder.h, option `judge`).
  *
- * A judgement is of a key, not of an entry, so that a kernel that lost is not compiled again because a collection has removed
- * it. It is advice: losing it loses nothing, and a rebuilt index has none.
+ * A result belongs to a key, not to an entry, so that a slower kernel is not compiled again after a collection has removed
+ * it. Results are advisory: losing them does no harm, and a rebuilt index has none.
  *
  * Users include <aoticache.h>.
  */
@@ -18,27 +18,27 @@ extern "C" {
 
 /* Pointers are borrowed. */
 typedef struct aoticache_judgement {
-    aoticache_key key;   /* of the request, that of a dynamic kernel for a dynamic one */
+    aoticache_key key;   /* of the request; for a dynamic kernel, of the dynamic request */
     const char *machine; /* aoticache_machine_name() */
-    uint32_t threads;    /* at most so many: a power of two */
-    /* Of a dynamic kernel: the class of the number of elements. 0: up to 15, 1: up to 63, each further one four times as many, 11: all
-     * that are more. 0 of an exact one. */
+    uint32_t threads;    /* up to this many: a power of two */
+    /* For a dynamic kernel: the class of the number of elements. 0: up to 15, 1: up to 63, each further class up to four
+     * times as many, 11: no limit. For an exact kernel: 0. */
     uint32_t size_class;
-    bool is_slower;                  /* than the host's own */
-    uint64_t kernel_ns, fallback_ns; /* of one call; 0: not known */
+    bool is_slower;                  /* slower than the host's own kernel */
+    uint64_t kernel_ns, fallback_ns; /* duration of one call; 0: not known */
     int64_t judged_ns;               /* wall clock */
 } aoticache_judgement;
 
 /*
- * The kind of this machine's processor, "AMD EPYC 7B13": the model name that the kernel of the operating system gives, else
- * the architecture. Static storage.
+ * Returns the kind of this machine's processor, "AMD EPYC 7B13": the model name reported by the operating system's kernel,
+ * otherwise the architecture. Static storage.
  */
 AOTICACHE_API const char *aoticache_machine_name(void);
 
 /* Return false to stop. The callback must not use the cache. */
 typedef bool (*aoticache_judgement_fn)(void *user, const aoticache_judgement *judgement);
 
-/* The judgements of a key on all machines, the newest first. Returns: OK, INVALID, LOCKED, IO, NO_MEMORY. */
+/* Lists the timing results of a key on all machines, the newest first. Returns: OK, INVALID, LOCKED, IO, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_cache_list_judgements(aoticache_cache *cache, const aoticache_key *key,
                                                                aoticache_judgement_fn callback, void *user,
                                                                aoticache_error *ret_error);

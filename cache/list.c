@@ -1,5 +1,5 @@
 /*
- * cache/list: what there is, for people and tools: entries, remembered failures, and the manifest of an artifact.
+ * cache/list: lists the contents, for tools and for display: entries, remembered failures, and the manifest of an artifact.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static bool add_failure(void *user, const aoticache_index_failure *from)
     aoticache_failure *to = &failures->items[failures->count++];
     *to = (aoticache_failure){
         .key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns, .count = from->count};
-    if (from->failed_ns > failures->now_ns) /* lookups do not believe it */
+    if (from->failed_ns > failures->now_ns) /* lookups do not trust it */
         to->retry_ns = failures->now_ns;
     to->op = strdup(from->op != NULL ? from->op : "");
     to->description = strdup(from->description != NULL ? from->description : "");
@@ -106,7 +106,7 @@ aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache
     return status;
 }
 
-/* ---- what the store has of one artifact, whatever the index and this CPU say ---- */
+/* ---- the store's data on one artifact, whatever the index has and this CPU can run ---- */
 
 aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
                                                aoticache_artifact **ret_artifact, aoticache_error *ret_error)
@@ -139,7 +139,7 @@ aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aot
     return AOTICACHE_OK;
 }
 
-/* Reads the manifest of `artifact` and gives the text that `field` chooses. */
+/* Reads the manifest of `artifact` and gives the text selected by `field`. */
 static aoticache_status read_manifest_text(aoticache_cache *cache, const aoticache_digest *artifact,
                                            const char *function, char **(*field)(aoticache_manifest *manifest),
                                            char **ret_text, aoticache_error *ret_error)

@@ -1,8 +1,8 @@
 /*
- * cache/lookup: from a key to an open, verified artifact; and what happens to objects that turn out damaged or missing.
+ * cache/lookup: finds the artifact of a key, opens and verifies it; and handles objects that turn out damaged or missing.
  *
- * A hit makes no call that changes the disk. A repair does. It takes the store's lock exclusively and looks again under it,
- * because another process may have stored the same object anew meanwhile.
+ * A hit makes no call that changes the disk. A repair does. It takes the store's lock exclusively and then checks again,
+ * because another process may have stored the same object again meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,15 +19,16 @@
 #include "cache/internal.h"
 #include "cache/hashed_files.h"
 
-/* The entries of one key that need no allocation. */
+/* Number of entries of one key that need no allocation. */
 #define USUAL_HITS 8
-/* How often a lookup starts anew because an object vanished after the index named it: a collector or another put was faster. */
+/* How often a lookup starts again because an object vanished after the index named it: a collector or another put removed
+ * it. */
 #define MAX_TRIES 4
 
 /*
- * Takes an object that is CORRUPT or NOT_FOUND (`found`) out of the store, and its entries out of the index. It looks a second
- * time without a lock, and then asks with the store locked whether the object still is what it looked at, so that nothing is
- * read with the lock held.
+ * Removes an object that is CORRUPT or NOT_FOUND (`found`) from the store, and its entries from the index. It examines the
+ * object again without a lock, and then checks with the store locked that the object is still the one examined, so that
+ * nothing is read with the lock held.
  */
 static void retire_object(aoticache_cache *cache, aoticache_index *index, const aoticache_artifact_part *part,
                           aoticache_status found, aoticache_error *detail)
@@ -53,7 +54,7 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     if (aoticache_object_is_unchanged(cache->directory, digest, &state)) {
         aoticache_status moved = aoticache_object_quarantine(cache->directory, digest, NULL);
         aoticache_index_remove_object(index, digest, &removed, NULL);
-        /* Of all that find it damaged, the process that takes it away counts it; none does while it cannot be. */
+        /* Only the process that removes it counts it; none does while it cannot be removed. */
         if (state.status == AOTICACHE_CORRUPT && (moved == AOTICACHE_OK || removed > 0))
             aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
         if (moved == AOTICACHE_OK)
@@ -68,8 +69,8 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     aoticache_lock_release(&lock);
 }
 
-/* Another process may be able to read what this one cannot, so it is only a miss. The first is a warning, the rest is for
- * those who debug. */
+/* Logs that an object cannot be read. Another process may be able to read it, so this is only a miss. The first time it is a
+ * warning, later a debug message. */
 static void log_unreadable(aoticache_cache *cache, const aoticache_error *detail)
 {
     bool is_known = atomic_exchange(&cache->has_warned_unreadable, true);
@@ -115,8 +116,9 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
 }
 
 /*
- * The guard of an entry where the search needs to know it, by free(); NULL where not.
- * Returns: OK; NOT_FOUND: the entry has gone meanwhile; UNSUPPORTED: its guard does not let it pass; what the index says.
+ * Gives the guard of an entry if the search needs it, freed with free(); NULL if not.
+ * Returns: OK; NOT_FOUND: the entry has gone meanwhile; UNSUPPORTED: the caller does not accept its guard; errors of the
+ * index.
  */
 static aoticache_status check_guard(aoticache_index *index, const aoticache_lookup_target *target, int64_t entry_id,
                                     char **ret_guard, aoticache_error *ret_error)
@@ -153,7 +155,7 @@ static aoticache_status open_entry(aoticache_cache *cache, const aoticache_index
     return AOTICACHE_OK;
 }
 
-/* Opens the first entry that fits. NOT_FOUND with *ret_vanished: an object was not there. */
+/* Opens the first entry that fits. NOT_FOUND with *ret_vanished: an object was missing. */
 static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_lookup_target *target,
                                  const aoticache_index_hit *hits, size_t count, bool is_last_try,
                                  aoticache_artifact **ret_artifact, aoticache_find_report *report, bool *ret_vanished,
@@ -198,7 +200,7 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
     return AOTICACHE_NOT_FOUND;
 }
 
-/* The one entry that the target names by its number. */
+/* Reads the one entry that the target gives by its number. */
 static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index, const aoticache_lookup_target *target,
                                  aoticache_index_hit *ret_hit, aoticache_error *ret_error)
 {
@@ -206,13 +208,13 @@ static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index
     do
         status = aoticache_index_lookup_entry(*index, target->entry_id, ret_hit, ret_error);
     while (aoticache_cache_recovered(cache, status, index));
-    /* In an index that was built anew the number may be another entry's. */
+    /* In a rebuilt index the number may belong to another entry. */
     if (status == AOTICACHE_OK && !aoticache_digest_equal(&ret_hit->artifact, target->artifact))
         return AOTICACHE_NOT_FOUND;
     return status;
 }
 
-/* All entries of a key: in `usual` where they fit, else in *ret_more, which is the caller's by free(). */
+/* Reads all entries of a key: into `usual` if they fit, otherwise into *ret_more, which the caller frees with free(). */
 static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **index, const aoticache_key *key,
                                   aoticache_index_hit usual[USUAL_HITS], aoticache_index_hit **ret_more,
                                   size_t *ret_count, aoticache_error *ret_error)
@@ -289,7 +291,7 @@ void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_artifact 
     aoticache_cache_flush_if_due(cache, now);
 }
 
-/* Counts at most one reason: the one that says most about what to do. */
+/* Counts at most one reason: the one that helps most to decide what to do. */
 void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report)
 {
     aoticache_cache_count(cache, AOTICACHE_COUNTER_misses, 1);
@@ -306,7 +308,7 @@ void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_rep
 
 /* ---- the public lookups: each finds and counts ---- */
 
-/* Counts a miss that no compile follows. request: NULL if an entry was asked for by its number. */
+/* Counts a miss without a compile. request: NULL if the entry was requested by its number. */
 static aoticache_status count_lookup_miss(aoticache_cache *cache, const aoticache_request *request,
                                           const aoticache_find_report *report)
 {
@@ -315,7 +317,8 @@ static aoticache_status count_lookup_miss(aoticache_cache *cache, const aoticach
     return AOTICACHE_NOT_FOUND;
 }
 
-/* An entry that was asked for by its number and is gone counts as no miss: the caller's next lookup, by the key, does. */
+/* Finds and counts. An entry that was requested by its number and is gone does not count as a miss: the caller's next
+ * lookup, by the key, does. */
 static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_request *request,
                                        const aoticache_lookup_target *target, uint64_t begun,
                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)

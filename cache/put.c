@@ -1,5 +1,5 @@
 /*
- * cache/put: storing what a compile produced. First the objects, then the manifest, and when both are durable the entry. In
+ * cache/put: stores the product of a compile: first the objects, then the manifest, and when both are durable the entry. In
  * this order a put may be killed at any time.
  */
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "cache/store/internal.h"
 #include "cache/store/lock.h"
 
-/* How often a put that finds the index replaced under it starts anew. */
+/* How often a put that finds the index replaced under it starts again. */
 #define MAX_TRIES 4
 
-/* Lookups tell by the request alone whether an entry has a guard, so the product must agree with its request. */
+/* Lookups know only from the request whether an entry has a guard, so the product must agree with its request. */
 static aoticache_status check_guard(const aoticache_request *request, const aoticache_product *product,
                                     aoticache_error *ret_error)
 {
@@ -38,12 +38,12 @@ static aoticache_status check_guard(const aoticache_request *request, const aoti
         aoticache_request_op(request));
 }
 
-/* What one put holds. release_put() releases it. */
+/* Resources of one put. release_put() releases them. */
 struct put {
     aoticache_cache *cache;
     const aoticache_request *request;
     const aoticache_product *product;
-    aoticache_object *objects; /* one for each file; NULL where the content is kept in the manifest */
+    aoticache_object *objects; /* one for each file; NULL if the content is in the manifest */
     size_t object_count;
     char *content; /* of the only file, or NULL */
     size_t content_size;
@@ -82,7 +82,7 @@ static aoticache_status read_content(struct put *put, aoticache_error *ret_error
     aoticache_status status = aoticache_product_open_file(file, false, &source, &bytes, ret_error);
     if (status != AOTICACHE_OK || bytes > MANIFEST_MAX_CONTENT_BYTES)
         return status;
-    const size_t capacity = (size_t)bytes + 1; /* one more, to see whether it has grown */
+    const size_t capacity = (size_t)bytes + 1; /* one more byte, to detect whether it has grown */
     put->content = malloc(capacity);
     if (put->content == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to copy %s", file->path);
@@ -151,7 +151,7 @@ static aoticache_status put_manifest(struct put *put, aoticache_error *ret_error
     return status;
 }
 
-/* Before the entry is recorded, so that a put that cannot hand out its artifact leaves nothing visible. */
+/* Opens the artifact before the entry is recorded, so that a put that cannot return its artifact leaves nothing visible. */
 static aoticache_status open_artifact(struct put *put, aoticache_error *ret_error)
 {
     const aoticache_digest *digest = &put->manifest_object.digest;
@@ -167,7 +167,7 @@ static aoticache_status open_artifact(struct put *put, aoticache_error *ret_erro
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
         for (size_t i = 0; i < put->object_count; i++)
             fds[i] = put->objects[i].fd;
-        put->objects[0].fd = -1; /* the artifact's from here on */
+        put->objects[0].fd = -1; /* from here on the artifact owns it */
         status =
             aoticache_artifact_create_opened(put->cache->directory, digest, manifest, fds, &put->artifact, ret_error);
     }
@@ -175,7 +175,7 @@ static aoticache_status open_artifact(struct put *put, aoticache_error *ret_erro
                                   : status;
 }
 
-/* With the store's lock held, shared. */
+/* Call this with the store's lock held, shared. */
 static aoticache_status write_and_record(struct put *put, aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_status status = put->product->in_manifest ? read_content(put, ret_error) : AOTICACHE_OK;
@@ -191,7 +191,7 @@ static aoticache_status write_and_record(struct put *put, aoticache_index *index
     return status;
 }
 
-/* Removes at once what this put has written and no entry names, because a full disk needs the space. */
+/* Immediately removes what this put has written and no entry names, because a full disk needs the space. */
 static void remove_written(struct put *put)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
@@ -223,7 +223,7 @@ static void count_put(struct put *put)
     aoticache_cache_spare(put->cache, &put->manifest_object.digest, 0);
 }
 
-/* *ret_stale: another process replaced the index before we had the store's lock, and nothing is done. */
+/* *ret_stale: another process replaced the index before the store's lock was acquired, and nothing is done. */
 static aoticache_status try_put(struct put *put, aoticache_index *index, bool *ret_stale, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;

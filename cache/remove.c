@@ -1,6 +1,6 @@
 /*
- * cache/remove: taking entries away, and then what only they needed. The manifest goes first of an artifact's objects, so
- * that a rebuilt index does not bring the entry back.
+ * cache/remove: removes entries, and then the objects that only they needed. Of an artifact's objects the manifest is
+ * removed first, so that a rebuilt index does not restore the entry.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -41,16 +41,16 @@ aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const ao
     return AOTICACHE_OK;
 }
 
-/* Hard links share the objects' inodes and so their in-use marks. */
+/* Hard links share the objects' inodes and therefore their in-use locks. */
 static bool has_held_file(DIR *folder)
 {
     rewinddir(folder);
     for (const char *name; (name = aoticache_listing_next(folder)) != NULL;) {
         cleanup_fd int fd = openat(dirfd(folder), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) != 0 : errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-            return true; /* or it cannot be told */
+            return true; /* or that cannot be determined */
     }
-    return errno != 0; /* then there may be more */
+    return errno != 0; /* there may be more names then */
 }
 
 bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact)
@@ -65,7 +65,7 @@ bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_d
     return folder != NULL && !has_held_file(folder) && aoticache_directory_remove_tree(artifacts, hex) == 0;
 }
 
-/* What the entries of a key consist of, so that it can be removed when they are gone. */
+/* The objects of a key's entries, which are removed after the entries. */
 struct belongings {
     aoticache_digest artifact;
     aoticache_index_object *objects;
@@ -111,7 +111,7 @@ static aoticache_status read_belongings(aoticache_index *index, const aoticache_
     return AOTICACHE_OK;
 }
 
-/* What is gone need not wait for a collection; what somebody holds does. */
+/* Removed objects need not wait for a collection; those that a process holds do. */
 static aoticache_status forget_waiting_removals(aoticache_cache *cache, aoticache_index *index,
                                                 const struct belongings *belongings, aoticache_error *ret_error)
 {
@@ -122,7 +122,7 @@ static aoticache_status forget_waiting_removals(aoticache_cache *cache, aoticach
     return status;
 }
 
-/* With the store locked. */
+/* Call this with the store locked. */
 static aoticache_status remove_key(aoticache_cache *cache, aoticache_index *index, const aoticache_key *key,
                                    aoticache_error *ret_error)
 {

@@ -1,7 +1,7 @@
 /*
- * cache/stored: what there is for one operator, with the requests that the entries answer.
+ * cache/stored: the entries of one operator, with their requests.
  *
- * Rows are copied in batches, so that neither SQLite nor the index is held while the caller's function runs, nor for long
+ * Rows are copied in batches, so that neither SQLite nor the index is locked while the caller's function runs, nor for long
  * while they are read. Entries that an older version recorded have no encoding in the index: it is read from the manifest,
  * once, and recorded.
  */
@@ -81,7 +81,7 @@ static bool add_row(void *user, const aoticache_index_stored *stored)
     return !rows->is_out_of_memory;
 }
 
-/* All rows, from the beginning again where the index was damaged and has been built anew. */
+/* Reads all rows, from the beginning again if the index was damaged and has been rebuilt. */
 static aoticache_status read_rows(aoticache_cache *cache, aoticache_index **index, const char *op, int64_t after_entry,
                                   struct rows *rows, aoticache_error *ret_error)
 {
@@ -117,7 +117,7 @@ static int compare_rows(const void *left, const void *right)
 
 /* ---- rows without an encoding ---- */
 
-/* Where the manifest cannot be read the row stays without: nothing can be said of it, and opening it will tell. */
+/* If the manifest cannot be read the row stays without: nothing is known of it, and opening it will report the reason. */
 static void read_encoding(aoticache_cache *cache, struct row *row)
 {
     aoticache_manifest *manifest = NULL;
@@ -132,7 +132,7 @@ static void read_encoding(aoticache_cache *cache, struct row *row)
     aoticache_manifest_free(manifest);
 }
 
-/* What cannot be recorded is read from the manifests again next time. */
+/* Encodings that cannot be recorded are read from the manifests again next time. */
 static void record_encodings(aoticache_cache *cache, aoticache_index *index, const aoticache_index_encoding *found,
                              size_t count)
 {
@@ -160,9 +160,9 @@ static void complete_rows(aoticache_cache *cache, aoticache_index *index, struct
     record_encodings(cache, index, found, count);
 }
 
-/* ---- showing them ---- */
+/* ---- passing them to the callback ---- */
 
-/* The key is checked because the index is only a help: bytes that went bad in it must not stand for another request. */
+/* The key is checked because the index is not authoritative: damaged bytes in it must not be taken for another request. */
 static aoticache_status decode_request(aoticache_cache *cache, const struct row *row, aoticache_request **ret_request)
 {
     aoticache_digest digest;
@@ -181,7 +181,7 @@ static aoticache_status decode_request(aoticache_cache *cache, const struct row 
     return status;
 }
 
-/* text: NULL, or what a request must have in it. */
+/* text: NULL, or a text that a request must contain. */
 static aoticache_status show_rows(aoticache_cache *cache, const struct rows *rows, const char *text,
                                   aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
 {

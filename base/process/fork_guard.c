@@ -1,10 +1,10 @@
 /*
- * base/process/fork_guard: see fork_guard.h.
+ * base/process/fork_guard: counts the threads inside the dynamic linker, and makes forks wait for them.
  *
- * Loads do not exclude each other: a thread that is inside the dynamic linker for somebody else, in the constructor of a
- * plugin, may come in here, and must not wait for one that waits for the linker. For the same reason nobody waits
- * without a limit: a load lets a fork that is waiting go first, but not for long, and a fork goes on after some seconds,
- * as if nobody had guarded it.
+ * Loads do not exclude each other: a thread that is already inside the dynamic linker for other code, in the constructor of
+ * a plugin, may enter here, and must not wait for a thread that waits for the linker. For the same reason no wait is
+ * unlimited: a load lets a waiting fork go first, but only for a short time, and a fork continues after some seconds as if
+ * there were no guard.
  */
 #include "base/process/fork_guard.h"
 #include "base/threads.h"
@@ -19,10 +19,10 @@
 static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left;   /* a thread has left */
-static pthread_cond_t forked; /* no fork is waiting any more */
-static unsigned long inside;  /* how often threads have entered and not left */
+static pthread_cond_t forked; /* no fork is waiting any longer */
+static unsigned long inside;  /* number of enters without a leave, of all threads */
 static unsigned forks_waiting;
-static __thread unsigned long mine; /* of `inside`, this thread's */
+static __thread unsigned long mine; /* this thread's share of `inside` */
 
 static void make_conditions(void)
 {
@@ -30,7 +30,7 @@ static void make_conditions(void)
     aoticache_condition_init(&forked);
 }
 
-/* Holds the lock until the fork is over. A fork in a constructor does not wait for itself. */
+/* Takes the lock until the fork is over. A fork inside a constructor does not wait for its own thread. */
 static void before_fork(void)
 {
     int saved = errno;
@@ -50,7 +50,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The other threads are not there, and so neither wait nor leave. */
+/* Forgets the other threads: they do not exist in the child, so they neither wait nor leave. */
 static void after_fork_in_child(void)
 {
     inside = mine;

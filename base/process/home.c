@@ -1,5 +1,5 @@
 /*
- * base/process/home: finds the files that belong to this library, in a build folder, in an installation of any layout (lib,
+ * base/process/home: finds the files that belong to this library, in a build directory, in an installation of any layout (lib,
  * lib64, lib/x86_64-linux-gnu), and in one that was moved as a whole.
  */
 #include "base/process/home.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folders that `make install` was told; the Makefile says so. */
+/* The directories given to `make install`; the Makefile defines these macros. */
 #ifndef AOTICACHE_PREFIX
 #define AOTICACHE_PREFIX "/usr/local"
-#define AOTICACHE_LIBDIR AOTICACHE_PREFIX "/lib" /* the library's own folder */
-#define AOTICACHE_PKGLIBDIR AOTICACHE_LIBDIR     /* what it loads and links by itself */
+#define AOTICACHE_LIBDIR AOTICACHE_PREFIX "/lib" /* the library's own directory */
+#define AOTICACHE_PKGLIBDIR AOTICACHE_LIBDIR     /* the directory of what it loads and links by itself */
 #define AOTICACHE_DATADIR AOTICACHE_PREFIX "/share"
 #define AOTICACHE_INCLUDEDIR AOTICACHE_PREFIX "/include"
 #endif
 
 static const struct {
-    const char *name;   /* in a build folder, and in what callers ask for */
+    const char *name;   /* name in a build directory, and in callers' requests */
     const char *folder; /* the same in the installation */
 } installed_folders[] = {
     {"lib/", AOTICACHE_PKGLIBDIR "/"}, {"share/", AOTICACHE_DATADIR "/"}, {"include/", AOTICACHE_INCLUDEDIR "/"}};
@@ -30,11 +30,11 @@ static const struct {
 typedef struct home_search {
     const char *relative;
     char *ret_path;
-    char tried[512]; /* the places, for the message */
+    char tried[512]; /* the paths, for the message */
     size_t used;
 } home_search;
 
-/* Whether `tree`, `middle` and the rest of the search's file are one that can be read. */
+/* Returns whether the search's file in `tree` and `middle` exists and can be read. */
 static bool is_in(home_search *search, const char *tree, const char *middle, const char *rest)
 {
     char path[PATH_MAX];
@@ -56,7 +56,7 @@ static bool is_in_tree(home_search *search, const char *tree)
     return is_in(search, tree, "/", search->relative);
 }
 
-/* The folder of the file that this function is in; false where the dynamic linker does not say. */
+/* Finds the directory of the file that contains this function; returns false if the dynamic linker does not know it. */
 static bool folder_of_this_code(char ret_folder[PATH_MAX])
 {
     Dl_info info;
@@ -65,7 +65,7 @@ static bool folder_of_this_code(char ret_folder[PATH_MAX])
     aoticache_fork_guard_leave();
     if (found == 0 || info.dli_fname == NULL)
         return false;
-    /* A program that was started by its bare name has just that here. */
+    /* If a program was started by its bare name, dli_fname is only that name. */
     const char *file = strchr(info.dli_fname, '/') != NULL ? info.dli_fname : "/proc/self/exe";
     if (realpath(file, ret_folder) == NULL)
         return false;
@@ -75,14 +75,14 @@ static bool folder_of_this_code(char ret_folder[PATH_MAX])
     return slash != NULL;
 }
 
-/* `folder` below the prefix, with the slash it begins with; NULL where it lies elsewhere. */
+/* Returns the part of `folder` below the prefix, from its leading slash on; NULL if it is outside the prefix. */
 static const char *below_prefix(const char *folder)
 {
     size_t length = strlen(AOTICACHE_PREFIX);
     return strncmp(folder, AOTICACHE_PREFIX, length) == 0 && folder[length] == '/' ? folder + length : NULL;
 }
 
-/* An installation that lies elsewhere than it was made for: its prefix is above the library's own folder. */
+/* Handles an installation that was moved: its prefix is above the library's own directory. */
 static bool is_in_moved_installation(home_search *search, const char *code, const char *folder, const char *rest)
 {
     const char *libraries = below_prefix(AOTICACHE_LIBDIR);
@@ -98,7 +98,8 @@ static bool is_in_moved_installation(home_search *search, const char *code, cons
     return is_in(search, tree, middle, rest);
 }
 
-/* The folder above the code's, as in a build folder; after what fits the installation, which may lie beside an older one. */
+/* Handles a build directory: the parent of the code's directory. It is tried after the installation, which may be next to an
+ * older build. */
 static bool is_near_this_code(home_search *search, const char *folder, const char *rest)
 {
     char code[PATH_MAX];
@@ -124,7 +125,7 @@ aoticache_status aoticache_home_find(const char *relative, char *ret_path, aotic
             rest = relative + length;
         }
     }
-    char absolute[PATH_MAX]; /* programs that are given the path may run in another directory */
+    char absolute[PATH_MAX]; /* absolute, because programs that receive the path may run in another directory */
     const char *home = secure_getenv("AOTICACHE_HOME");
     if (home != NULL && home[0] != '\0' && home[0] != '/' && realpath(home, absolute) != NULL)
         home = absolute;

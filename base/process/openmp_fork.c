@@ -1,5 +1,5 @@
 /*
- * base/process/openmp_fork: tells libgomp to end its threads before a fork; the header says why.
+ * base/process/openmp_fork: makes libgomp end its threads before a fork; the header says why.
  */
 #include "base/process/openmp_fork.h"
 
@@ -16,7 +16,7 @@ typedef int (*pause_fn)(int kind);
 static _Atomic(pause_fn) pause_runtime;
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 
-/* Inside of a parallel region it does nothing: what is forked there calls no kernel. */
+/* Inside a parallel region this does nothing: a child that is forked there calls no kernel. */
 static void before_fork(void)
 {
     pause_fn pause = atomic_load_explicit(&pause_runtime, memory_order_acquire);
@@ -30,7 +30,7 @@ static void add_handler(void)
 
 bool aoticache_openmp_fork_prepare(void *runtime)
 {
-    if (dlsym(runtime, "__kmpc_fork_call") != NULL) /* LLVM's and Intel's */
+    if (dlsym(runtime, "__kmpc_fork_call") != NULL) /* the runtime of LLVM or Intel */
         return true;
     void *symbol = dlsym(runtime, "omp_pause_resource_all");
     if (symbol == NULL)

@@ -1,8 +1,8 @@
 /*
  * base/process/openmp_fork: GNU's OpenMP runtime (libgomp) and forks.
  *
- * Private. The runtime keeps its threads for the next parallel region and knows nothing of a fork: the child's first
- * region waits for ever for threads that only its parent has. LLVM's and Intel's runtimes have fork handlers of their own.
+ * Private. The runtime keeps its threads for the next parallel region and knows nothing of a fork: the child's first region
+ * waits forever for threads that only the parent has. The runtimes of LLVM and Intel have their own fork handlers.
  */
 #ifndef AOTICACHE_BASE_OPENMP_FORK_H
 #define AOTICACHE_BASE_OPENMP_FORK_H
@@ -10,11 +10,11 @@
 #include <stdbool.h>
 
 /*
- * From now on the threads of whoever forks are ended before each fork, and parent and child make new ones when they need
- * some. Nothing is done where the runtime is none of GNU's.
+ * Installs a fork handler that ends the runtime's threads before each fork; parent and child create new ones when they need
+ * them. Does nothing if the runtime is not GNU's.
  *
- * runtime: a handle of dlopen(3) on one that stays in the process. Called inside the load gate.
- * Returns whether a child may use it; false: it is GNU's and older than GCC 9.
+ * runtime: a handle from dlopen(3) of a runtime that stays loaded. Call this inside the fork guard.
+ * Returns whether a child may use the runtime; false: it is GNU's and older than GCC 9.
  */
 bool aoticache_openmp_fork_prepare(void *runtime);
 

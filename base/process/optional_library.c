@@ -21,7 +21,7 @@ static bool bind_functions(void *library, const aoticache_library_function *func
     return is_complete;
 }
 
-/* Taken inside the fork guard: no child of a fork finds it taken. */
+/* Taken only inside the fork guard, so no child of a fork finds it taken. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *names, size_t name_count,

@@ -1,8 +1,8 @@
 /*
- * base/process/optional_library: a library that is opened on first use, so that a process that does not need it does not load it, and a
- * machine without it has everything else.
+ * base/process/optional_library: a library that is opened on first use, so that a process that does not need it does not
+ * load it, and everything else works on a machine without it.
  *
- * Leaves to the caller what it says where the library is missing.
+ * The caller decides what to report if the library is missing.
  */
 #ifndef AOTICACHE_BASE_OPTIONAL_LIBRARY_H
 #define AOTICACHE_BASE_OPTIONAL_LIBRARY_H
@@ -13,7 +13,7 @@
 
 #define AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES 256
 
-/* `place` is the address of a pointer to a function of the right type. */
+/* `place` is the address of a function pointer of the right type. */
 typedef struct aoticache_library_function {
     const char *name;
     void *place;
@@ -21,14 +21,14 @@ typedef struct aoticache_library_function {
 
 /*
  * Opens the first of `names` that has all functions, and keeps it for the life of the process. Empty names are skipped.
- * It is tried again at each call until it is there: descriptors or memory may have been short.
+ * After a failure each call tries again, because descriptors or memory may have been short.
  *
- * is_open:     false at first; true from when all places are set, and then nothing more is done.
+ * is_open:     false at first; set to true after all function pointers are set. Later calls then do nothing.
  * version:     the library and version whose functions are needed, for the message.
- * ret_problem: written where a library lacks functions, otherwise left as it is.
+ * ret_problem: written if a library lacks functions, otherwise unchanged.
  *
- * Locks:   the load gate, which keeps forks out, and one lock for all libraries.
- * Returns: whether all places are set.
+ * Locks:   the fork guard, and one lock for all libraries.
+ * Returns: whether all function pointers are set.
  */
 bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *names, size_t name_count,
                                      const aoticache_library_function *functions, size_t function_count,

@@ -1,10 +1,11 @@
 /*
- * base/text/json: see json.h for what it is for.
+ * base/text/json: JSON text to values and back, with reliable reports of missing memory.
  *
- * What jansson 2.14 does where malloc(3) fails: mostly it gives up, perhaps with the message of an invalid token. But its
- * scanner drops a byte of a token whose buffer cannot grow and goes on, and its writer goes on without the name of a member.
- * malloc sets errno, and jansson sets it only at a number, to 0 or ERANGE. So errno tells of everything but the scanner's
- * buffer: that one is made to grow before anything else is read.
+ * What jansson 2.14 does if malloc(3) fails: mostly it gives up, perhaps with the message for an invalid token. But if the
+ * buffer of its scanner cannot grow, it drops a byte of the token and continues, and its writer continues without the name
+ * of a member. malloc sets errno, and jansson itself sets errno only when it parses a number, to 0 or ERANGE. So errno
+ * reveals all failures except those of the scanner's buffer. That buffer is therefore made to grow before anything else is
+ * read.
  */
 #include "base/text/json.h"
 
@@ -13,18 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Put before a text so that the first token is longer than each of the text's: ["xxx",TEXT] */
+/* Put before a text so that the first token is longer than any token of the text: ["xxx",TEXT] */
 #define BEFORE "[\""
 #define BETWEEN "\","
 #define AFTER "]"
 
-/* No token is longer: a string lies between two quotation marks, all others between a mark and the next or an end. */
+/* Returns an upper limit for the length of a token: a string is between two quotation marks, any other token between a mark
+ * and the next mark or an end. */
 static size_t longest_token(const char *text, size_t size)
 {
     size_t longest = 0;
     for (const char *from = text, *end = text + size; from < end;) {
         const char *mark = memchr(from, '"', (size_t)(end - from));
-        const size_t length = (size_t)((mark != NULL ? mark : end) - from) + 2; /* with both marks */
+        const size_t length = (size_t)((mark != NULL ? mark : end) - from) + 2; /* including both marks */
         longest = length > longest ? length : longest;
         from += length - 1;
     }
@@ -32,8 +34,9 @@ static size_t longest_token(const char *text, size_t size)
 }
 
 /*
- * The buffer doubles when one byte is left of a power of two. Where that byte is for the mark at the token's end, and is
- * dropped, the scanner looks for the mark behind the buffer. So the token ends elsewhere: it loses an x then.
+ * Returns the length of the first token. The buffer doubles when one byte is left to a power of two. If that byte is for the
+ * closing mark of the token and is dropped, the scanner looks for the mark after the end of the buffer. So the token must
+ * end elsewhere: it is then one x shorter.
  */
 static size_t first_token(size_t longest)
 {
@@ -41,7 +44,8 @@ static size_t first_token(size_t longest)
     return (with_marks & (with_marks - 1)) == 0 ? longest + 1 : longest;
 }
 
-/* What the text behind the long token is; NULL with errno ENOMEM, or not JSON. Takes `all`. */
+/* Returns the value of the text after the long token; NULL with errno ENOMEM if memory is short, or NULL if it is not valid
+ * JSON. Takes ownership of `all`. */
 static json_t *value_of(json_t *all, size_t longest)
 {
     json_t *value = NULL;
@@ -57,10 +61,11 @@ static json_t *value_of(json_t *all, size_t longest)
 static void set_out_of_memory(json_error_t *error)
 {
     snprintf(error->text, sizeof error->text, "out of memory");
-    error->text[sizeof error->text - 1] = (char)json_error_out_of_memory; /* where json_error_code() reads it */
+    error->text[sizeof error->text - 1] = (char)json_error_out_of_memory; /* json_error_code() reads it there */
 }
 
-/* jansson shows the bytes near an error as they are; its message is to stay one line, without commands to a terminal. */
+/* Replaces control characters: jansson quotes the bytes near an error unchanged, and the message must be one line without
+ * commands to a terminal. */
 static void make_plain(char *text)
 {
     for (; *text != '\0'; text++)
@@ -88,7 +93,7 @@ json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_e
     memcpy(all + before + size, AFTER, strlen(AFTER));
     errno = 0;
     value = value_of(json_loadb(all, before + size + strlen(AFTER), flags, ret_error), longest);
-    if (value == NULL && errno != ENOMEM) { /* what is wrong, where it is in the text itself */
+    if (value == NULL && errno != ENOMEM) { /* the error position in the text itself */
         json_t *sound = json_loadb(text, size, flags, ret_error);
         errno = sound != NULL ? ENOMEM : errno;
         json_decref(sound);

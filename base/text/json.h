@@ -1,6 +1,6 @@
 /*
- * base/text/json: JSON text to jansson's values and back, with one thing that jansson does not tell reliably: that there was no
- * memory for it. What is stored must not be taken for damaged, nor written with a part missing, because memory was short.
+ * base/text/json: converts JSON text to jansson's values and back, and reports reliably if memory was short, which jansson
+ * does not. Stored data must not be treated as damaged, or written with a part missing, because memory was short.
  *
  * Private.
  */
@@ -11,12 +11,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* json_loadb(). NULL: ret_error says why, in one line; ask aoticache_json_is_out_of_memory() first. */
+/* Does json_loadb(). If it returns NULL, ret_error has the reason in one line; check aoticache_json_is_out_of_memory()
+ * first. */
 json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_error_t *ret_error);
-/* json_dumps(). NULL: no memory, or `value` is none that can be written. The text is the caller's, by free(). */
+/* Does json_dumps(). The caller frees the text with free(). Returns NULL if memory is short or `value` cannot be written. */
 char *aoticache_json_write(const json_t *value, size_t flags);
 bool aoticache_json_is_out_of_memory(const json_error_t *error);
-/* Whether a text of an untrusted file can be shown: it has no control characters. */
+/* Returns whether text from an untrusted file can be displayed: it has no control characters. */
 bool aoticache_json_text_is_plain(const char *text);
 
 #endif

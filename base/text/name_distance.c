@@ -1,5 +1,5 @@
 /*
- * base/text/name_distance: see name_distance.h.
+ * base/text/name_distance: the Levenshtein distance, and the nearest of several names.
  */
 #include "base/text/name_distance.h"
 
@@ -32,7 +32,7 @@ size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool 
             row[j] = replaced < shifted ? replaced : shifted;
             least = row[j] < least ? row[j] : least;
         }
-        if (least >= limit) /* it only grows from row to row */
+        if (least >= limit) /* the least value only grows from row to row */
             return SIZE_MAX;
     }
     return row[b_length];
@@ -104,7 +104,7 @@ static void copy(char to[PART_BYTES], const char *from, size_t length)
     to[length] = '\0';
 }
 
-/* "namespace::name.overload"; any part may be missing. */
+/* Splits "namespace::name.overload"; any part may be missing. */
 static void divide(const char *op, struct parts *ret_parts)
 {
     const char *colons = strstr(op, "::");
@@ -115,7 +115,7 @@ static void divide(const char *op, struct parts *ret_parts)
     copy(ret_parts->overload, name + length + (name[length] == '.'), strlen(name + length + (name[length] == '.')));
 }
 
-/* Two neighbours changed places: the commonest slip. */
+/* Returns whether two neighbouring letters are swapped: the most common typing error. */
 static bool is_swapped(const char *a, const char *b)
 {
     size_t i = 0;
@@ -145,7 +145,7 @@ size_t aoticache_operator_distance(const char *written, const char *known)
         space = 1;
     if (a.name[0] == '\0' || name == AOTICACHE_NOT_NEAR || (space > 2 && name > 0))
         return AOTICACHE_NOT_NEAR;
-    /* An operator of the same name in another namespace is one to think of, but after those of this one. */
+    /* An operator of the same name in another namespace is suggested, but after those of this namespace. */
     const size_t distance = name * 4 + (space > 2 ? 3 : space) * 4;
     const size_t overload = aoticache_name_distance(a.overload, b.overload, SIZE_MAX, true);
     return distance + (a.overload[0] == '\0' ? 0 : overload > 3 ? 3 : overload);

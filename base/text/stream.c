@@ -1,5 +1,5 @@
 /*
- * base/text/stream: a stream of the C library's, whose write function can fail.
+ * base/text/stream: a stream made with fopencookie(3), whose write function can fail.
  */
 #include "base/text/stream.h"
 
@@ -18,7 +18,7 @@ struct text_stream {
     bool failed;
 };
 
-/* 0: an error, as fopencookie(3) has it. */
+/* Returns 0 on an error, as fopencookie(3) requires. */
 static ssize_t write_bytes(void *cookie, const char *bytes, size_t size)
 {
     struct text_stream *stream = cookie;
@@ -35,7 +35,7 @@ static ssize_t write_bytes(void *cookie, const char *bytes, size_t size)
 static int finish(void *cookie)
 {
     struct text_stream *stream = cookie;
-    write_bytes(stream, "", 0); /* an empty text is one, too */
+    write_bytes(stream, "", 0); /* an empty text is allocated, too */
     const bool failed = stream->failed;
     if (failed)
         free(stream->bytes);

@@ -1,6 +1,6 @@
 /*
- * base/text/stream: a stream that gathers text in memory and says when memory was short. open_memstream() does not: glibc
- * loses what it has no memory for, and neither ferror() nor fclose() tells.
+ * base/text/stream: a stream that collects text in memory and reports if memory was short. open_memstream() does not: glibc
+ * drops the text that does not fit in memory, and neither ferror() nor fclose() reports it.
  *
  * Private.
  */
@@ -10,8 +10,9 @@
 #include <stdio.h>
 
 /*
- * The text, a byte of zero behind it, is in *ret_text, by free(), and its length in *ret_size, once fclose() has returned 0.
- * Otherwise memory was short and *ret_text is NULL. Both must stay valid until then. NULL: there is no memory for the stream.
+ * Opens a stream. When fclose() has returned 0, the text, followed by a zero byte, is in *ret_text and its length in
+ * *ret_size; the caller frees the text with free(). If fclose() fails, memory was short and *ret_text is NULL. Both
+ * variables must stay valid until then. Returns NULL if memory for the stream itself is short.
  */
 FILE *aoticache_text_stream_open(char **ret_text, size_t *ret_size);
 

@@ -1,5 +1,6 @@
 /*
- * base/text/units: see units.h. Without strtod(), which takes the decimal point from the locale of the program.
+ * base/text/units: parses numbers with units. It does not use strtod(), which takes the decimal separator from the program's
+ * locale.
  */
 #include "base/text/units.h"
 
@@ -41,7 +42,7 @@ static const char *skip_spaces(const char *text)
     return text + strspn(text, " ");
 }
 
-/* Multiplied before it is divided: 0.1KB is 100 bytes, not 99. */
+/* Multiplies before it divides, so that 0.1KB is 100 bytes, not 99. */
 static bool scale(const decimal *number, long double factor, uint64_t *ret_value)
 {
     long double value = number->digits * factor / number->divisor;
@@ -116,7 +117,7 @@ bool aoticache_share_parse(const char *text, double *ret_share)
     return true;
 }
 
-/* A number from here on is one of bytes: nobody means that many GiB. */
+/* From this number on, a number without unit means bytes: nobody means that many GiB. */
 #define LEAST_BYTES (1 << 20)
 
 bool aoticache_unit_is_missing(const char *text, const char *unit, char ret_advice[AOTICACHE_UNIT_ADVICE_BYTES])

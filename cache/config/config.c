@@ -1,10 +1,10 @@
 /*
- * cache/config/config: where settings come from, in which order, and how they become the options of a cache.
+ * cache/config/config: the sources of settings, their order, and their conversion to the options of a cache.
  *
  * Trust: a program that runs with other rights than its caller's reads nothing but the machine's file (secure_getenv()
- * gives it no variable), so neither the caller's environment nor a file below a home that the caller names can send it to
- * another directory. Nor does the configuration make such a program accept a shared directory, because whoever may write
- * there could make it run anything. It accepts one only where its own options say so.
+ * gives it no variable), so neither the caller's environment nor a file below a home directory named by the caller can make
+ * it use another directory. Nor does the configuration make such a program accept a shared directory, because a user who may
+ * write there could make it run any code. It accepts one only if its own options say so.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -18,13 +18,13 @@
 
 /* ---- reading ---- */
 
-/* name: below the user's folder of configuration. */
+/* name: relative to the user's configuration directory. */
 static bool find_user_path(const char *name, char ret_path[PATH_MAX])
 {
     const char *xdg = secure_getenv("XDG_CONFIG_HOME");
     const char *home = secure_getenv("HOME");
     int length;
-    if (xdg != NULL && xdg[0] == '/') /* the XDG specification has relative paths ignored */
+    if (xdg != NULL && xdg[0] == '/') /* the XDG specification says to ignore relative paths */
         length = snprintf(ret_path, PATH_MAX, "%s/%s", xdg, name);
     else if (home != NULL && home[0] == '/')
         length = snprintf(ret_path, PATH_MAX, "%s/.config/%s", home, name);
@@ -56,7 +56,7 @@ static aoticache_status read_files(aoticache_config *config, aoticache_error *re
         return AOTICACHE_OK;
     if (only != NULL) {
         aoticache_status status = aoticache_config_add_file(config, only, AOTICACHE_CONFIG_OF_USER, ret_error);
-        /* Other files may well be absent; one that is named is meant to be there. */
+        /* Other files may be missing; a file named explicitly should exist. */
         if (status == AOTICACHE_OK && strcmp(config->files[0].state, "not there") == 0)
             aoticache_config_warn(config, "$" AOTICACHE_CONFIG_FILE_VARIABLE ": %.3000s is not there", only);
         return status;
@@ -68,7 +68,7 @@ static aoticache_status read_files(aoticache_config *config, aoticache_error *re
     return status;
 }
 
-/* An empty variable says nothing. */
+/* Reads the environment; an empty variable counts as unset. */
 static aoticache_status read_environment(aoticache_config *config)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -101,7 +101,7 @@ static aoticache_status finish_reading(aoticache_config *config, aoticache_statu
     return status;
 }
 
-/* function: the public one, for the message. */
+/* function: the public function, for the message. */
 static aoticache_status create_config(const char *function, aoticache_logger logger, aoticache_config **ret_config,
                                       aoticache_error *ret_error)
 {
@@ -182,7 +182,7 @@ static uint32_t milliseconds(const aoticache_config *config, aoticache_config_na
 
 static void apply_limits(const aoticache_config *config, aoticache_cache_options *options)
 {
-    /* 0 in a file means no limit; in the options it would mean to ask the configuration again. */
+    /* 0 in a file means no limit; in the options it would mean to read the configuration again. */
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_max_size)) {
         uint64_t bytes = aoticache_config_get(config, AOTICACHE_CONFIG_max_size).number;
         options->max_bytes = bytes != 0 ? bytes : UINT64_MAX;
@@ -235,7 +235,7 @@ void aoticache_config_apply(const aoticache_config *config, struct aoticache_cac
     if (config == NULL || options == NULL ||
         AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &all, NULL) !=
             AOTICACHE_OK)
-        return; /* opening the cache with them will say what is wrong */
+        return; /* opening the cache with these options will report the error */
     apply_settings(config, &all);
     all.size = options->size;
     memcpy(options, &all, all.size < sizeof all ? all.size : sizeof all);
@@ -257,7 +257,7 @@ static void fill_trust(aoticache_cache_options *options, const aoticache_cache_o
         options->signatures = said->signatures;
 }
 
-/* What the caller said explicitly wins, member by member. */
+/* Completes the options; members set explicitly by the caller have precedence. */
 static void fill_open_options(aoticache_cache_options *options, const aoticache_cache_options *said)
 {
     if (options->directory == NULL)
@@ -279,7 +279,7 @@ static void fill_open_options(aoticache_cache_options *options, const aoticache_
     fill_trust(options, said);
 }
 
-/* A configuration of NULL is one that says nothing. */
+/* Completes the options with the defaults, as a configuration of NULL does. */
 static void fill_in_defaults(aoticache_cache_options *options)
 {
     const aoticache_cache_options defaults = {

@@ -1,17 +1,17 @@
 /*
- * cache/config/config: settings of a machine and of a user: /etc/aoticache.conf, then $XDG_CONFIG_HOME/aoticache/config (else
- * ~/.config/aoticache/config), then the environment (AOTICACHE_DIR, AOTICACHE_MAX_SIZE, ...), then what the caller or
- * the command line says; what comes later wins. docs/configuration.md describes the files.
+ * cache/config/config: settings of a machine and of a user: /etc/aoticache.conf, then $XDG_CONFIG_HOME/aoticache/config (or
+ * ~/.config/aoticache/config), then the environment (AOTICACHE_DIR, AOTICACHE_MAX_SIZE, ...), then the caller or the command
+ * line; a later source overrides an earlier one. docs/configuration.md describes the files.
  *
- * A file has lines `name = value`, comments from '#', nothing else. A line that is wrong is named and passed over,
- * never fatal.
+ * A file has lines `name = value`, comments from '#', nothing else. A wrong line is reported and skipped, never fatal.
  *
- * The cache itself asks when it is opened, and only for what the caller left open: directory, allow_shared, limits, time
- * limits. Lookups never do. What collections alone need (max_age, min_free, policy, keep) is for aoticache-gc.
+ * The cache reads the configuration when it is opened, and only for options that the caller left unset: directory,
+ * allow_shared, limits, time limits. Lookups never read it. Settings for collections only (max_age, min_free, policy, keep)
+ * are read by aoticache-gc.
  *
- * Trust: /etc/aoticache.conf must be root's, the user's file root's or the effective user's, and neither may be
- * writable by others; what is otherwise is named and not used. In a program that runs with another's rights (AT_SECURE)
- * the environment and the user's file count for nothing, and allow_shared is what the program says itself.
+ * Trust: /etc/aoticache.conf must belong to root, the user's file to root or the effective user, and neither may be
+ * writable by others; any other file is reported and not used. In a program that runs with another user's rights (AT_SECURE)
+ * the environment and the user's file are ignored, and only the program itself can set allow_shared.
  *
  * Users include <aoticache.h>.
  */
@@ -25,10 +25,10 @@ extern "C" {
 #endif
 
 #define AOTICACHE_CONFIG_SYSTEM_FILE "/etc/aoticache.conf"
-/* Names a file that is read in place of both; empty: none is read. Its trust is that of the user's file. */
+/* Names a file that is read instead of both; empty: none is read. The checks of the user's file apply to it. */
 #define AOTICACHE_CONFIG_FILE_VARIABLE "AOTICACHE_CONFIG"
 
-/* name in files, variable of the environment, default as text, what it is */
+/* name in files, environment variable, default as text, description */
 #define AOTICACHE_CONFIG_LIST(X)                                                                                    \
     X(directory, "AOTICACHE_DIR", "", "the cache directory; empty: $XDG_CACHE_HOME/aoticache")                      \
     X(max_size, "AOTICACHE_MAX_SIZE", "0", "bytes that the cache keeps itself below; 0: no limit")                  \
@@ -59,31 +59,30 @@ typedef enum aoticache_config_name {
         AOTICACHE_CONFIG_COUNT
 } aoticache_config_name;
 
-/* Immutable once it was read: any number of threads may ask it. */
+/* Immutable after it was read: any number of threads may use it. */
 typedef struct aoticache_config aoticache_config;
 
 /*
- * Reads the files and the environment. logger: hears of lines, values and names that are wrong, each with its place, as
- * warnings.
- * Returns: OK (also where no file is there), INVALID (ret_config is NULL), NO_MEMORY.
+ * Reads the files and the environment. logger: receives a warning with the position for each wrong line, value or name.
+ * Returns: OK (also if there is no file), INVALID (ret_config is NULL), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config **ret_config,
                                                      aoticache_error *ret_error);
 /*
- * Reads one file alone, whoever owns it, to see whether it is right.
- * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (cannot be read; it
- * is no file, or larger than a configuration can be).
+ * Reads one file alone, whoever owns it, to check it.
+ * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (it cannot be read, is
+ * not a file, or is too large for a configuration).
  */
 AOTICACHE_API aoticache_status aoticache_config_read_file(const char *path, aoticache_logger logger,
                                                           aoticache_config **ret_config, aoticache_error *ret_error);
 /* NULL is allowed. */
 AOTICACHE_API void aoticache_config_free(aoticache_config *config);
 
-/* How many warnings reading it gave. */
+/* Returns how many warnings reading it gave. */
 AOTICACHE_API size_t aoticache_config_problem_count(const aoticache_config *config);
 /*
- * The files that were looked for, in the order in which they count. ret_state: "read", "not there", or why it is not
- * used. Borrowed. False where there are no more than `position`.
+ * Gives the files that were looked for, in order of precedence. ret_state: "read", "not there", or why it is not used.
+ * Borrowed. Returns false if there is no file number `position`.
  */
 AOTICACHE_API bool aoticache_config_file(const aoticache_config *config, size_t position, const char **ret_path,
                                          const char **ret_state);
@@ -117,11 +116,11 @@ AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config 
 
 struct aoticache_cache_options;
 /*
- * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, hash_always, and whose signatures are believed; what they
- * do not say stays. Opening the cache then does not read them again (is_configured). For programs that show or change what is
- * configured before they open a cache; others
- * leave it to aoticache_cache_open(). Strings are borrowed from the config.
+ * Copies the settings of the files and the environment into options of a cache: directory, allow_shared, max_bytes,
+ * max_entries, lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, hash_always, and which signatures are
+ * trusted; options without a setting are unchanged. Opening the cache then does not read the sources again (is_configured).
+ * For programs that show or change the configuration before they open a cache; other programs leave this to
+ * aoticache_cache_open(). Strings are borrowed from the config.
  */
 AOTICACHE_API void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options);
 

@@ -1,5 +1,5 @@
 /*
- * cache/config/file: one file of the configuration: whether it is believed, and its lines.
+ * cache/config/file: reads one file of the configuration: checks whether it is trusted, and parses its lines.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A comment begins with the line or after a space, so that a path may have a '#' in it. */
+/* Removes a comment, which begins at the start of the line or after a space, so that a path may contain '#'. */
 static void cut_comment(char *line)
 {
     for (char *c = line; *c != '\0'; c++) {
@@ -100,7 +100,7 @@ static aoticache_status apply_lines(aoticache_config *config, const char *path, 
 
 /* ---- the file ---- */
 
-/* OK, or DENIED with why it is not believed. */
+/* Returns OK, or DENIED with the reason why it is not trusted. */
 static aoticache_status check_trust(const char *path, const struct stat *found, aoticache_config_trust trust,
                                     aoticache_error *ret_error)
 {
@@ -149,7 +149,7 @@ static aoticache_status read_text(int fd, const char *path, char **ret_text, aot
 static aoticache_status read_file(const char *path, aoticache_config_trust trust, char **ret_text,
                                   aoticache_error *ret_error)
 {
-    /* A link is followed (people keep such files elsewhere); whose the file is that it leads to is what counts. */
+    /* Links are followed (users keep such files elsewhere); the owner of the target is checked. */
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not there", path);
@@ -160,7 +160,7 @@ static aoticache_status read_file(const char *path, aoticache_config_trust trust
     return status == AOTICACHE_OK ? read_text(fd, path, ret_text, ret_error) : status;
 }
 
-/* Records the file, and what became of it. */
+/* Records the file and the outcome. */
 static aoticache_status record_file(aoticache_config *config, const char *path, const char *state)
 {
     char *path_copy = strdup(path);

@@ -1,5 +1,5 @@
 /*
- * cache/config/value: which settings there are, what their values may be, and what there is to ask of a configuration.
+ * cache/config/value: the list of settings, their valid values, and the accessors of a configuration.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "cache/remote/remote.h"
 #include "cache/request/cpu.h"
 
-#define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
+#define MAX_SECONDS (UINT32_MAX / 1000) /* converted to milliseconds in 32 bits */
 
 /* ---- names ---- */
 
@@ -63,9 +63,9 @@ aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_
     return AOTICACHE_NOT_FOUND;
 }
 
-/* ---- what a value may be ---- */
+/* ---- valid values ---- */
 
-/* A value that was understood. */
+/* A parsed value. */
 struct parsed {
     uint64_t number;
     double share;
@@ -88,14 +88,14 @@ static bool parse_age(const char *text, struct parsed *ret_value)
     return aoticache_age_parse(text, &ret_value->number);
 }
 
-/* A plain number is seconds. */
+/* A number without a unit means seconds. */
 static bool parse_seconds(const char *text, struct parsed *ret_value)
 {
     return (aoticache_count_parse(text, &ret_value->number) || aoticache_age_parse(text, &ret_value->number)) &&
            ret_value->number <= MAX_SECONDS;
 }
 
-/* All of the disk can never be free. */
+/* The whole disk can never be free. */
 static bool parse_free(const char *text, struct parsed *ret_value)
 {
     return aoticache_share_parse(text, &ret_value->share) ? ret_value->share < 1
@@ -129,7 +129,8 @@ static const char *const cpu_levels[] = {"armv8-a",   "armv8.1-a", "armv8.2-a", 
 static const char *const cpu_levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
 #endif
 
-/* A level is written as compilers write it. Features may be, and no level of another architecture is one. */
+/* Returns whether the word can be a CPU feature. A level must be spelled as for compilers, and one of another architecture
+ * is refused; features may belong to another architecture. */
 static bool is_cpu_word(const char *word, size_t length)
 {
     if (strncmp(word, "x86", 3) != 0 && strncmp(word, "arm", 3) != 0)
@@ -163,7 +164,7 @@ static bool parse_text(const char *text, struct parsed *ret_value)
 static const struct {
     parse_fn parse;
     const char *form;
-    const char *unit; /* that a number alone most likely lacks; NULL: it lacks none */
+    const char *unit; /* the unit that is probably missing after a plain number; NULL: none */
 } values[AOTICACHE_CONFIG_COUNT] = {
     [AOTICACHE_CONFIG_directory] = {parse_text, "a directory", NULL},
     [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M", "G"},
@@ -181,12 +182,12 @@ static const struct {
     [AOTICACHE_CONFIG_revoked_keys] = {parse_text, "keys or digests", NULL},
     [AOTICACHE_CONFIG_sign_with] = {parse_text, "files", NULL},
     [AOTICACHE_CONFIG_keys] = {parse_text, "a directory", NULL},
-    [AOTICACHE_CONFIG_remote] = {parse_text, "remotes", NULL}, /* take_remote() says more of what is wrong */
+    [AOTICACHE_CONFIG_remote] = {parse_text, "remotes", NULL}, /* take_remote() gives a more precise error */
     [AOTICACHE_CONFIG_remember_digests] = {parse_truth, "true or false", NULL},
     [AOTICACHE_CONFIG_cpu] = {parse_cpu, CPU_FORM, NULL},
 };
 
-/* ---- asking ---- */
+/* ---- accessors ---- */
 
 bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name)
 {
@@ -218,7 +219,7 @@ aoticache_config_setting aoticache_config_get(const aoticache_config *config, ao
     return setting;
 }
 
-/* ---- taking a value ---- */
+/* ---- storing a value ---- */
 
 void aoticache_config_warn(aoticache_config *config, const char *format, ...)
 {
@@ -252,7 +253,7 @@ static aoticache_status set_value(aoticache_config_value *setting, const char *t
     return AOTICACHE_OK;
 }
 
-/* A directory of a file is the same for whoever reads it from wherever: absolute, or below the home of the user. */
+/* Sets a directory. In a file it must be independent of the working directory: absolute, or below the user's home. */
 static aoticache_status set_directory(aoticache_config *config, aoticache_config_name name, const char *text,
                                       const char *origin)
 {
@@ -278,7 +279,7 @@ static aoticache_status set_directory(aoticache_config *config, aoticache_config
     return set_value(&config->values[name], text, origin, &none);
 }
 
-/* ---- whose signatures are believed ---- */
+/* ---- trusted keys ---- */
 
 static bool is_key_word(aoticache_config_name name, const char *word, aoticache_error *ret_error)
 {
@@ -290,8 +291,9 @@ static bool is_key_word(aoticache_config_name name, const char *word, aoticache_
 }
 
 /*
- * What is there stays, whoever said it: no file and no variable takes back what another one revokes. A word of revoked_keys that
- * cannot be read stays too: it may be the one that matters, and nothing from elsewhere is accepted as long as it is there.
+ * Adds keys. Existing words stay, from whichever source: no file and no variable can undo the revocations of another. A word
+ * of revoked_keys that cannot be parsed stays too: it may be the important one, and as long as it is there nothing from
+ * elsewhere is accepted.
  */
 static aoticache_status take_keys(aoticache_config *config, aoticache_config_name name, const char *text,
                                   const char *origin)
@@ -325,7 +327,8 @@ static aoticache_status take_keys(aoticache_config *config, aoticache_config_nam
     return set_value(setting, all, origin, &none);
 }
 
-/* What the machine's file requires, neither the user's file nor the environment takes back. */
+/* Returns whether the user's file or the environment tries to undo a requirement of the machine's file, which is not
+ * possible. */
 static bool is_taken_back(const aoticache_config *config, aoticache_config_name name, const struct parsed *value)
 {
     return name == AOTICACHE_CONFIG_require_signatures && value->number == 0 &&
@@ -346,7 +349,7 @@ static bool is_of_same_file(const char *origin, const char *other)
     return colon != NULL && strncmp(origin, other, (size_t)(colon - origin) + 1) == 0;
 }
 
-/* The lines of one file add remotes, in their order. Another file, or the environment, replaces them all. */
+/* Adds a remote. The lines of one file add remotes, in order. Another file, or the environment, replaces them all. */
 static aoticache_status take_remote(aoticache_config *config, const char *text, const char *origin, bool is_file)
 {
     static const struct parsed none = {.number = 0};
@@ -369,7 +372,8 @@ static aoticache_status take_remote(aoticache_config *config, const char *text, 
                : status;
 }
 
-/* Code for more than this machine has would be compiled here for every miss, and run nowhere here. */
+/* Returns whether the value has more features than this machine: code for them would be compiled for every miss, but could
+ * not run here. */
 static bool exceeds_machine(aoticache_config *config, const char *text, const char *origin)
 {
     aoticache_cpu_features wanted = {{0}};
@@ -415,7 +419,7 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
                               aoticache_config_get(NULL, name).name);
         return AOTICACHE_OK;
     }
-    /* Said once more, it stays the machine's. */
+    /* If it is set again, its origin stays the machine's file. */
     if (name == AOTICACHE_CONFIG_require_signatures && aoticache_config_always_requires_signatures(config))
         return AOTICACHE_OK;
     return set_value(&config->values[name], text, origin, &value);

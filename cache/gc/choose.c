@@ -1,11 +1,12 @@
 /*
- * cache/gc/choose: what a collection is to come to, and which entries are due.
+ * cache/gc/choose: the goal of a collection, and which entries are due.
  *
- * Entries whose kernels were slower than the host's own wherever they were judged are evicted first, if a limit is exceeded. Then a
- * window of the least recently used entries is read from the index and sorted, and its first entries are evicted as long as they
- * are due. With policy = cost, entries with the highest bytes x idle time / compile time come first. Scoring every entry would mean
- * reading the whole index, so only the WINDOW_COST least recently used are scored, and the quarter with the highest scores is
- * evicted before the window is refilled. This bounds memory and never evicts what was used a moment ago.
+ * If a limit is exceeded, entries whose kernels were slower than the host's own on every machine that timed them are evicted
+ * first. Then a window of the least recently used entries is read from the index and sorted, and its first entries are
+ * evicted as long as they are due. With policy = cost, entries with the highest bytes x idle time / compile time come first.
+ * Scoring every entry would mean reading the whole index, so only the WINDOW_COST least recently used are scored, and the
+ * quarter with the highest scores is evicted before the window is refilled. This limits memory and never evicts entries that
+ * were used recently.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -22,14 +23,14 @@
 #define WINDOW_LRU AOTICACHE_COLLECTION_ROUND
 #define WINDOW_STEP 512
 #define WINDOW_COST 4096
-#define LEAST_COMPILE_NS 1e6 /* what was compiled in no time is not worth infinitely little */
+#define LEAST_COMPILE_NS 1e6 /* a compile time of zero would make the score infinite */
 
 #define MENDED_AT_ONCE 1000
-#define UNSEEN_NS (INT64_C(7) * 24 * 3600 * 1000000000) /* less is a weekend, and clocks that differ a little */
-#define LEAST_ENTRIES 32                                /* fewer are soon compiled again */
+#define UNSEEN_NS (INT64_C(7) * 24 * 3600 * 1000000000) /* less is a weekend, or clocks that differ a little */
+#define LEAST_ENTRIES 32                                /* fewer entries are soon recompiled */
 #define STAYING_PART 10                                 /* nearly all: less than a tenth stays */
 
-/* Names under which the index keeps what the last collection saw. */
+/* Names under which the index keeps the records of the last collection. */
 #define RECORDED_WALL "collected_ns"
 #define RECORDED_UPTIME "collected_uptime_ns"
 #define RECORDED_BOOT "collected_boot"
@@ -54,7 +55,7 @@ uint64_t aoticache_collection_missing_space(const aoticache_collection *collecti
     double least = options->min_free_share * (double)filesystem.f_blocks * unit;
     if ((double)options->min_free_bytes > least)
         least = (double)options->min_free_bytes;
-    if (atomic_load(&collection->cache->has_given_up_reserve)) /* for a moment: its space is wanted back */
+    if (atomic_load(&collection->cache->has_given_up_reserve)) /* temporarily: its space will be needed again */
         least += (double)AOTICACHE_RESERVE_BYTES;
     double missing = least - (double)filesystem.f_bavail * unit - (double)collection->found_bytes;
     return missing > 0 ? (uint64_t)missing + 1 : 0;
@@ -82,7 +83,7 @@ aoticache_status aoticache_collection_set_goal(aoticache_collection *collection,
     return AOTICACHE_OK;
 }
 
-/* An estimate, for the caller's progress. */
+/* Estimates the number of entries to remove, for the caller's progress. */
 static uint64_t entries_to_go(const aoticache_collection *collection)
 {
     uint64_t entries = 0, by_bytes = 0;
@@ -138,11 +139,11 @@ static double score_of(const aoticache_collection *collection, const aoticache_i
     if (candidate->is_lost || is_old(collection, candidate->last_used_ns))
         return HUGE_VAL;
     if (collection->options->policy != AOTICACHE_COLLECT_COST)
-        return 0; /* all the same: the order of last use decides */
+        return 0; /* no score: the order of last use decides */
     return (double)candidate->bytes * age / (compile > LEAST_COMPILE_NS ? compile : LEAST_COMPILE_NS);
 }
 
-/* FNV-1a: the same for the same name, and hardly ever for another. */
+/* FNV-1a: the same for the same name, and rarely the same for another. */
 static uint64_t number_of(const char *op)
 {
     uint64_t number = UINT64_C(0xcbf29ce484222325);
@@ -180,10 +181,10 @@ static bool add_candidate(void *user, const aoticache_index_candidate *candidate
     aoticache_collection *collection = user;
     collection->seen++;
     if (!is_over(collection) && !is_old(collection, candidate->last_used_ns)) {
-        collection->is_read = true; /* all that come after were used later */
+        collection->is_read = true; /* all following entries were used later */
         return false;
     }
-    if (!candidate->is_lost || !collection->is_lost_listed) /* else it had its turn */
+    if (!candidate->is_lost || !collection->is_lost_listed) /* otherwise it was listed already */
         add_item(collection, candidate);
     collection->read_used_ns = candidate->last_used_ns;
     collection->read_id = candidate->entry_id;
@@ -207,7 +208,8 @@ static bool needs_filling(const aoticache_collection *collection)
     return !collection->is_read && left <= (by_cost ? collection->window_capacity / 4 * 3 : 0);
 }
 
-/* What lost goes before anything else does: nobody calls it. Without a limit that is exceeded it stays until it is old. */
+/* Fills the window with entries of slower kernels, which nothing calls: they are removed before all others. If no limit is
+ * exceeded they stay until they are old. */
 static aoticache_status fill_with_lost(aoticache_collection *collection, size_t wanted, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -245,7 +247,7 @@ static aoticache_status fill_window(aoticache_collection *collection, aoticache_
     return status;
 }
 
-/* Sizes are those of whole artifacts, so objects that several share make this choose too few entries, never too many. */
+/* Sizes are those of whole artifacts, so if several entries share objects, this chooses too few entries, but never too many. */
 static bool is_due(const aoticache_collection *collection, const aoticache_collection_item *item, uint64_t chosen,
                    uint64_t chosen_bytes)
 {
@@ -273,7 +275,7 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
         }
         const aoticache_collection_item *item = &collection->window[collection->window_next];
         bool due = is_due(collection, item, count, bytes);
-        if (!due && !item->is_lost) /* what is behind one that lost may be older */
+        if (!due && !item->is_lost) /* entries after one of a slower kernel may be older */
             break;
         collection->window_next++;
         if (!due)
@@ -292,16 +294,16 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
 /*
  * ---- the clock ----
  *
- * Ages are told by the wall clock, which people, dead batteries and virtual machines set to anything.
+ * Ages are computed with the wall clock, which users, dead batteries and virtual machines can set to any time.
  *
- * A last use in the future was recorded by a clock that was ahead. It counts as now, and is written so: else the entry
- * would outlive every limit.
+ * A last use in the future was recorded by a clock that was ahead. It counts as now, and is written as now: otherwise the
+ * entry would outlive every limit.
  *
- * A clock that is ahead now makes everything look old. What the machine itself has seen tells that: every collection
- * records what the clock and the uptime were. How far the clock has gone on since then beyond the uptime is time that the
- * machine did not see pass. If nearly all entries would go for that time alone, none goes for its age; limits of size hold
- * as ever, since they need the order of last use only. A machine that was off for so long looks the same: then a person
- * says that the clock is right (options.trust_clock).
+ * A clock that is ahead now makes everything look old. To detect that, every collection records the clock and the uptime. If
+ * the clock has advanced since then by more than the uptime, the difference is time during which the machine was not
+ * running. If nearly all entries would be removed only because of that time, none is removed for its age; limits of size
+ * still apply, because they need only the order of last use. A machine that was off for that long looks the same: the user
+ * then has to confirm that the clock is right (options.trust_clock).
  */
 
 struct moment {
@@ -318,7 +320,7 @@ static bool read_text(const char *path, char *ret_text, size_t size)
     return got > 0;
 }
 
-/* From the kernel's files, not by clock_gettime(): what wraps a program to show it another time leaves them alone. */
+/* Reads the kernel's files instead of clock_gettime(): wrappers that show a program another time do not change them. */
 static struct moment read_moment(void)
 {
     struct moment moment = {.wall_ns = aoticache_wall_ns()};
@@ -332,7 +334,7 @@ static struct moment read_moment(void)
     return moment;
 }
 
-/* How far the clock has gone on beyond what the machine has seen pass. */
+/* Returns how far the clock has advanced beyond the time that the machine was running. */
 static int64_t unseen_ns(const struct moment *last, const struct moment *now)
 {
     bool is_same_start = last->boot == now->boot && now->boot != 0;
@@ -342,7 +344,7 @@ static int64_t unseen_ns(const struct moment *last, const struct moment *now)
     return passed > seen ? passed - seen : 0;
 }
 
-/* The last collection; where there was none, the last use of any entry, as some machine was running then, too. */
+/* Gives the last collection; if there was none, the last use of any entry, because some machine was running then, too. */
 static aoticache_status read_last(aoticache_index *index, struct moment *ret_last, aoticache_error *ret_error)
 {
     struct moment last = {.wall_ns = 0};
@@ -358,13 +360,13 @@ static aoticache_status read_last(aoticache_index *index, struct moment *ret_las
     return status;
 }
 
-/* Drops the limit of age where nearly all the entries that are not overdue without the time `unseen` are overdue with it. */
+/* Drops the age limit if nearly all the entries that are not overdue without the time `unseen` are overdue with it. */
 static aoticache_status judge_clock(aoticache_collection *collection, int64_t unseen, aoticache_error *ret_error)
 {
     const uint64_t age = collection->max_age_seconds;
     uint64_t fresh = 0, staying = 0;
     if (age > (uint64_t)collection->now_ns / 1000000000)
-        return AOTICACHE_OK; /* nothing can be so old */
+        return AOTICACHE_OK; /* nothing can be that old */
     const int64_t due_ns = collection->now_ns - (int64_t)age * 1000000000;
     aoticache_status status = aoticache_index_count_used_since(collection->index, due_ns - unseen, &fresh, ret_error);
     if (status == AOTICACHE_OK)

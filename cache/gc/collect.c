@@ -13,7 +13,7 @@
 #define JUDGEMENTS_NS (INT64_C(30) * 24 * 3600 * 1000000000)
 #define FAILURES_AT_ONCE 1000
 #define CACHE_KIB (64 << 10)      /* the inner pages of all trees of a large index, and those that a round changes */
-#define STEP_CACHE_KIB (16 << 10) /* the former: it is another program's memory */
+#define STEP_CACHE_KIB (16 << 10) /* only the inner pages: it is another program's memory */
 #define VACUUM_STEP (UINT64_C(1) << 20)
 
 static aoticache_status remove_entries(aoticache_collection *collection, aoticache_error *ret_error)
@@ -37,7 +37,7 @@ static aoticache_status remove_entries(aoticache_collection *collection, aoticac
 static aoticache_status remove_failures(aoticache_collection *collection, aoticache_error *ret_error)
 {
     uint64_t expired = 0, forgotten = 0;
-    if (!collection->options->dry_run) /* what is left of them for longer is merely judged again */
+    if (!collection->options->dry_run) /* entries left in the window for longer are only scored again */
         aoticache_index_forget_judgements(collection->index, collection->now_ns - JUDGEMENTS_NS, collection->now_ns,
                                           NULL);
     aoticache_status status = aoticache_index_count_expired(collection->index, collection->now_ns, &expired, ret_error);
@@ -69,7 +69,7 @@ static aoticache_status vacuum(aoticache_collection *collection, aoticache_error
     return AOTICACHE_OK;
 }
 
-/* Removes what has nothing to do with the limits. */
+/* Does the removals that are independent of the limits. */
 static aoticache_status tidy_up(aoticache_collection *collection, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_collection_scan(collection, ret_error);
@@ -85,7 +85,7 @@ static aoticache_status tidy_up(aoticache_collection *collection, aoticache_erro
     return status;
 }
 
-/* If the file system lacks space, what no program finds any more goes before what they use, whatever its age. */
+/* If the file system lacks space, files that no program can use any more are removed before entries, whatever their age. */
 static void free_space_first(aoticache_collection *collection)
 {
     if (aoticache_collection_missing_space(collection) == 0)
@@ -100,7 +100,7 @@ static aoticache_status collect_once(aoticache_collection *collection, aoticache
 {
     const bool is_dry = collection->options->dry_run, is_step = collection->is_step;
     if (!is_dry && !is_step && aoticache_collection_measure_space(collection) < AOTICACHE_COLLECTION_BATCH)
-        aoticache_collection_clear(collection); /* first, as all else may need what it frees */
+        aoticache_collection_clear(collection); /* first, because everything else may need the freed space */
     aoticache_status status = aoticache_collection_check_clock(collection, ret_error);
     if (status == AOTICACHE_OK && !is_step)
         free_space_first(collection);
@@ -143,7 +143,7 @@ static void begin(aoticache_collection *collection)
         (aoticache_remover){.cache = collection->cache, .has_one_thread = collection->is_step, .last_id = INT64_MIN};
 }
 
-/* Collects with the index that is there now; once more if it turns out to be damaged and is rebuilt. */
+/* Collects with the current index, and once more if it turns out to be damaged and is rebuilt. */
 static aoticache_status collect_with_index(aoticache_collection *collection, aoticache_error *ret_error)
 {
     const aoticache_collection blank = *collection;
@@ -167,7 +167,7 @@ static aoticache_status collect_with_index(aoticache_collection *collection, aot
     return status;
 }
 
-/* is_step: removes entries and their objects, nothing else. */
+/* is_step: only removes entries and their objects. */
 static aoticache_status run_collection(aoticache_cache *cache, const aoticache_collect_options *options, bool is_step,
                                        aoticache_entry_fn callback, void *user, aoticache_collect_report *ret_report,
                                        aoticache_error *ret_error)
@@ -188,7 +188,7 @@ static aoticache_status run_collection(aoticache_cache *cache, const aoticache_c
     if (!is_step)
         aoticache_cache_flush(cache, NULL);
     else
-        aoticache_cache_flush_deferred(cache); /* which entries were used, decides what goes */
+        aoticache_cache_flush_deferred(cache); /* recent uses influence which entries are removed */
     status = collect_with_index(&collection, ret_error);
     if (!is_step && !options->dry_run)
         aoticache_cache_flush(cache, NULL);
@@ -199,7 +199,7 @@ static aoticache_status run_collection(aoticache_cache *cache, const aoticache_c
         *ret_report = collection.report;
     if (status != AOTICACHE_CORRUPT && status != AOTICACHE_LOCKED)
         return status;
-    if (ret_error != NULL) /* LOCKED says that another collector is at work, nothing else */
+    if (ret_error != NULL) /* LOCKED only means that another collector is at work */
         ret_error->status = AOTICACHE_IO;
     return AOTICACHE_IO;
 }
@@ -238,18 +238,18 @@ aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache
 }
 
 /*
- * ---- the cache that keeps itself small ----
+ * ---- enforcing the budget ----
  *
- * A put, or a batch of an import, that makes the store larger than the budget collects, and so does every put after it
- * until the store is below nine tenths: each for a few milliseconds beyond what the budget itself asks for, so that no put
- * waits for all of it. Lookups never come here.
+ * A put, or a batch of an import, that makes the store larger than the budget collects, and so does every put after it until
+ * the store is below nine tenths: each for a few milliseconds beyond what the budget itself requires, so that no put waits
+ * for the whole collection. Lookups never collect.
  */
 
 #define STEP_MS 10
 #define PAUSE_NS \
-    UINT64_C(1000000000) /* after a step that could free nothing: all that is left is held, kept or pinned */
+    UINT64_C(1000000000) /* after a step that could not free anything: all remaining entries are held, kept or pinned */
 
-/* 0: no limit. */
+/* Returns the low watermark; 0: no limit. */
 static uint64_t low_watermark(uint64_t high)
 {
     return high - high / 10;
@@ -260,7 +260,7 @@ static bool is_above(const aoticache_index_totals *totals, uint64_t bytes, uint6
     return (bytes != 0 && totals->bytes > bytes) || (entries != 0 && totals->entries > entries);
 }
 
-/* Collects down to the low watermark as far as there is time, or to the budget however long that takes. */
+/* Collects down to the low watermark as far as time allows, or to the budget however long that takes. */
 static aoticache_status run_step(aoticache_cache *cache, bool down_to_low, aoticache_collect_report *ret_report)
 {
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
@@ -279,7 +279,7 @@ static void shrink(aoticache_cache *cache, aoticache_index *index, const aoticac
     aoticache_status status = run_step(cache, true, &report);
     if (status == AOTICACHE_OK)
         status = aoticache_index_read_totals(index, &totals, NULL);
-    /* A single artifact may have been larger than what fits into the time. */
+    /* A single artifact may be too large for the step's time. */
     if (status == AOTICACHE_OK && report.is_partial && is_above(&totals, cache->max_bytes, cache->max_entries)) {
         status = run_step(cache, false, &report);
         if (status == AOTICACHE_OK)

@@ -1,6 +1,6 @@
 /*
- * cache/gc/evict: removes entries from the index, a batch at a time; those that a process holds stay. Also where little or
- * no space is free, and what a dry run counts instead.
+ * cache/gc/evict: removes entries from the index, a batch at a time; those that a process holds stay. Also handles a lack of
+ * free space, and the counts of a dry run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +10,21 @@
 #include "base/array.h"
 #include "cache/entry_list.h"
 
-#define MAX_OWNED 1026      /* what a manifest may list, and itself */
-#define LOG_PAGES 16000     /* 64 MB: merging takes a fifth of a second, and nobody else does it */
-#define RESOLVED_AT_ONCE 64 /* entries, before others of this process may use the index again */
+#define MAX_OWNED 1026      /* the limit for a manifest's files, plus the manifest itself */
+#define LOG_PAGES 16000     /* 64 MB: merging takes a fifth of a second, and no other process does it */
+#define RESOLVED_AT_ONCE 64 /* entries, before other threads of this process may use the index again */
 
 /*
  * ---- free space ----
  *
- * Removing entries needs space itself: the log grows by some pages for each, and the index by what is recorded of the files
- * that wait. So the fewer bytes are free, the fewer entries are removed at once; their files go before the next ones, and
- * the log is merged and cut. Where a batch still does not fit, smaller ones are tried, and at last whatever can go without
- * the index. Where next to nothing is free, the reserve goes first.
+ * Removing entries needs space itself: the log grows by some pages for each, and the index by the records of waiting files.
+ * So the fewer bytes are free, the fewer entries are removed in one batch; their files are removed before the next batch,
+ * and the log is merged and truncated. If a batch still does not fit, smaller ones are tried, and finally everything that
+ * can be removed without the index. If almost nothing is free, the reserve is released first.
  */
 
-/* Space is not short with this much for each entry of a batch: far more than an entry takes, as others write too. */
+/* Space is not short if this much is free for each entry of a batch: far more than an entry takes, because other processes
+ * write too. */
 #define ENTRY_BYTES (UINT64_C(256) << 10)
 #define LEAST_BATCH 8
 
@@ -46,7 +47,7 @@ size_t aoticache_collection_measure_space(aoticache_collection *collection)
     return limit;
 }
 
-/* After a batch whose files have gone: cuts the log where space is short, and lets the next batch be larger. */
+/* Call this after a batch whose files are removed: truncates the log if space is short, and allows a larger next batch. */
 static void recover_space(aoticache_collection *collection)
 {
     if (collection->is_short_of_space)
@@ -55,7 +56,7 @@ static void recover_space(aoticache_collection *collection)
         collection->batch_limit++;
 }
 
-/* What fails here fails again where it is due, and is reported there. */
+/* Ignores failures: they will recur where the step is due, and be reported there. */
 void aoticache_collection_clear(aoticache_collection *collection)
 {
     if (aoticache_reserve_is_needed(collection->cache))
@@ -66,8 +67,8 @@ void aoticache_collection_clear(aoticache_collection *collection)
 }
 
 /*
- * After a batch of `tried` entries has failed: makes the next one smaller, or else makes space in some other way. False: the
- * failure was of another kind, or there is nothing left to try.
+ * Called after a batch of `tried` entries has failed: makes the next one smaller, or otherwise frees space in another way.
+ * Returns false if the failure was of another kind, or there is nothing left to try.
  */
 static bool make_space(aoticache_collection *collection, size_t tried)
 {
@@ -77,7 +78,7 @@ static bool make_space(aoticache_collection *collection, size_t tried)
     collection->batch_limit = tried > 1 ? tried / 2 : 1;
     if (tried > 1)
         return true;
-    if (collection->done_count > 0) { /* they stay on the list, and the next collection finds them gone */
+    if (collection->done_count > 0) { /* their records stay, and the next collection finds the files gone */
         collection->done_count = 0;
         return true;
     }
@@ -90,14 +91,14 @@ static bool make_space(aoticache_collection *collection, size_t tried)
     return true;
 }
 
-/* ---- before the transaction: what the entries consist of, and whether a process holds them ---- */
+/* ---- before the transaction: the objects of entries, and whether a process holds them ---- */
 
 static bool object_is_in_use(const aoticache_collection *collection, const aoticache_digest *object)
 {
     return aoticache_object_is_held(collection->cache->directory, object);
 }
 
-/* Nobody needs the manifest once the artifact is open. */
+/* Ignores the manifest, which is not needed after the artifact is open. */
 static bool any_is_in_use(const aoticache_collection *collection, const aoticache_index_owned *owned, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -106,7 +107,7 @@ static bool any_is_in_use(const aoticache_collection *collection, const aoticach
     return false;
 }
 
-/* For an entry with more objects than a victim has space for. */
+/* Handles an entry with more objects than a victim has space for. */
 static aoticache_status large_entry_is_in_use(const aoticache_collection *collection, int64_t entry_id,
                                               bool *ret_is_in_use, aoticache_error *ret_error)
 {
@@ -143,7 +144,7 @@ static bool copy_entry(void *user, const aoticache_index_entry *entry)
     return false;
 }
 
-/* Adds the entries of `items` that nobody holds to the batch, with what they consist of. */
+/* Adds the entries of `items` that no process holds to the batch, with their objects. */
 static aoticache_status resolve_victims(aoticache_collection *collection, const aoticache_collection_item *items,
                                         size_t count, struct batch *batch, aoticache_error *ret_error)
 {
@@ -187,7 +188,7 @@ static size_t round_size(const aoticache_collection *collection)
     return collection->cache->round != 0 ? collection->cache->round : AOTICACHE_COLLECTION_ROUND;
 }
 
-/* Whether each transaction is a round: what it frees is needed at once, or there is no time for more. */
+/* Returns whether each transaction is a round: the freed space is needed immediately, or time is short. */
 static bool rounds_are_short(const aoticache_collection *collection)
 {
     return collection->is_short_of_space || collection->deadline_ns != UINT64_MAX;
@@ -201,7 +202,7 @@ aoticache_status aoticache_collection_end_round(aoticache_collection *collection
     collection->round = 0;
     if (!is_empty && !in_foreground)
         status = aoticache_collection_start_removal(collection, ret_error);
-    if (is_last && !is_empty && !in_foreground) /* during the removal, not after it */
+    if (is_last && !is_empty && !in_foreground) /* during the background removal, not after it */
         aoticache_index_checkpoint_if_due(collection->index, AOTICACHE_INDEX_LOG_PAGES);
     if (status == AOTICACHE_OK && (is_last || in_foreground))
         status = aoticache_collection_finish_removal(collection, ret_error);
@@ -214,7 +215,7 @@ aoticache_status aoticache_collection_end_round(aoticache_collection *collection
     return status;
 }
 
-/* Bytes are counted when their files have gone. */
+/* Counts evictions; bytes are counted when the files are removed. */
 static void count_evictions(aoticache_collection *collection, const struct batch *batch, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
@@ -291,7 +292,8 @@ static int by_op(const void *a, const void *b)
     return (x->entry_id > y->entry_id) - (x->entry_id < y->entry_id);
 }
 
-/* All items are due, so their order matters only where the collection may end in between, or the caller sees each. */
+/* Returns whether the order of eviction is arbitrary: all items are due, so it matters only if the collection may stop
+ * early, or the caller receives each entry. */
 static bool order_is_free(const aoticache_collection *collection)
 {
     return !collection->is_step && !rounds_are_short(collection) && collection->callback == NULL;
@@ -303,7 +305,7 @@ aoticache_status aoticache_collection_evict(aoticache_collection *collection, ao
     const size_t round = round_size(collection);
     const size_t most = round < AOTICACHE_COLLECTION_BATCH ? round : AOTICACHE_COLLECTION_BATCH;
     aoticache_status status = AOTICACHE_OK;
-    if (order_is_free(collection)) /* a transaction of a few operators changes few pages of what is kept by operator */
+    if (order_is_free(collection)) /* a transaction for few operators changes few pages of the indexes by operator */
         qsort(items, count, sizeof *items, by_op);
     for (size_t at = 0, some; status == AOTICACHE_OK && at < count; at += some) {
         some = count - at < most ? count - at : most;
@@ -317,7 +319,7 @@ aoticache_status aoticache_collection_evict(aoticache_collection *collection, ao
 /*
  * ---- dry run ----
  *
- * The choice is the same. An object that several artifacts share is counted only when the last of these would go.
+ * The choice is the same. An object that several artifacts share is counted only when the last of them would be removed.
  */
 
 struct shared_object {
@@ -328,7 +330,7 @@ struct shared_object {
 static const aoticache_hash_map_type shared_type = {.item_size = sizeof(struct shared_object),
                                                     .key_size = sizeof(aoticache_digest)};
 
-/* One artifact that names the object would go. *ret_last: none is left. */
+/* Notes that one artifact that names the object would be removed. *ret_last: it is the last. */
 static bool release_object(aoticache_collection *collection, const aoticache_index_owned *owned, bool *ret_last)
 {
     *ret_last = owned->refs <= 1;

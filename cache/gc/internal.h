@@ -1,17 +1,17 @@
 /*
- * cache/gc/internal: one collection at work, and its remover of files; for the files of cache/gc/ only.
+ * cache/gc/internal: the state of one collection, and its remover of files; for the files of cache/gc/ only.
  *
- * Memory does not grow with what the store holds: entries come from the index by the window, least recently used first,
- * and are removed by the batch, many batches to a round. A process may be killed after each step of a round:
+ * Memory does not grow with what the store holds: entries are read from the index in windows, least recently used first, and
+ * removed in batches, many batches to a round. A process may be killed after each step of a round:
  *
- *   1. Entries, and what they alone named, leave the index in transactions of a few milliseconds, which record the objects
- *      as waiting for removal.
+ *   1. Entries, and the objects that only they name, are removed from the index in transactions of a few milliseconds, which
+ *      record the objects as waiting for removal.
  *   2. These transactions are made durable, all at once.
  *   3. The files are removed, with the store locked exclusively for a few milliseconds at a time. A background thread does
  *      this during the transactions of the next round.
  *   4. The records of waiting objects are removed.
  *
- * Where free space or time is short, a round is one transaction, and its files are removed before the next one.
+ * If free space or time is short, a round is one transaction, and its files are removed before the next round.
  */
 #ifndef AOTICACHE_CACHE_GC_INTERNAL_H
 #define AOTICACHE_CACHE_GC_INTERNAL_H
@@ -23,10 +23,10 @@
 #include "cache/store/lock.h"
 #include "index/eviction/eviction.h"
 
-/* How long others may have to wait: for the store's lock, and for the index's write lock. */
+/* The longest time that other processes wait: for the store's lock, and for the index's write lock. */
 #define AOTICACHE_COLLECTION_STRETCH_NS UINT64_C(5000000)
 #define AOTICACHE_COLLECTION_BATCH 256
-#define AOTICACHE_COLLECTION_ROUND 2048 /* entries, at most; their files wait until it is full */
+#define AOTICACHE_COLLECTION_ROUND 2048 /* entries, at most; their files are removed when the round is full */
 
 /* An entry of the window, in the order of eviction. */
 typedef struct aoticache_collection_item {
@@ -34,27 +34,27 @@ typedef struct aoticache_collection_item {
     int64_t last_used_ns;
     aoticache_digest key;
     uint64_t bytes;
-    uint64_t op;  /* a number for it */
-    double score; /* the highest goes first */
+    uint64_t op;  /* a number for the operator */
+    double score; /* the highest is removed first */
     bool is_pinned, is_kept;
     bool is_lost; /* as aoticache_index_candidate */
 } aoticache_collection_item;
 
 /*
- * Removes the files of objects that have left the index, by a pool of threads, either before it returns or in the
- * background. While a background removal runs, all of it belongs to that thread.
+ * Removes the files of objects that were removed from the index, with a pool of threads, either before it returns or in the
+ * background. While a background removal runs, only its thread may use this struct.
  */
 typedef struct aoticache_remover {
     aoticache_cache *cache;
-    bool has_one_thread; /* inside a put: the processors are its program's */
+    bool has_one_thread; /* inside a put: the program needs the processors */
 
-    aoticache_index *index;            /* borrowed: what the running removal asks */
-    aoticache_index *background_index; /* a connection of its own for reading; NULL: not needed yet */
-    aoticache_index *background_log;   /* to merge the log with; NULL: it is merged when it is very long */
+    aoticache_index *index;            /* borrowed: used by the running removal */
+    aoticache_index *background_index; /* a separate connection for reading; NULL: not needed yet */
+    aoticache_index *background_log;   /* a connection to merge the log with; NULL: it is merged when it is very long */
 
-    aoticache_index_removal *removals; /* what is to go */
+    aoticache_index_removal *removals; /* what to remove */
     size_t count;
-    int64_t last_id; /* of the waiting objects that were listed so far */
+    int64_t last_id; /* of the waiting objects listed so far */
 
     aoticache_thread_pool *pool;
     pthread_t thread;
@@ -62,15 +62,15 @@ typedef struct aoticache_remover {
     bool is_disk_bound; /* removing a file is mostly waiting for the disk */
     size_t chunk;       /* about as many files as fit into a stretch; 0: not known yet */
 
-    /* Results since they were last taken. */
+    /* Results since they were last read. */
     uint64_t objects, bytes;
-    uint64_t backlog_bytes; /* of a backlog: of what was there before, whether it is gone or not */
+    uint64_t backlog_bytes; /* of a backlog: bytes of objects that existed, whether or not they are removed by now */
     int64_t *done;          /* numbers of waiting objects that are gone */
     size_t done_count, done_capacity;
-    bool index_is_replaced;  /* nothing more is to be removed by this one */
+    bool index_is_replaced;  /* this remover must not remove anything more */
     aoticache_status status; /* of the background removal */
     aoticache_error error;
-    aoticache_status file_status; /* the first file that cannot be removed does not keep the others from going */
+    aoticache_status file_status; /* a file that cannot be removed does not stop the removal of the others */
     aoticache_error file_error;
 } aoticache_remover;
 
@@ -85,90 +85,92 @@ typedef struct aoticache_collection {
     int64_t now_ns;           /* wall clock */
     uint64_t max_age_seconds; /* UINT64_MAX: ages do not matter */
     uint64_t deadline_ns;
-    bool is_step;    /* inside a put: removes entries and their objects, nothing else */
+    bool is_step;    /* inside a put: only removes entries and their objects */
     bool is_stopped; /* by the caller, the time limit, or because the index was replaced */
 
-    /* What the index holds, less what was removed, and the goal; UINT64_MAX: any. */
+    /* Entries and bytes in the index, less what was removed, and the goal; UINT64_MAX: any. */
     uint64_t entries, bytes;
     uint64_t wanted_entries, wanted_bytes;
     uint64_t first_entries, first_bytes;
 
     aoticache_collection_item *window;
     size_t window_capacity, window_next, window_count;
-    int64_t read_used_ns, read_id;     /* where the index was read to */
-    bool is_read;                      /* to its end, or to where nothing is due */
-    bool is_lost_listed, is_lost_read; /* what has lost is read first, up to here: */
+    int64_t read_used_ns, read_id;     /* position up to which the index was read */
+    bool is_read;                      /* to its end, or to the first entry that is not due */
+    bool is_lost_listed, is_lost_read; /* entries of slower kernels are read first, up to here: */
     aoticache_digest lost_key;
     int64_t lost_id;
     size_t seen; /* candidates that the last reading gave */
 
     bool is_short_of_space; /* the log is merged after each batch */
     bool has_run_out;       /* a transaction has failed for lack of space: */
-    size_t batch_limit;     /* so many entries are tried next */
-    bool has_cleared;       /* what needs no index was removed to make space */
-    bool has_no_quarantine; /* all of it was removed, for the free space that is asked for */
-    uint64_t found_bytes;   /* of what a dry run would have removed for that */
+    size_t batch_limit;     /* number of entries to try next */
+    bool has_cleared;       /* everything that needs no index was removed to make space */
+    bool has_no_quarantine; /* all of it was removed, for the requested free space */
+    uint64_t found_bytes;   /* bytes that a dry run would have removed for that */
 
     size_t round;    /* entries removed in this round, whose files are still there */
-    bool is_durable; /* all that the index says of waiting objects is on the disk */
+    bool is_durable; /* everything that the index says of waiting objects is on the disk */
     aoticache_remover remover;
-    int64_t *done; /* waiting objects that are gone: the next transaction forgets them */
+    int64_t *done; /* removed waiting objects: the next transaction deletes their records */
     size_t done_count, done_capacity;
 
-    aoticache_hash_map shared; /* dry run: objects of several artifacts, and how many of these would go (evict.c) */
+    aoticache_hash_map shared; /* dry run: objects of several artifacts, and how many would be removed (evict.c) */
     aoticache_digest *waiting; /* dry run: waiting objects, sorted */
     size_t waiting_count, waiting_capacity;
 } aoticache_collection;
 
 /* ---- choose.c: the goal, and which entries are due ---- */
 
-/* Compares the limits with what there is. */
+/* Compares the limits with the current contents. */
 aoticache_status aoticache_collection_set_goal(aoticache_collection *collection, aoticache_error *ret_error);
-/* Bytes that have to go so that the file system has the free space that the options ask for. */
+/* Returns how many bytes must be removed so that the file system has the free space that the options require. */
 uint64_t aoticache_collection_missing_space(const aoticache_collection *collection);
-/* Asks the clock and the caller whether to go on. False: the collection is stopped, which the report says. */
+/* Checks the time limit and calls the caller's progress function. Returns false if the collection must stop, and sets that
+ * in the report. */
 bool aoticache_collection_poll(aoticache_collection *collection);
-/* Sets last uses in the future to now; drops the limit of age where the clock cannot be believed, which the report says. */
+/* Sets last uses in the future to now. Drops the age limit if the clock cannot be trusted, and sets that in the report. */
 aoticache_status aoticache_collection_check_clock(aoticache_collection *collection, aoticache_error *ret_error);
-/* Records for the next collection what the clock says at the end of this one. */
+/* Records the clock at the end of this collection for the next one. */
 void aoticache_collection_record_clock(aoticache_collection *collection);
-/* Moves the next entries that are due to `ret_items`, at most AOTICACHE_COLLECTION_ROUND; 0: nothing is due any more. */
+/* Moves the next due entries to `ret_items`, at most AOTICACHE_COLLECTION_ROUND; 0: no more are due. */
 aoticache_status aoticache_collection_choose(aoticache_collection *collection, aoticache_collection_item *ret_items,
                                              size_t *ret_count, aoticache_error *ret_error);
 
 /* ---- remover.c ---- */
 
-/* Removes the files of all objects that wait for it, from where the last call ended. is_backlog: an earlier collection has
- * left them, and this one may stop in between. */
+/* Removes the files of all waiting objects, from where the last call ended. is_backlog: an earlier collection left them, and
+ * this one may stop in between. */
 aoticache_status aoticache_collection_remove_files(aoticache_collection *collection, bool is_backlog,
                                                    aoticache_error *ret_error);
-/* The same in the background, and merges the log afterwards. Finishes the background removal before it. */
+/* Does the same in the background, and merges the log afterwards. First finishes an earlier background removal. */
 aoticache_status aoticache_collection_start_removal(aoticache_collection *collection, aoticache_error *ret_error);
 /* Waits for the background removal, if there is one, takes its results and returns its status. */
 aoticache_status aoticache_collection_finish_removal(aoticache_collection *collection, aoticache_error *ret_error);
-/* Writes to the index which of the waiting objects are gone. */
+/* Writes to the index which waiting objects are removed. */
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error);
-/* Waits for the background removal and frees what the remover has. */
+/* Waits for the background removal and frees the remover's resources. */
 void aoticache_collection_close_remover(aoticache_collection *collection);
 
-/* ---- leftovers.c: what no entry leads to ---- */
+/* ---- leftovers.c: files without an entry ---- */
 
-/* Looks for objects that nothing names: in a part of the store, or all of it where it is small or options.scan is set. */
+/* Searches for objects that nothing names: in a part of the store, or in all of it if it is small or options.scan is set. */
 aoticache_status aoticache_collection_scan(aoticache_collection *collection, aoticache_error *ret_error);
-/* Removes damaged files that were put aside long enough ago. */
-/* all: of whatever age, unless the options say never. A dry run counts the bytes in found_bytes then. */
+/* Removes damaged files that were quarantined long enough ago. */
+/* all: whatever their age, unless the options say never. A dry run then counts the bytes in found_bytes. */
 void aoticache_collection_remove_quarantine(aoticache_collection *collection, bool all);
 
 /* ---- evict.c ---- */
 
 /* Measures the free space. Returns how many entries one transaction may remove: 1 to AOTICACHE_COLLECTION_BATCH. */
 size_t aoticache_collection_measure_space(aoticache_collection *collection);
-/* Gives up the reserve where it is needed, merges the log and removes what can go without the index. */
+/* Releases the reserve if it is needed, merges the log and removes what can be removed without the index. */
 void aoticache_collection_clear(aoticache_collection *collection);
-/* Removes entries, which it may sort, and what they alone need, from the index; their files go after the round. */
+/* Removes entries, which it may sort, and the objects that only they need, from the index; their files are removed after the
+ * round. */
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error);
-/* is_last: no round comes after it. */
+/* Ends a round. is_last: no round follows. */
 aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last,
                                                 aoticache_error *ret_error);
 

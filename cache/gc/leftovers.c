@@ -1,8 +1,8 @@
 /*
- * cache/gc/leftovers: what no entry leads to. Three parts: what processes that died left behind in tmp/, leases/ and
- * artifacts/ and signatures/; objects that nothing names; damaged files that were put aside long ago.
+ * cache/gc/leftovers: removes files without an entry. Three parts: leftovers of dead processes in tmp/, leases/, artifacts/
+ * and signatures/; objects that nothing names; damaged files that were quarantined long ago.
  *
- * Whether a process still lives is told by locks alone, never by process numbers, which are used again.
+ * Only locks show whether a process still lives, never process numbers, which are reused.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -65,16 +65,17 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
     return AOTICACHE_OK;
 }
 
-/* Removes the file or folder of this name where it belongs to no living process. True: it is gone. */
+/* Removes the file or directory of this name if it belongs to no live process. Returns true if it is gone. */
 typedef bool (*remove_fn)(aoticache_cache *cache, int folder_fd, const char *name);
 
-/* No put is at work while the store is locked exclusively, so a file belongs to nobody; a folder may be a compile's. */
+/* No put is active while the store is locked exclusively, so a file in tmp/ has no owner; a directory may belong to a
+ * compile. */
 static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *name)
 {
     (void)cache;
     cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 ? aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0 : errno != ENOTDIR && errno != ELOOP)
-        return false; /* or it cannot be told */
+        return false; /* or that cannot be determined */
     return aoticache_directory_remove_tree(folder_fd, name) == 0;
 }
 
@@ -135,13 +136,13 @@ static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char 
 }
 
 /*
- * Folders of side files, and signatures, whose artifact no entry has. The index is asked before any lock is taken, and a cache with many
- * folders is looked through a part at a time. Where to go on is the file system's own position (telldir): one that it no
- * longer understands merely costs a detour.
+ * Directories of side files, and signatures, whose artifact no entry has. The index is queried before any lock is taken, and
+ * a cache with many directories is searched a part at a time. The position at which to continue is that of the file system
+ * (telldir): if it is no longer valid, that only costs time.
  */
 #define PART 1024
 
-/* Folders whose names are those of manifests, and where the next collection goes on in them. */
+/* Directories whose names are those of manifests, and the position at which the next collection continues in them. */
 struct by_manifest {
     const char *folder;
     const char *place;
@@ -215,12 +216,12 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
 /*
  * ---- objects that nothing names and that do not wait for removal ----
  *
- * A put that was killed before it recorded its entry leaves such objects, as older versions did. Each of the 256 folders is
- * listed, sorted and compared with the index, which has the same order. A large store is looked through a part at a time:
- * each collection goes on where the last one stopped, for about three milliseconds.
+ * A put that was killed before it recorded its entry leaves such objects. Each of the 256 directories is listed, sorted and
+ * compared with the index, which has the same order. A large store is searched a part at a time: each collection continues
+ * where the last one stopped, for about three milliseconds.
  */
 
-#define POSITION "scan_position" /* the first two bytes of the next digest to look at */
+#define POSITION "scan_position" /* the first two bytes of the next digest to examine */
 #define SMALL_STORE 2000         /* objects: a few milliseconds for all of them */
 #define SCAN_NS UINT64_C(3000000)
 #define ROWS 512
@@ -228,13 +229,13 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
 
 struct scan {
     aoticache_collection *collection;
-    aoticache_digest *names; /* of one folder */
+    aoticache_digest *names; /* of one directory */
     size_t name_count, name_capacity;
     aoticache_digest rows[ROWS];
     size_t row_count, row_at;
     bool rows_end;
     aoticache_object_array garbage;
-    uint16_t from; /* in this folder: only names with this prefix or a higher one */
+    uint16_t from; /* in this directory, skip names with a lower prefix */
     bool is_whole;
     uint64_t begun_ns;
     bool is_out_of_memory;
@@ -267,7 +268,7 @@ static bool time_is_up(const struct scan *scan)
     return !scan->is_whole && aoticache_monotonic_ns() - scan->begun_ns > SCAN_NS;
 }
 
-/* *ret_is_named: whether the index has a row for `digest`. Called with digests in ascending order. */
+/* *ret_is_named: whether the index has a row for `digest`. Must be called with digests in ascending order. */
 static aoticache_status find_row(struct scan *scan, const aoticache_digest *digest, bool *ret_is_named,
                                  aoticache_error *ret_error)
 {
@@ -302,7 +303,7 @@ static void add_garbage(struct scan *scan, const aoticache_digest *digest)
         scan->is_out_of_memory = !aoticache_object_array_add(&scan->garbage, digest, (uint64_t)found.st_size);
 }
 
-/* *ret_next: where to go on. */
+/* *ret_next: the position at which to continue. */
 static aoticache_status scan_folder(struct scan *scan, unsigned folder, uint32_t *ret_next, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -340,7 +341,7 @@ static void count_garbage(struct scan *scan)
     }
 }
 
-/* With the store locked the index is asked again: a put may have recorded the object meanwhile. */
+/* Queries the index again with the store locked: a put may have recorded the object meanwhile. */
 static aoticache_status remove_garbage(struct scan *scan, aoticache_error *ret_error)
 {
     aoticache_collection *collection = scan->collection;
@@ -351,7 +352,7 @@ static aoticache_status remove_garbage(struct scan *scan, aoticache_error *ret_e
         status = aoticache_lock_store(collection->cache->directory, true, &lock, ret_error);
         const uint64_t begun = aoticache_monotonic_ns();
         if (status == AOTICACHE_OK && !aoticache_cache_index_is_current(collection->cache))
-            at = scan->garbage.count; /* the new one may name what the old one does not */
+            at = scan->garbage.count; /* the new index may name objects that the old one does not */
         for (size_t n = 0; status == AOTICACHE_OK && at < scan->garbage.count && n < STRETCH_OBJECTS; n++) {
             status =
                 aoticache_cache_remove_objects(collection->cache, &scan->garbage.items[at++], 1, &removal, ret_error);
@@ -381,12 +382,12 @@ static aoticache_status remove_or_count_garbage(struct scan *scan, aoticache_err
 static aoticache_status scan_folders(struct scan *scan, uint32_t *position, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
-    for (unsigned n = 0; status == AOTICACHE_OK && n <= 256; n++) { /* 256 folders, and the first part of the first */
+    for (unsigned n = 0; status == AOTICACHE_OK && n <= 256; n++) { /* 256 directories, and the rest of the first one */
         unsigned folder = *position >> 8 & 255;
         scan->from = (uint16_t)*position;
         aoticache_error detail;
         status = scan_folder(scan, folder, position, &detail);
-        if (status == AOTICACHE_DENIED) { /* another user's folder: the ones after it are looked through all the same */
+        if (status == AOTICACHE_DENIED) { /* another user's directory: the following ones are still searched */
             aoticache_log(&scan->collection->cache->directory->logger, AOTICACHE_LOG_WARNING,
                           "a collection cannot look for what nobody needs: %s", detail.message);
             status = AOTICACHE_OK;
@@ -432,7 +433,7 @@ out:
 
 #define QUARANTINE_SECONDS (UINT64_C(30) * 24 * 3600)
 
-/* Names in quarantine/ end with a dash and the time at which the file came there. Returns the dash; NULL: there is none. */
+/* Names in quarantine/ end with a dash and the time of quarantine. Returns the dash; NULL: there is none. */
 static const char *find_time(const char *name, int64_t *ret_ns)
 {
     const char *dash = strrchr(name, '-');
@@ -453,7 +454,7 @@ static int64_t quarantined_ns(int folder, const char *name)
     return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? (int64_t)found.st_ctime * 1000000000 : INT64_MAX;
 }
 
-/* A time in the future becomes now: else the file would stay until then. */
+/* Sets a time in the future to now: otherwise the file would stay until then. */
 static void mend_time(const aoticache_collection *collection, int folder, const char *name)
 {
     char fixed[NAME_MAX + 1];

@@ -1,14 +1,14 @@
 /*
- * cache/gc/remover: removes the files of objects that have left the index. The index keeps a list of these objects, so that
- * whoever comes after a killed process knows what to remove without looking for it.
+ * cache/gc/remover: removes the files of objects that were removed from the index. The index keeps a list of these objects,
+ * so after a process is killed the next one knows what to remove without searching.
  *
- * With the store locked exclusively no put is at work, so an object that has no row now belongs to nobody; one that a
- * process holds stays on the list until it is let go. Files are removed folder by folder, which file systems do fastest,
- * and all the manifests of a list before the rest, so that a rebuilt index does not bring an entry back.
+ * With the store locked exclusively no put is active, so an object that has no row now is not needed; one that a process
+ * holds stays on the list until it is released. Files are removed directory by directory, which file systems do fastest, and
+ * all the manifests of a list before the rest, so that a rebuilt index does not bring an entry back.
  *
  * Removing files is mostly waiting for the disk, removing rows is a processor's work, merging the log is both: so a
  * background thread removes the files of one round during the transactions of the next, and merges the log up to there. It
- * has connections of its own, as the collection's is busy, and nobody must wait for it with the store locked.
+ * has its own connections, because the collection's is busy, and no thread may wait for that with the store locked.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,16 +22,16 @@
 #include "base/threads.h"
 #include "cache/gc/internal.h"
 
-#define LISTED 4096            /* objects that are put in order: some of each of the 256 folders */
-#define LISTED_BACKGROUND 8192 /* what a round of entries with a few objects each leaves */
+#define LISTED 4096            /* objects that are sorted together: some of each of the 256 directories */
+#define LISTED_BACKGROUND 8192 /* number of objects that a round of entries with a few objects each leaves */
 #define CHUNK 192              /* files, about as many as fit into a stretch */
 #define LEAST_CHUNK 16
 #define MAX_DONE 8192
-#define HELPERS 3 /* threads beside the remover's own */
+#define HELPERS 3 /* threads in addition to the remover's own */
 #define HELPERS_DISK_BOUND 15
 #define FILES_OF_A_THREAD 8
 
-/* ---- one chunk: a few files at the same time, by several threads ---- */
+/* ---- one chunk: a few files removed concurrently by several threads ---- */
 
 struct chunk {
     aoticache_cache *cache;
@@ -42,13 +42,14 @@ struct chunk {
     } outcomes[CHUNK];
     size_t count;
     uint64_t end_ns;
-    atomic_size_t next;    /* to take; what lies behind the last one taken was not reached in time */
+    atomic_size_t next;    /* next file to take; those after the last one taken were not reached in time */
     bool is_disk_bound;    /* written by the thread that has the first file */
-    pthread_mutex_t mutex; /* of: */
-    aoticache_error error; /* the first one */
+    pthread_mutex_t mutex; /* protects: */
+    aoticache_error error; /* the first error */
 };
 
-/* An object may wait more than once, in rows that are neighbours here. If it must stay, the first of them keeps it. */
+/* Returns whether the object was listed before: it may wait more than once, in neighbouring rows here. If it must stay, only
+ * the first row is kept. */
 static bool is_repeated(const struct chunk *chunk, size_t at)
 {
     const aoticache_index_removal *this = &chunk->removals[at];
@@ -106,9 +107,9 @@ static void remove_from_chunk(void *argument)
 }
 
 /*
- * A disk takes its time for each file (where freed blocks are discarded at once, nearly all of an unlink is waiting), and
- * takes it for several at once: sixteen threads remove nine times as many there as one (docs/performance.md). Small chunks
- * are not worth threads.
+ * Starts helper threads. A disk takes time for each file (if freed blocks are discarded immediately, nearly all of an unlink
+ * is waiting), but for several files concurrently: sixteen threads then remove nine times as many as one
+ * (docs/performance.md). Small chunks are not worth threads.
  */
 static void start_helpers(aoticache_remover *remover, struct chunk *chunk)
 {
@@ -122,7 +123,8 @@ static void start_helpers(aoticache_remover *remover, struct chunk *chunk)
         aoticache_thread_pool_start(remover->pool, useful < most ? useful : most, remove_from_chunk, chunk);
 }
 
-/* Without memory the number is not noted: it stays on the list, and the next collection finds the object gone. */
+/* If memory is short the number is not recorded: the removal stays on the list, and the next collection finds the object
+ * gone. */
 static void note_done(int64_t **done, size_t *count, size_t *capacity, int64_t id)
 {
     if (AOTICACHE_ARRAY_RESERVE(*done, *capacity, *count + 1))
@@ -149,7 +151,7 @@ static void note_outcome(aoticache_remover *remover, const aoticache_index_remov
 
 /*
  * Removes files, at most CHUNK, with the store locked, until end_ns or a little later. Returns how many it reached, from the
- * first on and at least one, and notes the outcome of each.
+ * first on and at least one, and records the result of each.
  */
 static size_t remove_chunk(aoticache_remover *remover, const aoticache_index_removal *removals, size_t count,
                            uint64_t end_ns)
@@ -179,7 +181,7 @@ static bool is_file(const aoticache_index_removal *removal)
     return removal->kind == AOTICACHE_INDEX_REMOVAL_FILE;
 }
 
-/* How many may be removed at the same time: no file together with a manifest, as those go first. */
+/* Returns how many may be removed concurrently: no file together with a manifest, because manifests are removed first. */
 static size_t next_chunk(const aoticache_remover *remover, const aoticache_index_removal *removals, size_t count)
 {
     const size_t likely = remover->chunk > 0 ? remover->chunk : CHUNK;
@@ -190,21 +192,21 @@ static size_t next_chunk(const aoticache_remover *remover, const aoticache_index
     return in_chunk;
 }
 
-/* A chunk is to be about as much as there is time for: what it does not reach was looked up in the index for nothing. */
+/* Adapts the size of a chunk to the available time: the index is queried in vain for files that are not reached. */
 static void adapt_chunk(aoticache_remover *remover, size_t count, size_t reached)
 {
     const size_t next = reached < count ? reached : count + count / 8 + 1;
     remover->chunk = next < LEAST_CHUNK ? LEAST_CHUNK : next < CHUNK ? next : CHUNK;
 }
 
-/* What was begun in time may take as long again. */
+/* Removes files for one stretch; a chunk that was begun in time may take as long again. */
 static aoticache_status remove_stretch(aoticache_remover *remover, size_t *at, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_status status = aoticache_lock_store(remover->cache->directory, true, &lock, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    /* A new index was built of the manifests that are there: what the old one no longer names may be named again. */
+    /* The index was rebuilt from the existing manifests: objects that the old one no longer named may be named again. */
     if (!aoticache_cache_index_is_current(remover->cache)) {
         remover->index_is_replaced = true;
         *at = remover->count;
@@ -231,7 +233,7 @@ static int by_folder(const void *a, const void *b)
     return order != 0 ? order : by_name != 0 ? by_name : (int)x->kind - (int)y->kind;
 }
 
-/* Removes what is listed. polled: the collection that may stop in between; NULL: none. */
+/* Removes the listed files. polled: the collection, which may stop in between; NULL: none. */
 static aoticache_status remove_list(aoticache_remover *remover, aoticache_collection *polled,
                                     aoticache_error *ret_error)
 {
@@ -246,7 +248,7 @@ static aoticache_status remove_list(aoticache_remover *remover, aoticache_collec
     return status;
 }
 
-/* ---- what a collection sees of it ---- */
+/* ---- the collection's side ---- */
 
 static int by_number(const void *a, const void *b)
 {
@@ -271,21 +273,21 @@ static void report_results(aoticache_collection *collection, bool is_backlog)
         collection->is_stopped = collection->report.is_partial = true;
 }
 
-/* No file may go before it is on the disk that no entry needs it. */
+/* Ensures that the removal of entries is on the disk, before any file is removed. */
 static aoticache_status make_durable(aoticache_collection *collection, aoticache_error *ret_error)
 {
     if (collection->is_durable)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_settle(collection->index, ret_error);
     if (status != AOTICACHE_OK && aoticache_index_is_out_of_space(collection->index)) {
-        aoticache_index_truncate_log(collection->index); /* its space is enough for what is to be written */
+        aoticache_index_truncate_log(collection->index); /* the freed space suffices for the next writes */
         status = aoticache_index_settle(collection->index, ret_error);
     }
     collection->is_durable = status == AOTICACHE_OK;
     return status;
 }
 
-/* Lists at most `capacity` waiting objects, from the last ones on. */
+/* Lists at most `capacity` waiting objects, starting after the last ones. */
 static aoticache_status list_next(aoticache_collection *collection, size_t capacity, aoticache_error *ret_error)
 {
     aoticache_remover *remover = &collection->remover;
@@ -316,7 +318,8 @@ aoticache_status aoticache_collection_remove_files(aoticache_collection *collect
         if (status == AOTICACHE_OK)
             status = remove_list(remover, is_backlog ? collection : NULL, ret_error);
         report_results(collection, is_backlog);
-        /* A backlog is there because collections were killed: this one may be, too, and the next is to go on from here. */
+        /* A backlog exists because collections were killed: this one may be killed too, and the next one continues from
+         * here. */
         if (status == AOTICACHE_OK && (is_backlog || collection->done_count > MAX_DONE))
             status = aoticache_collection_forget_done(collection, ret_error);
     } while (status == AOTICACHE_OK && remover->count == LISTED && !remover->index_is_replaced &&
@@ -349,11 +352,11 @@ static aoticache_index *connect_again(const aoticache_directory *directory, bool
     aoticache_index *index = NULL;
     aoticache_index_options options = aoticache_cache_index_options(directory, path);
     options.read_only = read_only;
-    options.logger = (aoticache_logger){.log = NULL}; /* the first connection has said what there is to say */
+    options.logger = (aoticache_logger){.log = NULL}; /* the first connection has logged everything already */
     return aoticache_index_open(&options, &index, NULL) == AOTICACHE_OK ? index : NULL;
 }
 
-/* False: there is no second connection. */
+/* Returns false if there is no second connection. */
 static bool connect_background(aoticache_remover *remover)
 {
     if (remover->background_index != NULL)

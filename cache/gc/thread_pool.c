@@ -12,11 +12,11 @@
 #define STACK_BYTES (256 * 1024)
 
 struct aoticache_thread_pool {
-    pthread_mutex_t mutex; /* of all but the threads, which only the caller changes */
+    pthread_mutex_t mutex; /* protects all members except the threads, which only the caller changes */
     pthread_cond_t has_work, is_idle;
     void (*work)(void *argument);
     void *argument;
-    size_t places; /* for threads that may begin */
+    size_t places; /* number of threads that may still begin */
     size_t busy;
     bool is_over;
     pthread_t threads[MOST];

@@ -1,9 +1,8 @@
 /*
- * cache/pins/file: the pins and tags of one key as a file, marks/<64 digits>: one line of JSON (docs/pins-and-tags.md), written in
- * tmp/ and renamed. And all these files as rows of a new index.
+ * cache/pins/file: the pins and tags of one key as a file, marks/<64 digits>: one line of JSON (docs/pins-and-tags.md),
+ * written in tmp/ and renamed. Also loads all these files into a new index.
  *
- * Anybody may have written what is read, so every part is checked. Unknown members are ignored: a later program may have
- * written them.
+ * The files are untrusted, so every part is checked. Unknown members are ignored: a later program may have written them.
  */
 #include "cache/pins/internal.h"
 
@@ -25,7 +24,7 @@
 #include "cache/store/scratch.h"
 #include "index/entries/pins.h"
 
-#define MAX_FILE_BYTES 16384 /* the longest that is written has less than 5 KiB */
+#define MAX_FILE_BYTES 16384 /* the longest written file has less than 5 KiB */
 
 /* ---- in memory ---- */
 
@@ -40,12 +39,12 @@ aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error
     if (tag[strspn(tag, allowed)] != '\0')
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "tag '%s': only letters, digits, '.', '_', '-', ':' and '/' are allowed", tag);
-    if (tag[0] == '-') /* the tools would take it for an option */
+    if (tag[0] == '-') /* the tools would parse it as an option */
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tag '%s': it begins with '-'", tag);
     return AOTICACHE_OK;
 }
 
-/* Whether the key is neither pinned nor tagged. Such a key has no file. */
+/* Returns whether the key is neither pinned nor tagged. Such a key has no file. */
 static bool pin_state_is_empty(const aoticache_pin_state *state)
 {
     return !state->is_pinned && state->tag_count == 0;
@@ -140,7 +139,7 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
     cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
-    if (fd < 0 && !aoticache_object_errno_is_damage(errno)) /* that says nothing of the file */
+    if (fd < 0 && !aoticache_object_errno_is_damage(errno)) /* that does not mean that the file is damaged */
         return aoticache_error_set_errno(ret_error, errno, "cannot open the pins of %s", name);
     if (fd >= 0 && fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine the pins of %s", name);
@@ -176,7 +175,7 @@ aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const a
 
 /* ---- writing ---- */
 
-/* Tags need no escapes. */
+/* Writes the text; tags need no escapes. */
 static size_t format_file(const aoticache_pin_state *state, const char *name, char text[MAX_FILE_BYTES])
 {
     size_t used = (size_t)snprintf(text, MAX_FILE_BYTES, "{\"key\":\"%s\",\"pinned\":%s,\"tags\":[", name,
@@ -186,10 +185,10 @@ static size_t format_file(const aoticache_pin_state *state, const char *name, ch
     return used + (size_t)snprintf(text + used, MAX_FILE_BYTES - used, "]}\n");
 }
 
-/* With so many files or more, one syncfs() is cheaper than an fsync() of each. */
+/* From this number of files on, one syncfs() is cheaper than an fsync() of each. */
 #define MANY_FILES 16
 
-typedef char temporary_name[80]; /* "" where there is nothing to write: the file is removed */
+typedef char temporary_name[80]; /* "" if there is nothing to write: the file is removed */
 
 static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd,
                                         const aoticache_pin_state *state, const char *temporary, bool syncs,
@@ -223,7 +222,7 @@ static aoticache_status write_temporaries(aoticache_directory *directory, int tm
     return status;
 }
 
-/* The temporary file takes its name, or the file is removed. */
+/* Renames the temporary file to the final name, or removes the file. */
 static aoticache_status replace_file(int tmp_fd, int folder_fd, const aoticache_pin_state *state, char *temporary,
                                      aoticache_error *ret_error)
 {
@@ -260,7 +259,7 @@ aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int f
     return status;
 }
 
-/* ---- into the index ---- */
+/* ---- loading into the index ---- */
 
 aoticache_status aoticache_pin_states_record(aoticache_index *index, const aoticache_pin_state *const *states,
                                              size_t count, aoticache_error *ret_error)
@@ -279,7 +278,7 @@ aoticache_status aoticache_pin_states_record(aoticache_index *index, const aotic
     return aoticache_index_put_pins(index, rows, count, ret_error);
 }
 
-/* A file that cannot be used is named in the log and moved to quarantine/. The others are still loaded. */
+/* Loads a file. A file that cannot be used is reported in the log and moved to quarantine/; the others are still loaded. */
 static aoticache_status load_file(aoticache_directory *directory, int folder_fd, const char *name,
                                   aoticache_index *index, aoticache_error *ret_error)
 {
@@ -293,7 +292,7 @@ static aoticache_status load_file(aoticache_directory *directory, int folder_fd,
         return aoticache_pin_states_record(index, (const aoticache_pin_state *[]){&state}, 1, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
-    if (status == AOTICACHE_DENIED) { /* it stays, for those who may read it */
+    if (status == AOTICACHE_DENIED) { /* it stays, for users who may read it */
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s: the new index does not know it", detail.message);
         return AOTICACHE_OK;
     }

@@ -18,32 +18,31 @@ typedef struct aoticache_pin_state {
     size_t tag_count;
 } aoticache_pin_state;
 
-/* Puts a valid tag in its place. INVALID where there are too many. */
+/* Adds a valid tag at its sorted position. INVALID if there are too many. */
 aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const char *tag, aoticache_error *ret_error);
 void aoticache_pin_state_remove_tag(aoticache_pin_state *state, const char *tag);
 
 /*
- * Returns: OK; NOT_FOUND (no file); CORRUPT (it cannot be used: damaged, a link, another's, for
+ * Returns: OK; NOT_FOUND (no file); CORRUPT (it cannot be used: damaged, a link, owned by another user, for
  * another key); IO; NO_MEMORY.
  */
 aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const aoticache_key *key,
                                          aoticache_pin_state *ret_state, aoticache_error *ret_error);
 /*
- * Replaces each file atomically, or removes it where the state is empty; durable on OK. On failure some may have been
- * replaced.
+ * Replaces each file atomically, or removes it if the state is empty; durable on OK. On failure some may have been replaced.
  * Returns: OK, IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
                                            const aoticache_pin_state *const *states, size_t count,
                                            aoticache_error *ret_error);
 
-/* Puts the states into the index, in one transaction. OK, IO, LOCKED, CORRUPT, NO_MEMORY. */
+/* Writes the states to the index, in one transaction. OK, IO, LOCKED, CORRUPT, NO_MEMORY. */
 aoticache_status aoticache_pin_states_record(aoticache_index *index, const aoticache_pin_state *const *states,
                                              size_t count, aoticache_error *ret_error);
 
 /*
  * Records all pins and tags of the store in an index. A file that cannot be used is moved to quarantine/, with one warning.
- * The caller holds the store's lock exclusively, or is alone with the index.
+ * The caller holds the store's lock exclusively, or is the only user of the index.
  * Returns: OK, IO, DENIED, NO_MEMORY, LOCKED.
  */
 aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,

@@ -2,9 +2,9 @@
  * cache/pins/pins: changing and listing pins and tags.
  *
  * A change reads the file of each key, replaces the file, then the rows of the index; many keys are changed in batches. The
- * file comes first. Where a process dies in between, the next change of the key, or the next index that is built, records
- * what the file says. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the folder
- * marks/ keeps other changes out.
+ * file is replaced first. If a process dies in between, the next change of the key, or the next rebuild of the index,
+ * records the contents of the file. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the
+ * directory marks/ keeps other changes out.
  */
 #include "base/arguments.h"
 #include "cache/pins/pins.h"
@@ -70,7 +70,7 @@ static bool add_row_to_state(void *user, const aoticache_digest *key, bool is_pi
     return true;
 }
 
-/* What the index says of the key. */
+/* Reads the key's rows from the index. */
 static aoticache_status read_recorded(aoticache_index *index, const aoticache_key *key, aoticache_pin_state *ret_state,
                                       aoticache_error *ret_error)
 {
@@ -81,7 +81,8 @@ static aoticache_status read_recorded(aoticache_index *index, const aoticache_ke
     return status;
 }
 
-/* The state before the change; `recorded` is the index's. A damaged file is set aside and the index believed. */
+/* Reads the state before the change; `recorded` is that of the index. If the file is damaged, it is quarantined and the
+ * index is used. */
 static aoticache_status read_state(aoticache_directory *directory, int folder, const aoticache_pin_state *recorded,
                                    aoticache_pin_state *ret_state, bool *ret_damaged, aoticache_error *ret_error)
 {
@@ -114,7 +115,7 @@ static bool is_same_state(const aoticache_pin_state *a, const aoticache_pin_stat
     return true;
 }
 
-/* Reads one key and adds it to the batch, unless it is already as it should be. */
+/* Reads one key and adds it to the batch, unless it needs no change. */
 static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *index, int folder,
                                     const struct change *change, size_t at, struct batch *batch,
                                     aoticache_error *ret_error)
@@ -135,7 +136,7 @@ static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *ind
     return status;
 }
 
-/* With both locks held. If one key cannot be changed, none of its batch is. */
+/* Call this with both locks held. If one key cannot be changed, none of its batch is. */
 static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
                                       const struct change *change, aoticache_error *ret_error)
 {
@@ -154,7 +155,7 @@ static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *i
     return status;
 }
 
-/* *ret_stale: the index was replaced before we had the store's lock, and nothing is done. */
+/* *ret_stale: the index was replaced before the store's lock was acquired, and nothing is done. */
 static aoticache_status try_change(aoticache_cache *cache, aoticache_index *index, const struct change *change,
                                    bool *ret_stale, aoticache_error *ret_error)
 {
@@ -255,7 +256,7 @@ static bool add_row(void *user, const aoticache_digest *key, bool is_pinned, con
     return true;
 }
 
-/* Rows of one key stand together. Returns how many there are from `rows` on. */
+/* Reports the rows of one key, which are adjacent. Returns how many there are from `rows` on. */
 static size_t show_key(const struct row *rows, size_t count, aoticache_pins_fn callback, void *user, bool *ret_stopped)
 {
     const char *tags[AOTICACHE_MAX_TAGS];

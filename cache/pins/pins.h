@@ -1,12 +1,12 @@
 /*
- * cache/pins/pins: pins and tags that people put on kernels.
+ * cache/pins/pins: pins and tags that users put on kernels.
  *
- * Both belong to a key. They hold for all its entries, including later ones, and outlive the index: each such key has a
- * small file of its own in the store (docs/pins-and-tags.md). A key can be pinned or tagged before anything is stored for it. A
+ * Both belong to a key. They hold for all its entries, including later ones, and outlive the index: each such key has its
+ * own small file in the store (docs/pins-and-tags.md). A key can be pinned or tagged before anything is stored for it. A
  * pinned key's entries are never collected. They can be removed by name, and the pin stays when they are.
  *
- * Thread and fork safety are the cache's. A change takes the store's lock, shared, and the lock of the pins, both for a
- * batch of small files and one transaction of the index. Changes of one key by several processes at once are all kept.
+ * Thread and fork safety are those of the cache. A change takes the store's lock, shared, and the lock of the pins, both for
+ * a batch of small files and one transaction of the index. Concurrent changes of one key by several processes are all kept.
  *
  * Users include <aoticache.h>.
  */
@@ -30,23 +30,23 @@ typedef enum aoticache_pin_action {
 } aoticache_pin_action;
 
 /*
- * Pins keys, tags them, or takes that back. Durable when it returns OK. It is no error to pin a pinned key, to unpin one that is
- * not pinned, to add a tag that a key has, or to remove one that it does not have: nothing changes then. If a key's file is damaged,
- * it is rewritten from the index, with one warning in the log.
+ * Pins or tags keys, or undoes that. Durable when it returns OK. It is not an error to pin a pinned key, to unpin one that
+ * is not pinned, to add a tag that a key has, or to remove one that it does not have: nothing changes then. If a key's file
+ * is damaged, it is rewritten from the index, with one warning in the log.
  *
- * Each batch of 128 keys is made durable together, some hundred times faster than one by one. Of a batch that fails nothing is
- * changed, or only its files are; then its rows follow with the next change of each key.
+ * Each batch of 128 keys is made durable together, some hundred times faster than one by one. If a batch fails, either
+ * nothing is changed or only its files are; then its rows in the index follow with the next change of each key.
  *
- * keys:     borrowed for the call; each once.
- * tag:      for TAG and UNTAG; else NULL.
- * ret_done: how many of them, from the first on, are done. Written on failure too. May be NULL.
+ * keys:     borrowed for the call; no duplicates.
+ * tag:      for TAG and UNTAG; otherwise NULL.
+ * ret_done: how many keys, counted from the first, are done. Written on failure too. May be NULL.
  * Returns:  OK, INVALID (not a valid tag, with the reason; too many tags), DENIED (read-only), IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys,
                                                            size_t count, aoticache_pin_action action, const char *tag,
                                                            size_t *ret_done, aoticache_error *ret_error);
 
-/* Whether a text can be a tag: OK, or INVALID with what is wrong with it. Needs no cache. */
+/* Checks whether a text can be a tag: OK, or INVALID with the reason. Needs no cache. */
 AOTICACHE_API aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error);
 
 /* Pointers are borrowed during the callback. */
@@ -61,8 +61,8 @@ typedef struct aoticache_pins {
 typedef bool (*aoticache_pins_fn)(void *user, const aoticache_pins *pins);
 
 /*
- * All keys that are pinned or tagged, in the order of the keys. tag: only those that have it, NULL for all. Reads the index
- * alone. The callback may use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ * Lists all keys that are pinned or tagged, in the order of the keys. tag: only keys with this tag, NULL for all. Reads only
+ * the index. The callback may use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *tag,
                                                          aoticache_pins_fn callback, void *user,

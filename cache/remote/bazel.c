@@ -1,9 +1,9 @@
 /*
- * cache/remote/bazel: the layout that servers of Bazel's HTTP cache want (layout=bazel): nothing but `cas/<digest>`, whose
- * bytes have that digest, and `ac/<64 digits>`, whose bytes are an ActionResult.
+ * cache/remote/bazel: the layout that servers of Bazel's HTTP cache require (layout=bazel): only `cas/<digest>`, whose bytes
+ * have that digest, and `ac/<64 digits>`, whose bytes are an ActionResult.
  *
  * An ActionResult is a message in the encoding of Protocol Buffers, which https://github.com/bazelbuild/remote-apis defines.
- * Our texts are its field 5, the output of a command. A server may add fields, which are skipped.
+ * Texts of this library are its field 5, the output of a command. A server may add fields, which are skipped.
  */
 #include "base/digest.h"
 #include "cache/remote/internal.h"
@@ -28,7 +28,7 @@ aoticache_status aoticache_bazel_name(const char *space, const char *name, char 
         snprintf(ret_name, size, "%s", name);
         return AOTICACHE_OK;
     }
-    /* Such servers ignore what stands before "ac/", so a namespace would not keep records apart. */
+    /* Such servers ignore the part before "ac/", so a namespace would not separate records. */
     const int length =
         snprintf(full, sizeof full, "aoticache/%s%s%s", space != NULL ? space : "", space != NULL ? "/" : "", name);
     aoticache_status status = aoticache_digest_of(full, (size_t)length, &digest);
@@ -58,7 +58,7 @@ aoticache_status aoticache_bazel_wrap(const char *text, size_t size, char **ret_
     return AOTICACHE_OK;
 }
 
-/* Reads a number; false where the bytes end before it, or it is longer than one may be. */
+/* Reads a number; returns false if the bytes end before it does, or it is too long. */
 static bool read_varint(const char *bytes, size_t size, size_t *at, uint64_t *ret_value)
 {
     *ret_value = 0;
@@ -71,7 +71,7 @@ static bool read_varint(const char *bytes, size_t size, size_t *at, uint64_t *re
     return false;
 }
 
-/* *ret_length: of the value that begins at *at, where its length is known or stands before it. */
+/* *ret_length: of the value that begins at *at, if its length is known or precedes it. */
 static bool read_length(const char *bytes, size_t size, unsigned type, size_t *at, uint64_t *ret_length)
 {
     uint64_t ignored;

@@ -1,8 +1,8 @@
 /*
- * cache/remote/check: how remotes answer, for people who look into it.
+ * cache/remote/check: the health check of remotes.
  *
- * What a program does is tried as the program does it, in the folders where kernels lie, because servers differ by folder and
- * by kind of request: an object, a record with a condition, a list, a lease. All of it belongs to a key that nobody has.
+ * It makes the same requests as a program, in the directories of kernels, because servers differ by directory and by kind of
+ * request: an object, a record with a condition, a list, a lease. All of them use a key that does not exist otherwise.
  */
 #include "base/clock.h"
 #include "base/arguments.h"
@@ -28,8 +28,8 @@ struct answers {
     aoticache_error errors[STEPS];
     aoticache_remote_step steps[STEPS]; /* those that were tried */
     size_t count;
-    aoticache_error written; /* a message of what was written */
-    aoticache_key key;       /* nobody has it */
+    aoticache_error written; /* a message about what was written */
+    aoticache_key key;       /* a key without entries */
     aoticache_remote_probe probe;
 };
 
@@ -40,7 +40,7 @@ static void note(struct answers *answers, enum step step, aoticache_status statu
         (aoticache_remote_step){.what = names[step], .status = status, .message = answers->errors[step].message};
 }
 
-/* Reads a list of keys: what a server says of a file that may be missing. */
+/* Reads a list of keys: this shows how the server answers for a file that may be missing. */
 static void ask_to_read(struct answers *answers)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES], *text = NULL;
@@ -55,12 +55,12 @@ static void ask_to_read(struct answers *answers)
         state->status = aoticache_remote_exists(answers->remote, AOTICACHE_REMOTE_WRITE, name, &answers->errors[READ]);
     state->answer_ns = aoticache_monotonic_ns() - begun;
     free(text);
-    if (state->status == AOTICACHE_NOT_FOUND || state->status == AOTICACHE_CORRUPT) /* push and pull say more */
+    if (state->status == AOTICACHE_NOT_FOUND || state->status == AOTICACHE_CORRUPT) /* push and pull report more */
         state->status = AOTICACHE_OK;
     note(answers, READ, state->status);
 }
 
-/* Another machine may do the same meanwhile: its probe is as good. */
+/* Writes a signed probe. Another machine may do the same meanwhile: its probe is as good. */
 static aoticache_status ask_to_sign(struct answers *answers, const struct question *question)
 {
     aoticache_remote_probe written = {.text = NULL};
@@ -80,7 +80,7 @@ static aoticache_status ask_to_sign(struct answers *answers, const struct questi
     return status;
 }
 
-/* Tells a failure of a write with what was written. */
+/* Reports a failed write with what was written. */
 static aoticache_status note_write(struct answers *answers, enum step step, aoticache_status status,
                                    const aoticache_error *detail)
 {
@@ -112,7 +112,7 @@ static aoticache_status ask_for_object(struct answers *answers)
     return note_write(answers, OBJECT, status, &detail);
 }
 
-/* A record that must not be there yet; then once more, which must be refused. */
+/* Writes a record that must not exist yet; then writes it again, which must be refused. */
 static aoticache_status ask_for_record(struct answers *answers)
 {
     const aoticache_record record = {.key = answers->key};
@@ -137,7 +137,7 @@ static aoticache_status ask_for_record(struct answers *answers)
 
 #define LIST_OF_DOCTOR "keys/doctor"
 
-/* In the layout of Bazel's cache lists lie beside records. */
+/* Writes a list. In the layout of Bazel's cache, lists are stored next to records. */
 static aoticache_status ask_for_list(struct answers *answers)
 {
     aoticache_error detail = {.message = ""};
@@ -195,7 +195,7 @@ static void ask_to_write(struct answers *answers, const struct question *questio
         ask_to_remove(answers);
 }
 
-/* Of a key that nobody has. */
+/* Makes a key without entries. */
 static void make_key(aoticache_key *ret_key)
 {
     const struct {
@@ -219,7 +219,7 @@ static bool ask(aoticache_remote *remote, const struct question *question, aotic
     aoticache_remote_state *state = &answers.state;
     make_key(&answers.key);
     ask_to_read(&answers);
-    if (state->status == AOTICACHE_OK || state->status == AOTICACHE_DENIED) /* S3 refuses whose clock is wrong */
+    if (state->status == AOTICACHE_OK || state->status == AOTICACHE_DENIED) /* S3 refuses machines with a wrong clock */
         state->has_clock = aoticache_remote_clock(remote, &state->clock_ahead_ms, NULL) == AOTICACHE_OK;
     if (state->status == AOTICACHE_OK && state->reads)
         aoticache_remote_read_probe(remote, &answers.probe, NULL);

@@ -1,9 +1,9 @@
 /*
- * cache/remote/connection: one remote: its module, its connections, and how long a request may take.
+ * cache/remote/connection: one remote: its module, its connections, and the time limits of requests.
  *
- * Requests of several threads go by several connections, up to CONNECTIONS, so that a large object on its way out keeps no
- * lookup waiting. The file of a secret is read for each new connection, and again when the server refuses: if it has
- * another secret then, the request is made once more with that one.
+ * Requests of several threads use several connections, up to CONNECTIONS, so that an upload of a large object does not delay
+ * lookups. The file of a secret is read for each new connection, and again if the server refuses a request: if it then has
+ * another secret, the request is repeated with that one.
  */
 #include "cache/remote/internal.h"
 
@@ -28,11 +28,11 @@
 #define MAX_SECRET_BYTES 8192
 #define ABSENT_NS UINT64_C(10000000000)
 #define MS_FOR_A_MIB 1000
-#define FIRST_PAUSE_NS UINT64_C(100000000) /* before a request that failed is made again */
-#define LAST_MS 250 /* of a request that begins when all are to end, such as one that gives a lease back */
+#define FIRST_PAUSE_NS UINT64_C(100000000) /* pause before a failed request is repeated */
+#define LAST_MS 250 /* of a request that begins after the time limit for all, such as one that releases a lease */
 #define NS_PER_MS UINT64_C(1000000)
 #define WITHOUT_LEASES "this kind of server has no leases"
-#define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* what modules of the first version have */
+#define FIRST_MODULE_BYTES offsetof(aoticache_remote_module, wait) /* size of the struct in version 1 */
 
 /* ---- all remotes of a cache ---- */
 
@@ -64,7 +64,7 @@ aoticache_status aoticache_remotes_create(const char *text, const aoticache_logg
         pthread_mutex_init(&remotes->items[i].mutex, NULL);
         pthread_cond_init(&remotes->items[i].is_free, NULL);
     }
-    free(configs); /* what they point to belongs to the remotes now */
+    free(configs); /* the remotes own what they point to now */
     *ret_remotes = remotes;
     return AOTICACHE_OK;
 }
@@ -91,13 +91,13 @@ void aoticache_remotes_reset_after_fork(aoticache_remotes *remotes)
 {
     if (remotes == NULL)
         return;
-    remotes->sender = NULL; /* its thread is not here; what it was to send, the parent sends */
+    remotes->sender = NULL; /* its thread does not exist here; the parent sends the queued entries */
     pthread_mutex_init(&remotes->mutex, NULL);
     for (size_t i = 0; i < remotes->count; i++) {
         aoticache_remote *remote = &remotes->items[i];
         pthread_mutex_init(&remote->mutex, NULL);
         pthread_cond_init(&remote->is_free, NULL);
-        memset(remote->connections, 0, sizeof remote->connections); /* they are the parent's */
+        memset(remote->connections, 0, sizeof remote->connections); /* they belong to the parent */
         remote->pid = getpid();
     }
 }
@@ -129,7 +129,7 @@ static aoticache_status read_secret_file(const char *path, char *ret_text, aotic
     return AOTICACHE_OK;
 }
 
-/* *ret_has: there is one in ret_text, which has MAX_SECRET_BYTES and one. */
+/* *ret_has: ret_text has a secret; it has space for MAX_SECRET_BYTES plus one. */
 static aoticache_status read_secret(const aoticache_remote_config *config, char *ret_text, bool *ret_has,
                                     aoticache_error *ret_error)
 {
@@ -165,7 +165,7 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
     }
     aoticache_remote_module_fn function = NULL;
     aoticache_fork_guard_enter();
-    /* libcurl brings 30 libraries with it; to bind all of their functions takes 2 ms. Our modules bind their own (-z now). */
+    /* libcurl loads 30 libraries; binding all of their functions takes 2 ms. This library's modules bind their own (-z now). */
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     void *symbol = library != NULL ? dlsym(library, AOTICACHE_REMOTE_MODULE_SYMBOL) : NULL;
     if (symbol == NULL) {
@@ -182,9 +182,9 @@ static aoticache_status load_module(aoticache_remote *remote, aoticache_error *r
     return AOTICACHE_OK;
 }
 
-/* What this thread fetches for a lookup, all its requests together, ends then; 0: each request has a limit of its own. */
+/* All requests of this thread for a lookup together end at this time; 0: each request has its own limit. */
 static _Thread_local uint64_t fetch_ends_ns;
-/* When the request of this thread that began after all were to end does so. */
+/* When a request of this thread ends that began after the time limit for all. */
 static _Thread_local uint64_t last_ends_ns;
 
 /* An aoticache_remote_settings.continues. */
@@ -224,7 +224,7 @@ static aoticache_status open_connection(aoticache_remote *remote, void **ret_ope
     return status;
 }
 
-/* Whether the file has another secret by now than the connection was opened with. */
+/* Returns whether the file has another secret now than the one with which the connection was opened. */
 static bool has_other_secret(const aoticache_remote *remote, const struct aoticache_remote_connection *connection)
 {
     char secret[MAX_SECRET_BYTES + 1];
@@ -238,7 +238,7 @@ static bool has_other_secret(const aoticache_remote *remote, const struct aotica
     return is_other;
 }
 
-/* With the mutex: one that nobody uses, an open one if there is one; NULL where all are in use. */
+/* Call this with the mutex. Returns an unused connection, an open one if there is one; NULL if all are in use. */
 static struct aoticache_remote_connection *find_free(aoticache_remote *remote)
 {
     struct aoticache_remote_connection *found = NULL;
@@ -258,7 +258,7 @@ static aoticache_status take_connection(aoticache_remote *remote, struct aoticac
     pthread_mutex_lock(&remote->mutex);
     aoticache_status status = remote->module.open == NULL ? load_module(remote, ret_error) : AOTICACHE_OK;
     while (status == AOTICACHE_OK && (free_one = find_free(remote)) == NULL)
-        pthread_cond_wait(&remote->is_free, &remote->mutex); /* each request has a limit of time */
+        pthread_cond_wait(&remote->is_free, &remote->mutex); /* each request has a time limit */
     if (status == AOTICACHE_OK)
         free_one->is_used = true;
     pthread_mutex_unlock(&remote->mutex);
@@ -276,8 +276,8 @@ static void give_connection_back(aoticache_remote *remote, struct aoticache_remo
 
 /* ---- requests ---- */
 
-/* Between a module and a sink: bounds what comes, whatever the module does, and knows whether it was the sink that ended an
- * answer: then the remote is not at fault. */
+/* Between a module and a sink: limits the size, whatever the module does, and records whether the sink stopped an answer:
+ * then the remote is not at fault. */
 struct limited_sink {
     aoticache_remote_sink_fn sink;
     void *user;
@@ -285,11 +285,11 @@ struct limited_sink {
     bool is_stopped, is_over;
 };
 
-/* One request: what the module's function is given, and what it gives back. */
+/* One request: the arguments and results of the module's function. */
 struct request {
     aoticache_remote *remote;
     aoticache_remote_use use;
-    bool is_step; /* of a write, before its last one (aoticache_remote_note_answer()) */
+    bool is_step; /* of a write, before its last step (aoticache_remote_note_answer()) */
     struct aoticache_remote_connection *connection;
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80]; /* with the namespace */
     const void *bytes;
@@ -300,7 +300,7 @@ struct request {
     struct limited_sink limited;
     char *ret_version;
     int64_t unix_ms;
-    const char *lack; /* what an UNSUPPORTED without a message means */
+    const char *lack; /* meaning of UNSUPPORTED without a message */
     aoticache_error detail;
 };
 
@@ -317,8 +317,8 @@ void aoticache_remote_end_fetch(void)
     fetch_ends_ns = 0;
 }
 
-/* Returns the milliseconds that a request may take: for a large object a second more for each MiB, and no longer than until
- * all requests are to end. */
+/* Returns the milliseconds that a request may take: for a large object one more second for each MiB, but not beyond the time
+ * at which all requests end. */
 static uint32_t time_for(const aoticache_remote *remote, uint64_t bytes)
 {
     const uint64_t now = aoticache_monotonic_ns(), ends = atomic_load(remote->ends_ns);
@@ -337,7 +337,7 @@ static uint32_t time_for(const aoticache_remote *remote, uint64_t bytes)
     return (uint32_t)ms;
 }
 
-/* Writes the name as the server knows it. */
+/* Writes the name that is used on the server. */
 static aoticache_status name_request(struct request *request, const char *name, aoticache_error *ret_error)
 {
     const aoticache_remote_config *config = &request->remote->config;
@@ -366,15 +366,15 @@ static aoticache_status begin(struct request *request, const char *name, aoticac
 }
 
 /*
- * Returns whether an answer may mean that the secret is an old one. Some servers answer a request to read with a status that
- * also means that nothing is there (HTTP 403); the module then says so in the message.
+ * Returns whether an answer may mean that the secret is outdated. Some servers answer a read with a status that also means
+ * that nothing is there (HTTP 403); the module then says so in the message.
  */
 static bool may_be_refused(const struct request *request, aoticache_status status)
 {
     return status == AOTICACHE_DENIED || (status == AOTICACHE_NOT_FOUND && request->detail.message[0] != '\0');
 }
 
-/* Opens the connection again if there is another secret now. Returns whether to ask again. */
+/* Reopens the connection if there is another secret now. Returns whether to repeat the request. */
 static bool renew_secret(struct request *request)
 {
     struct aoticache_remote_connection *connection = request->connection;
@@ -385,7 +385,7 @@ static bool renew_secret(struct request *request)
     return open_connection(request->remote, &connection->opened, &connection->secret, &request->detail) == AOTICACHE_OK;
 }
 
-/* The server does not find something, or does not want to say that it does. */
+/* Logs once that the server does not find an object, or does not want to say that it does. */
 static aoticache_status tell_unsure(struct request *request, aoticache_error *ret_error)
 {
     aoticache_remote *remote = request->remote;
@@ -404,7 +404,7 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
     if (request->limited.is_stopped)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: download of %s was cancelled",
                                    remote->config.url, request->name);
-    if (status != AOTICACHE_OK && !continues(remote)) /* we ended it */
+    if (status != AOTICACHE_OK && !continues(remote)) /* this process ended it */
         return aoticache_error_set(ret_error, AOTICACHE_IO, "remote %s: stopped", remote->config.url);
     if (status == AOTICACHE_UNSUPPORTED && request->detail.message[0] == '\0')
         aoticache_error_set(&request->detail, status, "%s",
@@ -420,9 +420,9 @@ static aoticache_status end(struct request *request, aoticache_status status, ao
 }
 
 /*
- * Waits before a request that failed is made again. A server that answered until now and fails at once may be about to start
- * again: then a program that waits for a moment need not compile. Pauses are random by a half, so that machines do not come
- * back together. Returns false if the server did not answer before, or if no time is left.
+ * Waits before a failed request is repeated. A server that answered until now and then fails immediately may be restarting:
+ * a program that waits for a moment need not compile. Pauses vary at random by a half, so that machines do not come back
+ * together. Returns false if the server did not answer before, or if no time is left.
  */
 static bool wait_for_restart(const struct request *request, unsigned tries, uint64_t deadline_ns)
 {
@@ -438,7 +438,7 @@ static bool wait_for_restart(const struct request *request, unsigned tries, uint
     return true;
 }
 
-/* Calls the function, and again after each failure for which wait_for_restart() waits. */
+/* Calls the function, and repeats it after each failure for which wait_for_restart() waits. */
 static aoticache_status call_until(struct request *request, request_fn function, uint32_t timeout_ms)
 {
     const uint64_t deadline_ns = aoticache_monotonic_ns() + timeout_ms * NS_PER_MS;
@@ -452,7 +452,7 @@ static aoticache_status call_until(struct request *request, request_fn function,
     return status;
 }
 
-/* Makes one request. bytes: of its body, or the most of its answer. */
+/* Makes one request. bytes: size of its body, or maximum size of its answer. */
 static aoticache_status perform(struct request *request, const char *name, request_fn function, uint64_t bytes,
                                 aoticache_error *ret_error)
 {
@@ -627,7 +627,7 @@ aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *n
     aoticache_status status = begin(&request, name, NULL);
     if (status != AOTICACHE_OK)
         return status;
-    give_connection_back(remote, request.connection); /* what listens has a connection of its own */
+    give_connection_back(remote, request.connection); /* a subscription has its own connection */
     snprintf(ret_subscription->name, sizeof ret_subscription->name, "%s", request.name);
     if (remote->module.wait == NULL)
         return AOTICACHE_UNSUPPORTED;
@@ -678,7 +678,7 @@ static bool take_text(void *user, const void *bytes, size_t size)
     return true;
 }
 
-/* Takes a text out of its ActionResult. */
+/* Extracts a text from its ActionResult. */
 static aoticache_status unwrap(struct text *text, aoticache_error *ret_error)
 {
     size_t at = 0, size = 0;
@@ -729,7 +729,7 @@ aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char 
     return status;
 }
 
-/* ---- what is not there ---- */
+/* ---- recent negative results ---- */
 
 static uint64_t first_bytes(const aoticache_key *key)
 {

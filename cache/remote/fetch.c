@@ -1,9 +1,9 @@
 /*
- * cache/remote/fetch: one entry from a remote into an intake (cache/transfer/internal.h).
+ * cache/remote/fetch: fetches one entry from a remote into an import batch (cache/transfer/internal.h).
  *
- * The manifest comes first and is small. It is verified, and whether the entry may come is decided by it, before its files
- * are asked for. A file is unpacked into the intake's private folder, never beyond the size that the manifest gives it, and
- * hashed there. The intake makes all of it durable and visible as it does for an archive.
+ * The manifest is fetched first and is small. It is verified, and decides whether the entry may be imported, before its
+ * files are requested. A file is unpacked into the batch's private directory, never beyond its size in the manifest, and
+ * hashed there. The import batch makes everything durable and visible as for an archive.
  */
 #include "cache/remote/internal.h"
 
@@ -45,8 +45,9 @@ static void refuse_object(aoticache_intake *intake, const aoticache_remote *remo
 }
 
 /*
- * Unpacks an object to a descriptor, or into memory with `bytes` of space. *ret_good: exactly so many bytes came; else the
- * object was refused, or is not there any more. OK; IO and DENIED (the remote, or the disk here), NO_MEMORY, UNSUPPORTED.
+ * Unpacks an object to a descriptor, or into memory with `bytes` of space. *ret_good: exactly that many bytes were received;
+ * otherwise the object was refused, or does not exist any longer. OK; IO and DENIED (the remote, or the disk here),
+ * NO_MEMORY, UNSUPPORTED.
  */
 static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remote, const aoticache_digest *digest,
                                uint64_t bytes, int fd, uint8_t *memory, bool *ret_good, aoticache_error *ret_error)
@@ -59,7 +60,7 @@ static aoticache_status unpack(aoticache_intake *intake, aoticache_remote *remot
     aoticache_status status = aoticache_unpacker_create(fd, memory, bytes, &unpacker, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (remote->config.is_bazel && aoticache_unpacker_take_plain(unpacker, "", 0)) /* an empty object brings nothing */
+    if (remote->config.is_bazel && aoticache_unpacker_take_plain(unpacker, "", 0)) /* an empty object brings no bytes */
         status = aoticache_remote_get(remote, AOTICACHE_REMOTE_READ, name, bytes, aoticache_unpacker_take_plain,
                                       unpacker, NULL, ret_error);
     else
@@ -101,7 +102,7 @@ static aoticache_status verify_file(aoticache_intake *intake, aoticache_remote *
                                                : status;
 }
 
-/* *ret_good: it is here, or on its way in. */
+/* *ret_good: it is in the store, or queued for import. */
 static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *remote,
                                    const aoticache_manifest_file *file, bool *ret_good, aoticache_error *ret_error)
 {
@@ -128,7 +129,7 @@ static aoticache_status bring_file(aoticache_intake *intake, aoticache_remote *r
 
 /* ---- the manifest ---- */
 
-/* *ret_text: verified, by free(); NULL where it was refused. */
+/* *ret_text: verified, freed with free(); NULL if it was refused. */
 static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remote *remote,
                                        const aoticache_record_entry *entry, char **ret_text, aoticache_error *ret_error)
 {
@@ -152,7 +153,7 @@ static aoticache_status bring_manifest(aoticache_intake *intake, aoticache_remot
     return AOTICACHE_OK;
 }
 
-/* The manifest as an object of the intake. */
+/* Adds the manifest to the import batch as an object. */
 static aoticache_status keep_manifest(aoticache_intake *intake, const aoticache_record_entry *entry, const char *text,
                                       aoticache_error *ret_error)
 {
@@ -172,7 +173,7 @@ static aoticache_status keep_manifest(aoticache_intake *intake, const aoticache_
     return status;
 }
 
-/* *ret_good: it may come. */
+/* *ret_good: it may be imported. */
 static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
                               const aoticache_record_entry *entry, const aoticache_manifest *manifest, bool *ret_good,
                               aoticache_error *ret_error)
@@ -195,7 +196,7 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
     return status;
 }
 
-/* Takes `manifest` over. */
+/* Takes ownership of `manifest`. */
 static aoticache_status bring_files(aoticache_intake *intake, aoticache_remote *remote,
                                     const aoticache_record_entry *entry, const char *text, aoticache_manifest *manifest,
                                     bool *ret_good, aoticache_error *ret_error)

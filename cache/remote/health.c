@@ -1,12 +1,13 @@
 /*
- * cache/remote/health: whether a remote is asked at all.
+ * cache/remote/health: decides whether a remote is used at all.
  *
- * Reads, writes and leases each have their own state: a server that refuses kernels can still provide some. After a failure, requests
- * of that kind back off: for a second, then twice as long each time, at most five minutes. If a server cannot be read from, all
- * requests back off, so that a dead server costs one timeout per backoff instead of one for each kind of request and each miss.
+ * Reads, writes and leases each have their own state: a server that refuses kernels can still provide some. After a failure,
+ * requests of that kind back off: for a second, then twice as long each time, at most five minutes. If a server cannot be
+ * read from, all requests back off, so that a dead server costs one timeout per backoff instead of one for each kind of
+ * request and each miss.
  *
- * A backoff ends when a request succeeds: a read (which also ends that of the whole remote), a record (the last step of a write), a
- * lease. Each beginning and each end of a backoff is one line in the log.
+ * A backoff ends when a request succeeds: a read (which also ends that of the whole remote), a record (the last step of a
+ * write), a lease. Each beginning and each end of a backoff is one line in the log.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,7 +16,7 @@
 #define FIRST_BACKOFF_NS UINT64_C(1000000000)
 #define LONGEST_BACKOFF_NS (300 * FIRST_BACKOFF_NS)
 
-/* What the log says when a backoff begins and when it ends, by use. */
+/* The log messages when a backoff begins and when it ends, by use. */
 static const struct {
     const char *begins, *ends;
 } words[AOTICACHE_REMOTE_USES] = {
@@ -70,13 +71,13 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
                                   aoticache_status status, const char *message)
 {
     switch (status) {
-    case AOTICACHE_NO_MEMORY: /* says nothing of the remote */
+    case AOTICACHE_NO_MEMORY: /* does not depend on the remote */
     case AOTICACHE_INVALID:
         return;
     case AOTICACHE_OK:
     case AOTICACHE_NOT_FOUND:
     case AOTICACHE_LOCKED:
-    case AOTICACHE_UNSUPPORTED: /* of this object, or of leases: the server has answered */
+    case AOTICACHE_UNSUPPORTED: /* for this object, or for leases: the server has answered */
         if (use == AOTICACHE_REMOTE_READ)
             end_backoff(remote, AOTICACHE_REMOTE_WHOLE);
         if (!is_step)
@@ -87,7 +88,7 @@ void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use
             end_backoff(remote, AOTICACHE_REMOTE_WHOLE);
         begin_backoff(remote, use, false, message);
         return;
-    default: /* of a server that is known not to answer, each further failure is the same */
+    default: /* for a server that is known to be failing, further failures are the same */
         begin_backoff(remote,
                       use == AOTICACHE_REMOTE_READ || atomic_load(&remote->health[AOTICACHE_REMOTE_WHOLE].failures) > 0
                           ? AOTICACHE_REMOTE_WHOLE

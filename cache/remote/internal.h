@@ -1,10 +1,10 @@
 /*
- * cache/remote/internal: what the files of this room share.
+ * cache/remote/internal: types and functions shared by the files of this directory.
  *
- * Private. settings.c reads the text of the setting, connection.c owns a remote: its module, its connections and its limits;
- * health.c decides whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
- * send.c how one goes out. push.c and pull.c go through many entries, miss.c is what a miss asks for, sender.c is what goes
- * out after it.
+ * Private. settings.c parses the setting, connection.c owns a remote: its module, its connections and its limits; health.c
+ * decides whether it is used at all. record.c owns the texts on a server, zstd.c compression, fetch.c how entries are
+ * fetched and send.c how they are sent. push.c and pull.c transfer many entries, miss.c handles a miss, sender.c sends
+ * entries after a compile.
  */
 #ifndef AOTICACHE_CACHE_REMOTE_INTERNAL_H
 #define AOTICACHE_CACHE_REMOTE_INTERNAL_H
@@ -26,7 +26,7 @@ typedef struct aoticache_remote_config {
     uint64_t max_object; /* bytes, before compression */
 } aoticache_remote_config;
 
-/* *ret_configs: an array, by aoticache_remote_configs_free(). OK (also for ""), INVALID, NO_MEMORY. */
+/* *ret_configs: an array, freed with aoticache_remote_configs_free(). OK (also for ""), INVALID, NO_MEMORY. */
 aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs,
                                                 size_t *ret_count, aoticache_error *ret_error);
 void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count);
@@ -34,37 +34,38 @@ void aoticache_remote_config_clear(aoticache_remote_config *config);
 
 /* ---- zstd.c ---- */
 
-/* As a frame, by free(). OK, NO_MEMORY, UNSUPPORTED (no libzstd). */
+/* Compresses to one frame; the caller frees it with free(). OK, NO_MEMORY, UNSUPPORTED (no libzstd). */
 aoticache_status aoticache_zstd_compress(const void *bytes, size_t size, void **ret_packed, size_t *ret_size,
                                          aoticache_error *ret_error);
-/* What a frame of so many bytes can have at most. */
+/* Returns the largest size that a frame of that many bytes can have. */
 uint64_t aoticache_zstd_bound(uint64_t bytes);
 
-/* Unpacks a frame that comes in pieces, to a descriptor or into memory; stops as soon as there is more than `expected`. */
+/* Unpacks a frame that arrives in pieces, to a descriptor or into memory; stops as soon as there is more than `expected`. */
 typedef struct aoticache_unpacker aoticache_unpacker;
 /* fd: -1: into `memory`, which has space for `expected` bytes. OK, NO_MEMORY, UNSUPPORTED. */
 aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected,
                                            aoticache_unpacker **ret_unpacker, aoticache_error *ret_error);
 /* An aoticache_remote_sink_fn. */
 bool aoticache_unpacker_take(void *unpacker, const void *bytes, size_t size);
-/* The same of bytes that are no frame, but the object itself. */
+/* Like aoticache_unpacker_take(), for bytes that are not a frame but the object itself. */
 bool aoticache_unpacker_take_plain(void *unpacker, const void *bytes, size_t size);
-/* OK: one whole frame with exactly `expected` bytes came, and nothing after it. CORRUPT, IO (the file cannot be written). */
+/* Returns OK if exactly one frame with exactly `expected` bytes was received, and nothing after it. CORRUPT, IO (the file
+ * cannot be written). */
 aoticache_status aoticache_unpacker_finish(const aoticache_unpacker *unpacker, aoticache_error *ret_error);
-/* Whether what came was found to be wrong before its end. */
+/* Returns whether the received bytes were found to be wrong before their end. */
 bool aoticache_unpacker_has_refused(const aoticache_unpacker *unpacker);
 /* NULL is allowed. */
 void aoticache_unpacker_free(aoticache_unpacker *unpacker);
 
 /* ---- bazel.c ---- */
 
-/* What a name is called there. space: the namespace, or NULL. */
+/* Maps a name to its name on the server. space: the namespace, or NULL. */
 aoticache_status aoticache_bazel_name(const char *space, const char *name, char *ret_name, size_t size,
                                       aoticache_error *ret_error);
-/* A text as an ActionResult, by free(). */
+/* Wraps a text in an ActionResult; the caller frees it with free(). */
 aoticache_status aoticache_bazel_wrap(const char *text, size_t size, char **ret_bytes, size_t *ret_size,
                                       aoticache_error *ret_error);
-/* Where in an ActionResult the text is. OK, CORRUPT. */
+/* Finds the text in an ActionResult. OK, CORRUPT. */
 aoticache_status aoticache_bazel_unwrap(const char *bytes, size_t size, size_t *ret_at, size_t *ret_size,
                                         aoticache_error *ret_error);
 
@@ -76,22 +77,22 @@ aoticache_status aoticache_bazel_unwrap(const char *bytes, size_t size, size_t *
 
 struct aoticache_remote_connection {
     void *opened;            /* NULL: not opened yet */
-    bool is_used;            /* by one request, whose thread alone touches it */
-    aoticache_digest secret; /* of the secret that it was opened with; zeros: it has none */
+    bool is_used;            /* by one request; only its thread uses it */
+    aoticache_digest secret; /* digest of the secret that it was opened with; zeros: no secret */
 };
 
-/* What a request is for. Each use has its own state (health.c). */
+/* The purpose of a request. Each purpose has its own state (health.c). */
 typedef enum aoticache_remote_use {
-    AOTICACHE_REMOTE_READ,  /* for a miss, or a person */
-    AOTICACHE_REMOTE_WRITE, /* what a write reads before and after is part of it */
+    AOTICACHE_REMOTE_READ,  /* for a miss, or a user's command */
+    AOTICACHE_REMOTE_WRITE, /* including what a write reads before and after */
     AOTICACHE_REMOTE_LEASE,
-    AOTICACHE_REMOTE_WHOLE, /* no use: the state of the server itself */
+    AOTICACHE_REMOTE_WHOLE, /* not a purpose: the state of the server itself */
     AOTICACHE_REMOTE_USES,
 } aoticache_remote_use;
 
 struct aoticache_remote_health {
-    _Atomic uint64_t backoff_until_ns; /* monotonic: it is not asked before */
-    _Atomic uint32_t failures;         /* one after the other */
+    _Atomic uint64_t backoff_until_ns; /* monotonic: no requests before this time */
+    _Atomic uint32_t failures;         /* consecutive failures */
 };
 
 typedef struct aoticache_remote {
@@ -99,21 +100,21 @@ typedef struct aoticache_remote {
     const aoticache_logger *logger;
     aoticache_remote_module module; /* all zero: not loaded yet */
     struct aoticache_remote_connection connections[AOTICACHE_REMOTE_CONNECTIONS];
-    pid_t pid;                       /* whose connections they are: the child of a fork makes its own */
-    pthread_mutex_t mutex;           /* of the module and the connections */
-    pthread_cond_t is_free;          /* a connection is */
-    const _Atomic uint64_t *ends_ns; /* monotonic: requests end then (aoticache_remotes.ends_ns) */
+    pid_t pid;                       /* process that owns the connections; the child of a fork opens its own */
+    pthread_mutex_t mutex;           /* protects the module and the connections */
+    pthread_cond_t is_free;          /* signalled when a connection is free */
+    const _Atomic uint64_t *ends_ns; /* monotonic: requests end at this time (aoticache_remotes.ends_ns) */
     struct aoticache_remote_health health[AOTICACHE_REMOTE_USES];
-    _Atomic bool has_answered;    /* this process, at least once */
-    _Atomic uint32_t backoffs;    /* that began, and are not counted yet */
-    _Atomic bool lacks_leases;    /* it was asked */
-    _Atomic bool serves_misses;   /* then the log says when a backoff begins; a person's requests get errors instead */
-    _Atomic bool has_told_unsure; /* that an answer may mean "not there" or "not allowed" */
-    _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* whose entries were refused (aoticache_intake.told) */
+    _Atomic bool has_answered;    /* to this process, at least once */
+    _Atomic uint32_t backoffs;    /* backoffs that began and are not counted yet */
+    _Atomic bool lacks_leases;    /* the server was asked and has none */
+    _Atomic bool serves_misses;   /* then the log reports when a backoff begins; user requests get errors instead */
+    _Atomic bool has_told_unsure; /* the log has said that an answer may mean "not there" or "not allowed" */
+    _Atomic uint64_t told[AOTICACHE_UNTRUSTED_SIGNERS]; /* reported signers (aoticache_intake.told) */
     struct {
-        _Atomic uint64_t key;      /* the first bytes of one */
-        _Atomic uint64_t until_ns; /* until then it is not asked for */
-        _Atomic bool was_refused;  /* there was something, and it was damaged or not signed */
+        _Atomic uint64_t key;      /* the first bytes of a key */
+        _Atomic uint64_t until_ns; /* it is not requested before this time */
+        _Atomic bool was_refused;  /* an entry was found, and was damaged or not signed */
     } misses[AOTICACHE_REMOTE_MISSES];
 } aoticache_remote;
 
@@ -122,29 +123,30 @@ typedef struct aoticache_sender aoticache_sender;
 typedef struct aoticache_remotes {
     aoticache_remote *items;
     size_t count;
-    aoticache_sender *sender;  /* NULL: none was needed yet */
-    bool is_finished;          /* and none will be */
-    pthread_mutex_t mutex;     /* of these two */
-    _Atomic bool is_abandoned; /* nothing more is sent */
-    _Atomic uint64_t ends_ns;  /* monotonic: when the cache is being closed, all requests end then; 0: it is not */
+    aoticache_sender *sender;  /* NULL: not needed so far */
+    bool is_finished;          /* and none will be created */
+    pthread_mutex_t mutex;     /* protects the two members above */
+    _Atomic bool is_abandoned; /* no more entries are sent */
+    _Atomic uint64_t ends_ns;  /* monotonic: while the cache is being closed, all requests end then; 0: it is not */
     _Atomic bool has_told_unsigned;
-    uint64_t fingerprint; /* of the text that they were made from */
+    uint64_t fingerprint; /* of the text from which they were created */
 } aoticache_remotes;
 
-/* logger: must outlive them. NULL is given for a text without remotes. */
+/* logger: must outlive the remotes. *ret_remotes is NULL for a text without remotes. */
 aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger,
                                           aoticache_remotes **ret_remotes, aoticache_error *ret_error);
 /* NULL is allowed. */
 void aoticache_remotes_free(aoticache_remotes *remotes);
-/* In the child of a fork: what a thread of the parent held is free, its connections are left alone. */
+/* Resets the remotes in the child of a fork: resources held by the parent's threads are freed, and the parent's connections
+ * are left alone. */
 void aoticache_remotes_reset_after_fork(aoticache_remotes *remotes);
 
-/* Loads the module and reads the secret, if it was not done. OK, or why the remote cannot be used. */
+/* Loads the module and reads the secret if that is not done yet. Returns OK, or why the remote cannot be used. */
 aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error);
 
-/* One request each, with the remote's limits of time; `bytes` is what an answer or a body may have. The message names the
- * remote. As the module's functions, and UNSUPPORTED, INVALID where there is no module. NOT_FOUND may have a message, too
- * (module.h). */
+/* Each makes one request, within the remote's time limits; `bytes` is the maximum size of an answer or a body. The message
+ * names the remote. Returns as the module's functions, and UNSUPPORTED or INVALID if there is no module. NOT_FOUND may have
+ * a message, too (module.h). */
 aoticache_status aoticache_remote_get(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                       uint64_t max_bytes, aoticache_remote_sink_fn sink, void *user, char *ret_version,
                                       aoticache_error *ret_error);
@@ -152,9 +154,9 @@ aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name
                                       const char *condition, aoticache_error *ret_error);
 aoticache_status aoticache_remote_exists(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                          aoticache_error *ret_error);
-/* Takes away what `name` is; OK also where there is nothing. UNSUPPORTED: this kind of server, or module, cannot. */
+/* Removes what is stored as `name`; OK also if there is nothing. UNSUPPORTED: this kind of server, or module, cannot. */
 aoticache_status aoticache_remote_remove(aoticache_remote *remote, const char *name, aoticache_error *ret_error);
-/* How far the server's clock is ahead of this machine's. UNSUPPORTED: the server does not say its time. */
+/* Gives how far the server's clock is ahead of this machine's. UNSUPPORTED: the server does not report its time. */
 aoticache_status aoticache_remote_clock(aoticache_remote *remote, int64_t *ret_ahead_ms, aoticache_error *ret_error);
 aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token,
                                           uint32_t ttl_ms, aoticache_error *ret_error);
@@ -164,26 +166,27 @@ aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *
 /* Returns a message without the name of the remote before it. */
 const char *aoticache_remote_reason(const aoticache_remote *remote, const char *message);
 
-/* Between these two all requests of this thread together have the time of one: a lookup waits no longer. */
+/* Between these two calls all requests of this thread share the time limit of one request, so a lookup waits no longer than
+ * that. */
 void aoticache_remote_begin_fetch(const aoticache_remote *remote);
 void aoticache_remote_end_fetch(void);
 
 /* A subscription to the release of a lease. */
 typedef struct aoticache_lease_subscription {
     aoticache_remote *remote;
-    void *opened; /* a connection of its own; NULL: not subscribed */
+    void *opened; /* a separate connection; NULL: not subscribed */
     char name[AOTICACHE_REMOTE_NAME_BYTES + 80];
 } aoticache_lease_subscription;
-/* From now on wait() learns of it. OK; UNSUPPORTED: this kind of server does not tell; else why not. *ret_subscription is for
- * stop_listening() in any case. */
+/* Subscribes, so that wait() is notified. OK; UNSUPPORTED: this kind of server does not notify; otherwise why not. Pass
+ * *ret_subscription to stop_listening() in any case. */
 aoticache_status aoticache_remote_listen(aoticache_remote *remote, const char *name,
                                          aoticache_lease_subscription *ret_subscription);
-/* OK: it was given back. NOT_FOUND: not within so long. Else the connection is of no use any more. */
+/* OK: the lease was released. NOT_FOUND: it was not released in that time. Otherwise the connection is no longer usable. */
 aoticache_status aoticache_remote_wait(aoticache_lease_subscription *subscription, uint32_t ms);
 void aoticache_remote_stop_listening(aoticache_lease_subscription *subscription);
 
-/* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside, or is no ActionResult where it must
- * be one. */
+/* Gets a small text, followed by a zero byte; the caller frees it with free(). CORRUPT if it contains a zero byte, or is not
+ * an ActionResult although it must be one. */
 aoticache_status aoticache_remote_get_text(aoticache_remote *remote, aoticache_remote_use use, const char *name,
                                            uint64_t max_bytes, char **ret_text, size_t *ret_size, char *ret_version,
                                            aoticache_error *ret_error);
@@ -192,22 +195,23 @@ aoticache_status aoticache_remote_put_text(aoticache_remote *remote, const char 
 
 /* ---- health.c ---- */
 
-/* Returns whether a miss may send requests of this kind, which it may not during a backoff. From then on the log says when a
- * backoff begins. A person's requests are made in any case. */
+/* Returns whether a miss may send requests of this kind, which it may not during a backoff. From then on the log reports
+ * when a backoff begins. Requests of a user are made in any case. */
 bool aoticache_remote_may_ask(aoticache_remote *remote, aoticache_remote_use use);
-/* Note what came of opening a connection, and of a request. is_step: of a write, before its last step: it looked at what is there,
- * or wrote an object, whose record is still to come. That it succeeds does not mean that a write does. */
+/* Note the result of opening a connection and of a request. is_step: the request is a step of a write before the last one:
+ * it checked the server's contents, or wrote an object whose record follows. Its success does not mean that the write
+ * succeeds. */
 void aoticache_remote_note_opening(aoticache_remote *remote, aoticache_status status, const char *message);
 void aoticache_remote_note_answer(aoticache_remote *remote, aoticache_remote_use use, bool is_step,
                                   aoticache_status status, const char *message);
 
-/* ---- connection.c: what was not there ---- */
+/* ---- connection.c: recent negative results ---- */
 
 /* A recent result for a key. */
 typedef enum aoticache_remote_recent {
-    AOTICACHE_REMOTE_NOT_SEEN, /* it was not asked, or had what was wanted */
+    AOTICACHE_REMOTE_NOT_SEEN, /* it was not requested, or had the wanted entry */
     AOTICACHE_REMOTE_NOTHING,
-    AOTICACHE_REMOTE_REFUSED, /* something that was damaged, or that nobody trusted signed */
+    AOTICACHE_REMOTE_REFUSED, /* an entry that was damaged, or not signed by a trusted key */
 } aoticache_remote_recent;
 aoticache_remote_recent aoticache_remote_recent_result(const aoticache_remote *remote, const aoticache_key *key);
 void aoticache_remote_note_result(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_recent result);
@@ -229,32 +233,31 @@ typedef struct aoticache_record_entry {
     uint64_t bytes; /* of the manifest */
     aoticache_cpu_features requirements;
     char *guard;      /* NULL: an exact entry */
-    char *signatures; /* one on each line; "": none */
+    char *signatures; /* one per line; "": none */
     int64_t created_ns;
 } aoticache_record_entry;
 
 typedef struct aoticache_record {
     aoticache_key key;
-    aoticache_record_entry *entries; /* the most demanding first, of equal ones the newest */
+    aoticache_record_entry *entries; /* the most demanding first, and the newest first of equally demanding ones */
     size_t count;
 } aoticache_record;
 
-/* The text may have been written by anybody. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
+/* The text is untrusted. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
 aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key,
                                         aoticache_record *ret_record, aoticache_error *ret_error);
-/* Adds an entry, or replaces the one with the same requirements and guard; the same artifact keeps the signatures of other
- * keys. Of too many the oldest goes. *ret_changed: the
- * record is another than it was. NO_MEMORY. */
+/* Adds an entry, or replaces the one with the same requirements and guard; if the artifact is the same, signatures of other
+ * keys are kept. If there are too many entries, the oldest is dropped. *ret_changed: the record has changed. NO_MEMORY. */
 aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_record_entry *entry, bool *ret_changed,
                                       aoticache_error *ret_error);
-/* Whether the entry has no signature, and would take the place of one that has some. */
+/* Returns whether the entry has no signature but would replace one that has. */
 bool aoticache_record_prefers_signed(const aoticache_record *record, const aoticache_record_entry *entry);
-/* Canonical JSON, by free(). NO_MEMORY. */
+/* Writes canonical JSON; the caller frees it with free(). NO_MEMORY. */
 aoticache_status aoticache_record_format(const aoticache_record *record, char **ret_text, size_t *ret_size,
                                          aoticache_error *ret_error);
 void aoticache_record_clear(aoticache_record *record);
 
-/* One line of a list: which keys there are. */
+/* One line of a list of keys. */
 typedef struct aoticache_list_row {
     aoticache_key key;
     const char *op, *device;
@@ -262,34 +265,35 @@ typedef struct aoticache_list_row {
 } aoticache_list_row;
 /* Return false to stop. The strings are valid during the call. */
 typedef bool (*aoticache_list_fn)(void *user, const aoticache_list_row *row);
-/* Changes the text. OK, CORRUPT. */
+/* Parses a list in place: it changes the text. OK, CORRUPT. */
 aoticache_status aoticache_list_parse(char *text, unsigned first_byte, aoticache_list_fn callback, void *user,
                                       aoticache_error *ret_error);
 
 /* ---- fetch.c, signature_check.c, send.c ---- */
 
-/* The record of a key. OK, NOT_FOUND, and what a request returns; CORRUPT, UNSUPPORTED where it cannot be used. */
+/* Reads the record of a key. OK, NOT_FOUND, and the results of a request; CORRUPT, UNSUPPORTED if the record cannot be used. */
 aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const aoticache_key *key,
                                               aoticache_record *ret_record, aoticache_error *ret_error);
 
 /*
- * Whether an entry that came may be taken in: what was signed is made of its manifest. 
- * OK (look at ret_verdict), or why it could not be decided, which is a no.
+ * Decides whether a received entry may be imported; the statement that must be signed is built from its manifest.
+ * Returns OK (see ret_verdict), or why it could not be decided, which means no.
  */
 aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache_remote *remote,
                                          const aoticache_digest *artifact, const aoticache_manifest *manifest,
                                          const char *signatures, const aoticache_key *wanted,
                                          aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error);
 
-/* The signatures of an entry of the cache, and those of the signers, one on each line, by free(). */
+/* Gives the signatures of an entry of the cache and those of the signers, one per line; the caller frees the text with
+ * free(). */
 aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                              const aoticache_manifest *manifest,
                                              const aoticache_secret_key *const *signers, size_t count, char **ret_text,
                                              aoticache_error *ret_error);
 
 /*
- * Brings an entry of a record into an intake. *ret_good: it was queued or is there; else it was refused and logged.
- * Returns: OK; IO, DENIED: the remote fails; and what an intake returns.
+ * Fetches an entry of a record into an import batch. *ret_good: it was queued or exists already; otherwise it was refused
+ * and logged. Returns: OK; IO, DENIED: the remote fails; and the errors of the import batch.
  */
 aoticache_status aoticache_remote_fetch(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
                                         const aoticache_record_entry *entry, bool *ret_good,
@@ -304,18 +308,18 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
                                             const aoticache_key *key, const aoticache_guard_filter *filter,
                                             size_t *ret_brought, aoticache_error *ret_error);
 
-/* What entries are sent with. */
+/* Parameters for sending entries. */
 typedef struct aoticache_remote_sending {
     const aoticache_secret_key *const *signers;
     size_t signer_count;
-    bool replaces;              /* also objects that are there already: they may be damaged */
-    aoticache_continue_fn poll; /* NULL: goes on to the end */
+    bool replaces;              /* also send objects that exist on the server: they may be damaged */
+    aoticache_continue_fn poll; /* NULL: never stop early */
     void *user;
-    aoticache_transfer_report *report; /* objects, bytes, archive_bytes are added to */
+    aoticache_transfer_report *report; /* objects, bytes and archive_bytes are added to */
 } aoticache_remote_sending;
 
-/* Sends an entry of the cache: its objects, then its record. Returns: OK; CORRUPT, UNSUPPORTED (it stays here, with the
- * reason); what a request returns. */
+/* Sends an entry of the cache: its objects, then its record. Returns: OK; CORRUPT, UNSUPPORTED (it is not sent, with the
+ * reason); the results of a request. */
 aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote,
                                        const aoticache_digest *artifact, const aoticache_remote_sending *sending,
                                        aoticache_error *ret_error);
@@ -326,40 +330,40 @@ aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote 
 aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_remote *remote,
                                              const aoticache_digest *artifact, aoticache_error *ret_error);
 
-/* ---- probe.c: what people who look into a remote leave there ---- */
+/* ---- probe.c: the file that health checks leave on a remote ---- */
 
 #define AOTICACHE_REMOTE_PROBE "probe"
 typedef struct aoticache_remote_probe {
-    char *text; /* by free(); the others borrow from it */
+    char *text; /* freed with free(); the other members borrow from it */
     aoticache_statement statement;
-    const char *signatures; /* one on each line; nobody has checked them */
+    const char *signatures; /* one per line; not verified */
 } aoticache_remote_probe;
 
 /* Returns as aoticache_statement_sign() and a request. */
 aoticache_status aoticache_remote_write_probe(aoticache_remote *remote, const aoticache_secret_key *const *signers,
                                               size_t signer_count, aoticache_error *ret_error);
-/* Returns: OK, NOT_FOUND, CORRUPT (it is something else), and as a request. */
+/* Returns: OK, NOT_FOUND, CORRUPT (not a probe), and the results of a request. */
 aoticache_status aoticache_remote_read_probe(aoticache_remote *remote, aoticache_remote_probe *ret_probe,
                                              aoticache_error *ret_error);
 
-/* ---- unsent.c: entries that still have to go to a remote. Failures are ignored ---- */
+/* ---- unsent.c: entries that still have to be sent to a remote. Failures are ignored ---- */
 
 #define AOTICACHE_UNSENT_AT_ONCE 8
 void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artifact);
-/* Puts it after the others. reason: why no remote takes it; NULL: it is tried again when its turn comes. */
+/* Moves the entry to the end of the queue. reason: why no remote accepts it; NULL: it is tried again in its turn. */
 void aoticache_unsent_postpone(aoticache_cache *cache, const aoticache_digest *artifact, const char *reason);
 void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *artifact);
-/* Lists those that may be tried, the one that was tried longest ago first. Returns how many, at most `most` and
+/* Lists entries that may be tried, the one that was tried longest ago first. Returns how many, at most `most` and
  * AOTICACHE_UNSENT_AT_ONCE. */
 size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artifacts, size_t most);
 
-/* ---- miss.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
+/* ---- miss.c: what cache/compile.c does with remotes on a miss. Failures are not reported: the kernel is then compiled ---- */
 
-/* True where an entry for the target has come: look again. *ret_from: the number of the remote. */
+/* Returns true if an entry for the target was fetched: look it up again. *ret_from: the number of the remote. */
 bool aoticache_remote_miss_fetch(aoticache_cache *cache, const aoticache_lookup_target *target, size_t *ret_from);
 /*
- * The right to compile a key, among all machines. True where another machine compiled it while we waited, and its entry has
- * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
+ * The right to compile a key, among all machines. Returns true if another machine compiled it during the wait and its entry
+ * was fetched. Otherwise *ret_lease is for release(), or NULL: no remote has leases, or none could be acquired.
  */
 typedef struct aoticache_remote_lease aoticache_remote_lease;
 bool aoticache_remote_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target,
@@ -367,26 +371,26 @@ bool aoticache_remote_lease_take(aoticache_cache *cache, const aoticache_lookup_
 /* NULL is allowed. */
 void aoticache_remote_lease_release(aoticache_remote_lease *lease);
 
-/* Counts what a miss or a compile had to do with a remote: how long, whether it failed, and backoffs that began. */
+/* Counts the use of a remote by a miss or a compile: how long it took, whether it failed, and backoffs that began. */
 void aoticache_remote_miss_count(aoticache_cache *cache, aoticache_remote *remote, aoticache_latency_kind kind,
                                  uint64_t begun_ns, bool has_failed);
 
 /* ---- sender.c ---- */
 
-/* An entry that was just stored goes to all remotes that are written to, soon; then the lease, which may be NULL, is given
- * back. */
+/* Queues an entry that was just stored for sending to all writable remotes; afterwards the lease, which may be NULL, is
+ * released. */
 void aoticache_remote_miss_publish(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
                                    aoticache_remote_lease *lease);
-/* An entry that came from remote `from` goes to those before it that are written to, with the signatures that it has: the
- * nearer ones are asked first. */
+/* Queues an entry fetched from remote `from` for sending, with its signatures, to the writable remotes before that one: the
+ * nearer remotes are asked first. */
 void aoticache_remote_miss_spread(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact,
                                   size_t from);
-/* Waits a few seconds for what is still to be sent. The rest stays noted. From then on nothing goes by itself. */
+/* Waits a few seconds for pending sends. The rest stays recorded. After that nothing is sent automatically. */
 void aoticache_remote_miss_finish(aoticache_cache *cache);
 
 /*
- * Whether a text names remotes, as the setting `remote` does: OK, or INVALID with what is wrong. It is not tried to reach
- * them.
+ * Checks whether a text names remotes in the form of the setting `remote`: OK, or INVALID with the reason. It does not
+ * connect to them.
  */
 aoticache_status aoticache_remotes_check(const char *remotes, aoticache_error *ret_error);
 

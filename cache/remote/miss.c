@@ -1,13 +1,13 @@
 /*
- * cache/remote/miss: what a miss asks of the remotes (cache/compile.c): the entry, and the right to compile it, for all
- * machines. That others get what was compiled is sender.c.
+ * cache/remote/miss: requests of a miss to the remotes (cache/compile.c): the entry, and the right to compile it, among all
+ * machines. sender.c sends compiled entries.
  *
- * A remote that backs off is not asked, nor is one that did not have the key a short time ago. Nothing here fails a miss: if no
- * remote helps, the kernel is compiled.
+ * A remote that backs off is not contacted, nor is one that recently did not have the key. Failures here do not fail the
+ * request: if no remote helps, the kernel is compiled.
  *
- * The lease of a key is on the first remote that is written to and has leases, for LEASE_MS at a time. A thread renews it until the
- * kernel was sent. If its machine dies, the lease expires, and a waiting machine takes it. If the compile hangs, the other machines
- * compile after they have waited as long as for a compile of their own.
+ * The lease of a key is on the first writable remote that has leases, for LEASE_MS at a time. A thread renews it until the
+ * kernel was sent. If its machine dies, the lease expires, and a waiting machine takes it. If the compile hangs, the other
+ * machines compile after they have waited as long as for a compile of their own.
  *
  * A server that can (Redis) notifies waiting machines when the lease is released. They also poll, because a message may be lost or
  * an owner dead. Pauses vary at random by a quarter, so that machines do not poll in step.
@@ -28,12 +28,12 @@
 
 #define LEASE_MS 30000
 #define RENEW_MS 10000
-#define TOLD_PAUSE_MS 1000    /* where the server tells */
-#define SHORTEST_PAUSE_MS 500 /* docs/fleet.md: 300 machines that ask more often are more than S3 answers */
+#define TOLD_PAUSE_MS 1000    /* if the server notifies */
+#define SHORTEST_PAUSE_MS 500 /* docs/fleet.md: S3 cannot answer 300 machines that poll more often */
 #define LONGEST_PAUSE_MS 2000
-#define PAUSES_IN_A_WAIT 8 /* a pause is this part of the time that was waited already */
-#define GRACE_MS 5000 /* how long who waits already forgives a server that does not answer: it may be started anew */
-#define SLICE_MS 100  /* after which is looked whether the program ends */
+#define PAUSES_IN_A_WAIT 8 /* a pause is this fraction of the time waited so far */
+#define GRACE_MS 5000 /* how long a waiting machine tolerates a server that does not answer: it may be restarting */
+#define SLICE_MS 100  /* interval of checks whether the program ends */
 #define TOKEN_BYTES 33
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -55,7 +55,7 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     aoticache_error detail = {.message = ""};
     size_t brought = 0;
     const uint64_t begun = aoticache_monotonic_ns();
-    options.replace = true; /* nothing that is here serves this machine */
+    options.replace = true; /* no local entry serves this machine */
     options.allow_unsigned = remote->config.allow_unsigned;
     aoticache_status status = aoticache_intake_begin(&intake, cache, &options, &report, &detail);
     if (status == AOTICACHE_OK) {
@@ -76,11 +76,11 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
                                                                                            : AOTICACHE_REMOTE_NOT_SEEN);
     const bool has_failed = status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND;
     aoticache_remote_miss_count(cache, remote, AOTICACHE_LATENCY_fetch, begun, has_failed);
-    if (has_failed) /* when a server cannot be reached, that has been said once (connection.c) */
+    if (has_failed) /* an unreachable server was already reported once (connection.c) */
         aoticache_log(&cache->directory->logger,
                       status == AOTICACHE_CORRUPT ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                       "a kernel is not fetched: %s", detail.message);
-    if (report.entries_gone > 0) /* a server that forgets what was not used for long may do so */
+    if (report.entries_gone > 0) /* a server may delete what was not used for long */
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
                       "a kernel is not fetched: remote %s: it has its record, and not all of its objects",
                       remote->config.url);
@@ -89,8 +89,8 @@ static bool fetch_from(aoticache_cache *cache, aoticache_remote *remote, const a
     return report.entries > 0;
 }
 
-/* least: what was seen a moment ago that is no reason not to ask again: nothing may have become something. Returns which
- * remote had it, or how many there are. */
+/* least: skip remotes whose recent result for the key is above this level: NOTHING lets remotes be queried again that
+ * recently lacked it. Returns the number of the remote that had it, or the number of remotes. */
 static size_t fetch_from_one(aoticache_cache *cache, const aoticache_lookup_target *target,
                              aoticache_remote_recent least)
 {
@@ -121,7 +121,7 @@ struct aoticache_remote_lease {
     aoticache_remote *remote;
     char name[AOTICACHE_REMOTE_NAME_BYTES], token[TOKEN_BYTES];
     pthread_t thread;
-    bool has_thread, is_over; /* is_over: with the mutex */
+    bool has_thread, is_over; /* is_over: protected by the mutex */
     pthread_mutex_t mutex;
     pthread_cond_t end;
 };
@@ -134,7 +134,7 @@ static void *renew(void *user)
         const struct timespec until = aoticache_deadline_after(RENEW_MS * NS_PER_MS);
         if (pthread_cond_timedwait(&lease->end, &lease->mutex, &until) == 0 || lease->is_over)
             continue;
-        pthread_mutex_unlock(&lease->mutex); /* a request must not keep release() waiting for the mutex */
+        pthread_mutex_unlock(&lease->mutex); /* the request must not make release() wait for the mutex */
         aoticache_remote_acquire(lease->remote, lease->name, lease->token, LEASE_MS, NULL);
         pthread_mutex_lock(&lease->mutex);
     }
@@ -142,7 +142,8 @@ static void *renew(void *user)
     return NULL;
 }
 
-/* Where no thread can be started, the lease ends early, and another machine may compile too. */
+/* Starts a thread that renews the lease. If no thread can be started, the lease expires early, and another machine may
+ * compile too. */
 static void begin_renewing(aoticache_remote_lease *lease)
 {
     aoticache_condition_init(&lease->end);
@@ -151,8 +152,9 @@ static void begin_renewing(aoticache_remote_lease *lease)
 }
 
 /*
- * The token of a key is the same for all processes of a directory while the machine runs: where one was killed, the next one
- * has its lease at once, and the lease of this directory (store/lease.h) keeps them apart. False: it cannot be told.
+ * Makes the token of a key, which is the same for all processes of a directory until the next boot: if a process was killed,
+ * the next one gets its lease immediately, and the directory's lease (store/lock.h) keeps them apart. Returns false if it
+ * cannot be determined.
  */
 static bool make_token(aoticache_cache *cache, const aoticache_key *key, char ret_token[TOKEN_BYTES])
 {
@@ -193,7 +195,7 @@ static aoticache_remote_lease *make_lease(aoticache_cache *cache, aoticache_remo
     return lease;
 }
 
-/* Whether the remote is one whose lease is asked for. */
+/* Returns whether a lease is requested from the remote. */
 static bool may_have_leases(aoticache_remote *remote)
 {
     return remote->config.reads && remote->config.writes && !remote->config.is_bazel &&
@@ -209,7 +211,7 @@ static void note_lack(aoticache_remote *remote, const char *message)
                       message);
 }
 
-/* Asks for the lease of the first remote that has any. *ret_lease: NULL where none has. Returns what acquire does. */
+/* Requests the lease from the first remote that has leases. *ret_lease: NULL if none has. Returns the result of acquire. */
 static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_key *key,
                                       aoticache_remote_lease **ret_lease)
 {
@@ -233,12 +235,12 @@ static aoticache_status ask_for_lease(aoticache_cache *cache, const aoticache_ke
     return AOTICACHE_UNSUPPORTED;
 }
 
-/* One machine's wait for another's compile. */
+/* One machine's wait for another machine's compile. */
 struct wait {
     aoticache_remote_lease *lease;
     aoticache_lease_subscription subscription;
     uint64_t begun_ns, limit_ns; /* limit_ns: 0: none */
-    uint64_t answered_ns;        /* when the server did so last */
+    uint64_t answered_ns;        /* when the server last answered */
     bool is_subscribed, has_tried_to_subscribe;
 };
 
@@ -258,10 +260,10 @@ static bool is_over(const struct wait *wait)
            (wait->limit_ns != 0 && aoticache_monotonic_ns() - wait->begun_ns >= wait->limit_ns);
 }
 
-/* Until the lease was given back, as far as the server tells, or for a while. True where the server told. */
+/* Waits until the lease was released, if the server notifies, or for a pause. Returns true if the server notified. */
 static bool wait_a_while(struct wait *wait)
 {
-    if (!wait->has_tried_to_subscribe) { /* what is given back before somebody listens, the next question finds */
+    if (!wait->has_tried_to_subscribe) { /* if it is released before the subscription, the next request finds that */
         wait->has_tried_to_subscribe = true;
         wait->is_subscribed =
             aoticache_remote_listen(wait->lease->remote, wait->lease->name, &wait->subscription) == AOTICACHE_OK;
@@ -286,8 +288,8 @@ static bool wait_a_while(struct wait *wait)
     return false;
 }
 
-/* Notes an answer to a question for the lease. Whether to wait on: another machine has it, or the server is gone for a
- * moment. */
+/* Notes an answer to a request for the lease. Returns whether to continue waiting: another machine has it, or the server is
+ * unavailable for a moment. */
 static bool continues(struct wait *wait, aoticache_status status)
 {
     const uint64_t now = aoticache_monotonic_ns();
@@ -296,14 +298,15 @@ static bool continues(struct wait *wait, aoticache_status status)
     return status != AOTICACHE_OK && now - wait->answered_ns < GRACE_MS * NS_PER_MS && !is_over(wait);
 }
 
-/* Until the entry has come (true), or we have the lease, or nobody shall wait any more (then *wait->lease is no lease). */
+/* Waits until the entry was fetched (returns true), or this machine has the lease, or the wait ends (then *wait->lease is
+ * not a lease). */
 static bool wait_for_entry(aoticache_cache *cache, const aoticache_lookup_target *target, struct wait *wait,
                            aoticache_status *ret_status)
 {
     do {
         const bool was_told = wait_a_while(wait);
         if (was_told && fetch(cache, target, AOTICACHE_REMOTE_REFUSED)) {
-            *ret_status = AOTICACHE_LOCKED; /* it was not asked for: many machines are told at the same moment */
+            *ret_status = AOTICACHE_LOCKED; /* it was not requested: many machines are notified at the same moment */
             return true;
         }
         *ret_status =
@@ -324,7 +327,7 @@ bool aoticache_remote_lease_take(aoticache_cache *cache, const aoticache_lookup_
     *ret_lease = NULL;
     if (wait.lease == NULL)
         return false;
-    if (status == AOTICACHE_OK) /* who had it may have stored the entry between our question and this moment */
+    if (status == AOTICACHE_OK) /* the previous owner may have stored the entry after the last request */
         has_come = fetch(cache, target, AOTICACHE_REMOTE_NOTHING);
     else
         has_come = wait_for_entry(cache, target, &wait, &status);
@@ -350,7 +353,7 @@ void aoticache_remote_lease_release(aoticache_remote_lease *lease)
     pthread_mutex_unlock(&lease->mutex);
     if (lease->has_thread)
         pthread_join(lease->thread, NULL);
-    if (aoticache_remote_may_ask(lease->remote, AOTICACHE_REMOTE_LEASE)) /* otherwise it ends by itself */
+    if (aoticache_remote_may_ask(lease->remote, AOTICACHE_REMOTE_LEASE)) /* otherwise it expires */
         aoticache_remote_release(lease->remote, lease->name, lease->token, NULL);
     pthread_cond_destroy(&lease->end);
     pthread_mutex_destroy(&lease->mutex);

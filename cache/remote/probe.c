@@ -1,8 +1,8 @@
 /*
- * cache/remote/probe: the file `probe` of a remote: who asked last whether it can be written to, with their signatures.
+ * cache/remote/probe: the file `probe` of a remote: when its health was last checked, with signatures.
  *
  * It is a text: the line PROBE_HEAD, a line with the time, in nanoseconds since 1970, and a signature on each further line.
- * What is signed is a statement of no entry: key and manifest are all zeros.
+ * The signatures are of a statement without an entry: key and manifest are all zeros.
  */
 #include "cache/remote/internal.h"
 
@@ -58,7 +58,7 @@ aoticache_status aoticache_remote_write_probe(aoticache_remote *remote, const ao
     return status;
 }
 
-/* Cuts the text in two: its time, and the signatures, which must be some. */
+/* Splits the text into its time and the signatures, of which there must be some. */
 static bool parse(const char *text, aoticache_statement *ret_statement, const char **ret_signatures)
 {
     aoticache_signature_list list;

@@ -1,6 +1,6 @@
 /*
- * cache/remote/pull: entries from remotes: which of a key's entries are worth fetching, and many keys, by the lists that a
- * remote keeps.
+ * cache/remote/pull: fetches entries from remotes: decides which of a key's entries to fetch, and fetches many keys with the
+ * lists on a remote.
  */
 #include "base/arguments.h"
 #include "cache/remote/internal.h"
@@ -111,7 +111,7 @@ static aoticache_status read_list(struct pull *pull, aoticache_remote *remote, u
                : AOTICACHE_OK;
 }
 
-/* Whether a key with this first byte may be wanted. */
+/* Returns whether a key with this first byte may be selected. */
 static bool may_want(const aoticache_transfer_options *options, unsigned first_byte)
 {
     char digits[3];
@@ -155,7 +155,7 @@ static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, co
 
 static aoticache_status pull_from(struct pull *pull, aoticache_remote *remote, aoticache_error *ret_error)
 {
-    pull->options->allow_unsigned = remote->config.allow_unsigned; /* the remote's own settings decide, nobody else */
+    pull->options->allow_unsigned = remote->config.allow_unsigned; /* only the remote's own settings decide */
     pull->intake.place = remote->config.url;
     aoticache_status status = read_lists(pull, remote, ret_error);
     pull->intake.all += pull->count;
@@ -164,7 +164,7 @@ static aoticache_status pull_from(struct pull *pull, aoticache_remote *remote, a
         if (status == AOTICACHE_OK)
             status = aoticache_intake_step(&pull->intake, ret_error);
     }
-    /* What was complete stays, and of two troubles the first is told. */
+    /* Entries imported completely stay, and the first of two errors is reported. */
     aoticache_status committed = aoticache_intake_commit(&pull->intake, status == AOTICACHE_OK ? ret_error : NULL);
     aoticache_intake_tell_untrusted(&pull->intake);
     return status != AOTICACHE_OK ? status : committed;
@@ -200,7 +200,7 @@ aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remote
         return status;
     if (cache == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, cache);
-    chosen.ask = NULL; /* no keys come along */
+    chosen.ask = NULL; /* remotes provide no keys */
     pull.options = &chosen;
     aoticache_cache_enter(cache);
     if (remotes != NULL)

@@ -1,6 +1,6 @@
 /*
- * cache/remote/push: many entries to remotes, and the lists of keys there, which a pull reads: a server that keeps bytes by
- * name cannot be asked what it has.
+ * cache/remote/push: sends many entries to remotes, and updates the lists of keys there, which a pull reads: a server that
+ * stores bytes by name cannot list its contents.
  */
 #include "base/arguments.h"
 #include "cache/remote/internal.h"
@@ -17,7 +17,7 @@
 #define LISTS 256
 #define MAX_TRIES 12
 #define MAX_TAGS_BYTES 4096
-#define MOST_REFUSALS 3 /* one after the other: then the server is thought to refuse everything */
+#define MOST_REFUSALS 3 /* consecutive: the server is then assumed to refuse everything */
 
 struct row {
     aoticache_key key;
@@ -36,10 +36,10 @@ struct push {
     const aoticache_transfer_options *options;
     aoticache_transfer_report report;
     aoticache_entry_list selection;
-    struct rows tags; /* of the keys of the selection: what marks say */
+    struct rows tags; /* tags of the selected keys */
     uint64_t done, all;
-    unsigned refusals; /* of the server, one after the other */
-    bool is_only;      /* of the cache's remotes the only one that is written to */
+    unsigned refusals; /* of the server, consecutive */
+    bool is_only;      /* it is the only writable remote of the cache */
     bool is_stopped;
 };
 
@@ -92,7 +92,7 @@ static bool has_tag(const char *tags, const char *tag, size_t length)
     return false;
 }
 
-/* All that either has. False: out of memory. */
+/* Adds the tags of `more`, without duplicates. Returns false if memory is short. */
 static bool join_tags(char **tags, const char *more)
 {
     while (*more != '\0') {
@@ -109,7 +109,7 @@ static bool join_tags(char **tags, const char *more)
     return true;
 }
 
-/* Sorts by key, one row for each. */
+/* Sorts by key, and merges the rows of each key. */
 static void unite_rows(struct rows *rows)
 {
     size_t kept = 0;
@@ -149,7 +149,7 @@ static char *format_rows(const struct rows *rows, size_t *ret_size)
 
 /* ---- the lists of a remote ---- */
 
-/* One try. *ret_done: the rows of `more` with this first byte are in the list that lies there. */
+/* Tries once. *ret_done: the rows of `more` with this first byte are in the list on the server. */
 static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, const struct rows *more, bool *ret_done,
                                  aoticache_error *ret_error)
 {
@@ -162,7 +162,7 @@ static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, 
                                                         &old, &size, version, ret_error);
     const bool exists = status == AOTICACHE_OK || status == AOTICACHE_CORRUPT;
     cleanup_free char *before = status == AOTICACHE_OK ? strdup(old) : NULL;
-    if (status == AOTICACHE_OK) /* what is damaged from some line on is kept up to there */
+    if (status == AOTICACHE_OK) /* a list that is damaged from some line on is kept up to that line */
         aoticache_list_parse(old, first_byte, add_row, &rows, NULL);
     for (size_t i = 0; i < more->count; i++) {
         const struct row *row = &more->items[i];
@@ -184,7 +184,7 @@ static aoticache_status try_list(aoticache_remote *remote, unsigned first_byte, 
                                    remote->config.url, name);
     status =
         aoticache_remote_put_text(remote, name, text, size, exists && version[0] == '\0' ? NULL : version, ret_error);
-    *ret_done = status == AOTICACHE_OK && remote->module.is_conditional; /* elsewhere the next try looks */
+    *ret_done = status == AOTICACHE_OK && remote->module.is_conditional; /* otherwise the next try checks that */
     return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status;
 }
 
@@ -263,7 +263,7 @@ static const char *tags_of(const struct push *push, const aoticache_key *key)
     return "";
 }
 
-/* What stays here was damaged, removed meanwhile, or is too large for the remote. */
+/* Reports an entry that is not sent: it was damaged, removed meanwhile, or is too large for the remote. */
 static void leave_out(struct push *push, const aoticache_remote *remote, const aoticache_entry *entry,
                       const char *reason)
 {
@@ -320,7 +320,7 @@ static aoticache_status push_to(struct push *push, aoticache_remote *remote, aot
         if (status == AOTICACHE_OK && !poll_push(push))
             status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is there");
     }
-    if (sent.count > 0) { /* also where a later entry failed: what is there can be found */
+    if (sent.count > 0) { /* also if a later entry failed: entries that were sent can then be found */
         unite_rows(&sent);
         aoticache_status listed = update_lists(remote, &sent, status == AOTICACHE_OK ? ret_error : NULL);
         status = status == AOTICACHE_OK ? listed : status;

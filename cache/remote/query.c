@@ -1,5 +1,5 @@
 /*
- * cache/remote/query: what remotes have for a key, for people who look into it.
+ * cache/remote/query: reports what remotes have for a key.
  */
 #include "base/arguments.h"
 #include "cache/remote/internal.h"

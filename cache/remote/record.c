@@ -1,9 +1,9 @@
 /*
- * cache/remote/record: the texts on a server: what is there is called, the record of a key, and the lists of keys.
- * docs/remotes.md specifies them.
+ * cache/remote/record: the texts on a server: names, the record of a key, and the lists of keys. docs/remotes.md specifies
+ * them.
  *
- * What is parsed here may have been written by anybody. A record decides what is fetched, and nothing else: what an entry
- * is, its manifest says.
+ * The parsed texts are untrusted. A record only decides what is fetched: the contents of an entry are determined by its
+ * manifest.
  */
 #include "cache/remote/internal.h"
 
@@ -270,7 +270,7 @@ static bool has_signer(const char *signatures, const char *name, size_t length)
     return false;
 }
 
-/* The new signatures, and the old ones of other keys, as many as a record may have. NULL: out of memory. */
+/* Joins the new signatures and the old ones of other keys, as many as a record may have. Returns NULL if memory is short. */
 static char *join_signatures(const char *added, const char *old)
 {
     size_t used = strlen(added), count = 0;

@@ -1,6 +1,6 @@
 /*
- * cache/remote/send: one entry of the cache to a remote: its objects, then its manifest, then the record of its key. So
- * whoever reads a record finds what it names. Nothing is sent that was not verified right before.
+ * cache/remote/send: sends one entry of the cache to a remote: its objects, then its manifest, then the record of its key.
+ * So a machine that reads a record finds everything that it names. Every object is verified immediately before it is sent.
  */
 #include "cache/remote/internal.h"
 
@@ -39,7 +39,7 @@ static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_dig
     return AOTICACHE_OK;
 }
 
-/* *ret_has: it is there already, and need not be sent. A server that does not say is sent it. */
+/* *ret_has: it exists there already, and need not be sent. If the server does not report that, it is sent. */
 static aoticache_status has_object(aoticache_remote *remote, const aoticache_digest *digest,
                                    const aoticache_remote_sending *sending, bool *ret_has, aoticache_error *ret_error)
 {
@@ -103,8 +103,8 @@ static bool has_entry(const aoticache_record *record, const aoticache_record_ent
     return false;
 }
 
-/* What is there, and its version for the condition of a put; an empty record where there is none, or none that can be
- * used. */
+/* Reads the current record, and its version for the condition of a put; an empty record if there is none, or none that can
+ * be used. */
 static aoticache_status read_current(aoticache_remote *remote, const aoticache_key *key, const char *name,
                                      aoticache_record *ret_record, char ret_version[AOTICACHE_REMOTE_VERSION_BYTES],
                                      bool *ret_exists, aoticache_error *ret_error)
@@ -133,10 +133,10 @@ static aoticache_status write_record(aoticache_remote *remote, const char *name,
     return status == AOTICACHE_OK ? aoticache_remote_put_text(remote, name, text, size, condition, ret_error) : status;
 }
 
-/* What one try to change a record came to. */
+/* The result of one try to change a record. */
 enum outcome { IS_DONE, HAS_CHANGED, DOES_NOT_COME_BACK };
 
-/* IS_DONE: the entry is in the record that lies there. */
+/* IS_DONE: the entry is in the record on the server. */
 static aoticache_status try_record(aoticache_remote *remote, const aoticache_key *key,
                                    const aoticache_record_entry *entry, enum outcome *ret_outcome,
                                    aoticache_error *ret_error)
@@ -158,7 +158,7 @@ static aoticache_status try_record(aoticache_remote *remote, const aoticache_key
     }
     if (status != AOTICACHE_OK || !has_changed || remote->module.is_conditional)
         return status;
-    /* This server may have let another machine's record replace ours: look. */
+    /* This server may have let another machine's record replace this one: check that. */
     status = read_current(remote, key, name, &record, version, &exists, ret_error);
     if (status == AOTICACHE_OK && !has_entry(&record, entry))
         *ret_outcome = record.count > 0 ? HAS_CHANGED : DOES_NOT_COME_BACK;

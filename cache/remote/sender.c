@@ -1,11 +1,10 @@
 /*
- * cache/remote/sender: what was compiled goes to the remotes, by a thread beside the program, so that no caller waits for a
- * network.
+ * cache/remote/sender: sends compiled entries to the remotes in a separate thread, so that no caller waits for a network.
  *
- * An entry that waits for the thread is noted in unsent/ (unsent.c), so what does not go before the process ends, a later
- * process sends. If one server refuses an entry, the other entries go all the same. The lease of the key is given back after
- * its entry was sent, so that a machine that waits for it finds the entry. If more than QUEUE entries wait, the caller sends
- * its entry itself.
+ * An entry that waits for the thread is recorded in unsent/ (unsent.c), so a later process sends the entries that were not
+ * sent before the process ended. If one server refuses an entry, the other entries are still sent. The lease of the key is
+ * released after its entry was sent, so that a machine that waits for it finds the entry. If more than QUEUE entries wait,
+ * the caller sends its entry itself.
  */
 #include "cache/remote/internal.h"
 
@@ -16,20 +15,20 @@
 #include "base/threads.h"
 
 #define QUEUE 64
-#define FINISH_NS UINT64_C(5000000000) /* how long the end of a cache or a process waits for the rest */
+#define FINISH_NS UINT64_C(5000000000) /* how long closing a cache or the end of a process waits for the rest */
 
 struct parcel {
     aoticache_key key;
     aoticache_digest artifact;
     aoticache_remote_lease *lease;
-    size_t remotes; /* it goes to so many, from the first on */
-    bool is_ours;   /* made here: then it is signed, and noted until it has gone */
+    size_t remotes; /* number of remotes to send to, from the first on */
+    bool is_ours;   /* compiled here: it is then signed, and recorded until it is sent */
 };
 
 struct aoticache_sender {
     aoticache_cache *cache;
     pthread_t thread;
-    pthread_mutex_t mutex; /* of all below */
+    pthread_mutex_t mutex; /* protects the members below */
     pthread_cond_t change;
     struct parcel queue[QUEUE];
     size_t first, count;
@@ -43,7 +42,7 @@ static bool continues(void *user)
     return !atomic_load(&((aoticache_cache *)user)->remotes->is_abandoned);
 }
 
-/* A remote alone shares nothing: without a signature other machines refuse what they find there. Said once. */
+/* Logs once that entries are not signed although remotes are written to: other machines refuse entries without a signature. */
 static void tell_unsigned(aoticache_cache *cache, const aoticache_remote *remote)
 {
     if (remote->config.allow_unsigned || atomic_exchange(&cache->remotes->has_told_unsigned, true))
@@ -54,7 +53,7 @@ static void tell_unsigned(aoticache_cache *cache, const aoticache_remote *remote
                   remote->config.url);
 }
 
-/* Returns: OK; CORRUPT: it stays here for good; UNSUPPORTED: the remote does not take it; otherwise the remote's failure. */
+/* Returns: OK; CORRUPT: it will never be sent; UNSUPPORTED: the remote does not accept it; otherwise the remote's failure. */
 static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
                                 bool replaces, bool signs, aoticache_error *ret_error)
 {
@@ -75,7 +74,8 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     aoticache_remote_miss_count(cache, remote, AOTICACHE_LATENCY_send, begun, status != AOTICACHE_OK);
     if (status == AOTICACHE_OK)
         return status;
-    /* A server that fails has been named once (connection.c); a secret key that cannot be read, or a kernel that is too large, not. */
+    /* A failing server was reported once already (connection.c); an unreadable secret key, or a kernel that is too large,
+     * was not. */
     const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
     aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                   "a kernel is not sent to %s: %s", remote->config.url,
@@ -84,8 +84,8 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
 }
 
 /*
- * Sends to the remotes that are written to. is_first: it was not tried before. Returns: OK: nothing is left to do. UNSUPPORTED:
- * a remote takes it never, and ret_error says why. IO: it is to be tried again.
+ * Sends to the writable remotes. is_first: this is the first try. Returns: OK: nothing is left to do. UNSUPPORTED: a remote
+ * will never accept it, and ret_error has the reason. IO: it must be tried again.
  */
 static aoticache_status send_everywhere(aoticache_cache *cache, const struct parcel *parcel, bool is_first,
                                         aoticache_error *ret_error)
@@ -106,7 +106,7 @@ static aoticache_status send_everywhere(aoticache_cache *cache, const struct par
     return worst;
 }
 
-/* Whether any remote could be written to now. */
+/* Returns whether any remote could be written to now. */
 static bool may_write(aoticache_cache *cache)
 {
     for (size_t i = 0; i < cache->remotes->count; i++)
@@ -116,7 +116,7 @@ static bool may_write(aoticache_cache *cache)
     return false;
 }
 
-/* Sends an entry, and changes its note. */
+/* Sends an entry, and updates its record. */
 static void send_noted(aoticache_cache *cache, const struct parcel *parcel, bool is_first)
 {
     aoticache_error detail = {.message = ""};
@@ -125,11 +125,11 @@ static void send_noted(aoticache_cache *cache, const struct parcel *parcel, bool
         return;
     if (status == AOTICACHE_OK)
         aoticache_unsent_forget(cache, &parcel->artifact);
-    else if (continues(cache)) /* otherwise it was not tried to its end */
+    else if (continues(cache)) /* otherwise the try was not completed */
         aoticache_unsent_postpone(cache, &parcel->artifact, status == AOTICACHE_UNSUPPORTED ? detail.message : NULL);
 }
 
-/* Whether any of the first so many is. */
+/* Returns whether any of the first `count` remotes is writable. */
 static bool is_written_to(const aoticache_remotes *remotes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -144,7 +144,7 @@ static void send_parcel(aoticache_cache *cache, const struct parcel *parcel)
     aoticache_remote_lease_release(parcel->lease);
 }
 
-/* Whether an entry waits in the queue: then it is sent from there. */
+/* Returns whether an entry is in the queue: it is then sent from there. */
 static bool is_queued(aoticache_sender *sender, const aoticache_digest *artifact)
 {
     bool is_there = false;
@@ -155,7 +155,7 @@ static bool is_queued(aoticache_sender *sender, const aoticache_digest *artifact
     return is_there;
 }
 
-/* Sends some that could not be sent before, if there are any. */
+/* Sends some entries that could not be sent earlier, if there are any. */
 static void send_rest(aoticache_sender *sender)
 {
     aoticache_cache *cache = sender->cache;
@@ -197,7 +197,7 @@ static void *run(void *user)
     return NULL;
 }
 
-/* With the mutex of the remotes. NULL: no memory, or no thread. */
+/* Call this with the mutex of the remotes. Returns NULL if memory is short or there is no thread. */
 static aoticache_sender *start(aoticache_cache *cache)
 {
     aoticache_sender *sender = calloc(1, sizeof *sender);
@@ -214,7 +214,7 @@ static aoticache_sender *start(aoticache_cache *cache)
     return NULL;
 }
 
-/* False: the queue is full, or there is no thread. */
+/* Returns false if the queue is full, or there is no thread. */
 static bool enqueue(aoticache_cache *cache, const struct parcel *parcel)
 {
     pthread_mutex_lock(&cache->remotes->mutex);
@@ -254,7 +254,7 @@ void aoticache_remote_miss_spread(aoticache_cache *cache, const aoticache_key *k
 {
     const struct parcel parcel = {.key = *key, .artifact = *artifact, .remotes = from};
     if (is_written_to(cache->remotes, from))
-        enqueue(cache, &parcel); /* where there is no space, the next machine fetches it from afar as well */
+        enqueue(cache, &parcel); /* if there is no space, the next machine fetches it from the farther remote as well */
 }
 
 /* ---- the end ---- */
@@ -262,7 +262,7 @@ void aoticache_remote_miss_spread(aoticache_cache *cache, const aoticache_key *k
 static void wait_until_sent(aoticache_remotes *remotes, aoticache_sender *sender)
 {
     const struct timespec until = aoticache_deadline_after(FINISH_NS);
-    atomic_store(&remotes->ends_ns, aoticache_monotonic_ns() + FINISH_NS); /* of a request that is under way, too */
+    atomic_store(&remotes->ends_ns, aoticache_monotonic_ns() + FINISH_NS); /* also for a request in progress */
     pthread_mutex_lock(&sender->mutex);
     sender->is_over = true;
     pthread_cond_broadcast(&sender->change);

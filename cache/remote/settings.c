@@ -1,6 +1,6 @@
 /*
- * cache/remote/settings: the text of the setting `remote`: words separated by spaces. A word with a scheme begins a remote;
- * the words after it, up to the next one, are what is said of it.
+ * cache/remote/settings: parses the setting `remote`: words separated by spaces. A word with a scheme begins a remote; the
+ * words after it, up to the next scheme, are its options.
  */
 #include "base/arguments.h"
 #include "cache/remote/internal.h"
@@ -13,7 +13,7 @@
 #include "base/text/units.h"
 
 #define DEFAULT_CONNECT_MS 250
-#define DEFAULT_TLS_CONNECT_MS 1000 /* its handshake is part of it */
+#define DEFAULT_TLS_CONNECT_MS 1000 /* including the handshake */
 #define DEFAULT_TIMEOUT_MS 2000
 #define MAX_TIMEOUT_MS 600000
 #define DEFAULT_MAX_OBJECT (UINT64_C(256) << 20)
@@ -24,7 +24,7 @@ static const char spaces[] = " \t";
 
 /* ---- values ---- */
 
-/* "250ms", "2s", "1min". */
+/* Parses "250ms", "2s", "1min". */
 static bool parse_time(const char *text, uint32_t *ret_ms)
 {
     char number[24];
@@ -60,7 +60,7 @@ static bool has_scheme(const char *word)
            (strncmp(word + length, "://", 3) == 0 || (word[length] == ':' && word[length + 1] == '/'));
 }
 
-/* A module has the name of its scheme; these have several. */
+/* Returns the module's name: it is that of the scheme, but some have several schemes. */
 static char *module_of(const char *url)
 {
     static const struct {
@@ -72,7 +72,7 @@ static char *module_of(const char *url)
     return strndup(url, strcspn(url, ":"));
 }
 
-/* A secret in a URL would be shown by whatever shows the configuration. */
+/* Returns whether the URL contains a user: a secret in a URL would be visible wherever the configuration is displayed. */
 static bool has_user_part(const char *url)
 {
     const char *authority = strstr(url, "://");
@@ -107,7 +107,7 @@ static aoticache_status begin_remote(aoticache_remote_config *config, const char
                : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
 }
 
-/* ---- what is said of a remote ---- */
+/* ---- options of a remote ---- */
 
 static aoticache_status bad_value(const char *word, const char *form, aoticache_error *ret_error)
 {
@@ -185,7 +185,7 @@ static aoticache_status take_pair(aoticache_remote_config *config, const char *w
                    : bad_value(word, "unsigned=allow or unsigned=refuse", ret_error);
     }
 #undef IS
-    /* Without what stands after the '=': somebody may have written a secret there. */
+    /* Omits the text after the '=': it may be a secret. */
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: unknown option '%.*s'",
                                length < 40 ? (int)length : 40, word);
 }

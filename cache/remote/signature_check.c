@@ -1,8 +1,9 @@
 /*
- * cache/remote/signature_check: the signatures of entries that go to a remote, and whether one that came may be taken in.
+ * cache/remote/signature_check: the signatures of entries that are sent to a remote, and the check whether a received entry
+ * may be imported.
  *
- * The intake decides for whatever is foreign (cache/transfer/commit.c). Here it is decided before the files of an entry are
- * fetched, by its manifest, and with the key that was asked for.
+ * The import batch decides about all foreign entries (cache/transfer/commit.c). This decision is made before the files of an
+ * entry are fetched, from its manifest, and with the requested key.
  */
 #include "base/log.h"
 #include "cache/remote/internal.h"
@@ -26,7 +27,7 @@ aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache
     aoticache_status status = aoticache_cache_decide(cache, &claim, ret_verdict, ret_error);
     if (status != AOTICACHE_OK || !ret_verdict->is_accepted)
         return status;
-    /* The cache may require no signatures of what people import by hand. A remote's own settings must say so. */
+    /* The cache may require no signatures for imports by the user. For a remote, its own settings must say so. */
     ret_verdict->is_accepted = ret_verdict->reason == AOTICACHE_TRUST_SIGNED || remote->config.allow_unsigned;
     if (!ret_verdict->is_accepted)
         snprintf(ret_verdict->message, sizeof ret_verdict->message,

@@ -1,11 +1,11 @@
 /*
- * cache/remote/unsent: unsent/<digest of the manifest>, a file for each entry that still has to go to a remote.
+ * cache/remote/unsent: unsent/<digest of the manifest>, a file for each entry that still has to be sent to a remote.
  *
- * The note is made before the first request and taken away after the last. So what a process that is killed, or a server that
- * is gone, leaves behind is sent after a later compile, by whichever process makes it. The note that was tried longest ago is
- * the next one, so none keeps the others waiting. Where a server takes an entry never, the note says why, and the entry is
- * tried again after a day, or when the setting `remote` is another one. Notes are hints: they need not survive a power loss,
- * and of more than MOST_NOTES no more are made.
+ * The file is created before the first request and removed after the last. So if a process is killed, or a server is
+ * unavailable, the entry is sent after a later compile, by the process that does it. The entry that was tried longest ago is
+ * tried next, so none delays the others. If a server will never accept an entry, the file has the reason, and the entry is
+ * tried again after a day, or when the setting `remote` has changed. The files are hints: they need not survive a power
+ * loss, and at most MOST_NOTES are created.
  */
 #include "base/arguments.h"
 #include "cache/remote/internal.h"
@@ -49,7 +49,7 @@ static size_t count_notes(int folder)
     return count;
 }
 
-/* Reads why an entry was set aside, without the end of line. False: it was not. */
+/* Reads why an entry is not sent, without the end of line. Returns false if it has no such reason. */
 static bool read_reason(int folder, const char *name, uint64_t *ret_fingerprint, char ret_reason[REASON_BYTES])
 {
     char text[REASON_BYTES + 20], *end = NULL;
@@ -102,7 +102,7 @@ void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *art
         aoticache_syscall_unlinkat(folder, name, 0);
 }
 
-/* Whether it was set aside a short time ago, for remotes with these settings. */
+/* Returns whether the entry was refused a short time ago, for remotes with these settings. */
 static bool is_quarantined(const aoticache_cache *cache, int folder, const char *name, const struct stat *found)
 {
     char reason[REASON_BYTES];
@@ -117,7 +117,7 @@ static bool is_before(const struct timespec *left, const struct timespec *right)
     return left->tv_sec != right->tv_sec ? left->tv_sec < right->tv_sec : left->tv_nsec < right->tv_nsec;
 }
 
-/* Puts a note into its place among at most `most`, by when it was tried. */
+/* Inserts a note among at most `most`, sorted by when it was tried. */
 static void insert(struct note *notes, size_t *count, size_t most, const struct note *note)
 {
     size_t at = *count < most ? (*count)++ : most;

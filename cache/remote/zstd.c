@@ -1,6 +1,6 @@
 /*
- * cache/remote/zstd: objects as frames of zstd (RFC 8878). libzstd is loaded with the first object that goes to a remote or
- * comes from one, so that a process without remotes has nothing of it.
+ * cache/remote/zstd: objects as frames of zstd (RFC 8878). libzstd is loaded with the first object that is sent to a remote
+ * or fetched from one, so that a process without remotes does not load it.
  */
 #include "cache/remote/internal.h"
 
@@ -14,11 +14,11 @@
 
 #define LEVEL 3
 #define PIECE_BYTES 131072
-/* What a frame may make a decoder remember: 2 MiB, or about the size of what it holds, at most 128 MiB. */
+/* The memory window that a frame may require of a decoder: 2 MiB, or about the size of its contents, at most 128 MiB. */
 #define MIN_WINDOW_LOG 21
 #define MAX_WINDOW_LOG 27
 
-/* libzstd's stable interface, as it has been since 1.4: the build needs no header. */
+/* libzstd's stable interface, unchanged since 1.4: the build needs no header. */
 typedef struct zstd_in {
     const void *bytes;
     size_t size, at;
@@ -83,7 +83,7 @@ aoticache_status aoticache_zstd_compress(const void *bytes, size_t size, void **
 
 uint64_t aoticache_zstd_bound(uint64_t bytes)
 {
-    return bytes + bytes / 128 + 1024; /* bytes that cannot be compressed, and every header that a frame has */
+    return bytes + bytes / 128 + 1024; /* for incompressible bytes, and all headers of a frame */
 }
 
 /* ---- unpacking ---- */
@@ -93,9 +93,9 @@ struct aoticache_unpacker {
     int fd;
     uint8_t *memory;
     uint64_t expected, written;
-    const char *problem; /* of what came */
-    int errno_value;     /* of writing */
-    bool is_whole;       /* the frame has ended */
+    const char *problem; /* with the received bytes */
+    int errno_value;     /* of a failed write */
+    bool is_whole;       /* the frame is complete */
     uint8_t piece[PIECE_BYTES];
 };
 
@@ -153,7 +153,7 @@ bool aoticache_unpacker_take(void *opaque, const void *bytes, size_t size)
 {
     aoticache_unpacker *unpacker = opaque;
     zstd_in in = {.bytes = bytes, .size = size};
-    bool is_full = true; /* the last piece was: there may be more to come out */
+    bool is_full = true; /* the last output buffer was full: there may be more output */
     while (in.at < in.size || (is_full && !unpacker->is_whole)) {
         zstd_out out = {.bytes = unpacker->piece, .size = sizeof unpacker->piece};
         if (unpacker->is_whole) {

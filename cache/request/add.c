@@ -1,9 +1,8 @@
 /*
  * cache/request/add: appending arguments to a request.
  *
- * Owns the rules between arguments: keywords after positional arguments, each keyword once, lists that do not nest, the
- * limits of the whole. A call that is refused leaves the request as it was. The rules for one part are in
- * check.c.
+ * Enforces the rules between arguments: keywords after positional arguments, each keyword once, lists that do not nest, the
+ * limits of the whole request. A refused call leaves the request unchanged. The rules for one part are in check.c.
  */
 #include "base/arguments.h"
 #include "cache/request/internal.h"
@@ -15,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names the argument that was about to be appended. */
+/* Reports an error with the position of the argument that was to be appended. */
 AOTICACHE_PRINTF(4, 5)
 static aoticache_status refuse(const aoticache_request *request, aoticache_status status, aoticache_error *ret_error,
                                const char *format, ...)
@@ -86,7 +85,7 @@ static aoticache_status check_place(const aoticache_request *request, const aoti
     return AOTICACHE_OK;
 }
 
-/* Takes what `view` owns, also where it fails. The name is still the caller's. */
+/* Takes ownership of what `view` owns, also on failure. The caller keeps the name. */
 static aoticache_status append_argument(aoticache_request *request, const char *name, aoticache_argument view,
                                         struct argument_data data, aoticache_error *ret_error)
 {
@@ -122,7 +121,7 @@ static aoticache_status append_plain(aoticache_request *request, const char *nam
     return append_argument(request, name, view, (struct argument_data){0}, ret_error);
 }
 
-/* A copy that owns its sizes and strides, in one block; false where memory is short. */
+/* Makes a copy that owns its sizes and strides, in one block; returns false if memory is short. */
 static bool copy_metadata(const aoticache_tensor_metadata *metadata, aoticache_tensor_metadata *ret_copy)
 {
     uint32_t ndim = metadata->ndim;
@@ -150,7 +149,7 @@ static aoticache_status append_tensor(aoticache_request *request, const char *na
     return append_argument(request, name, view, (struct argument_data){.bytes = data}, ret_error);
 }
 
-/* The caller's metadata, checked, with its device in the canonical form; sizes and strides are still the caller's. */
+/* Checks the caller's metadata, and makes its device canonical; sizes and strides still belong to the caller. */
 static aoticache_status check_metadata(const aoticache_request *request, const aoticache_tensor_metadata *metadata,
                                        aoticache_tensor_metadata *ret_checked, aoticache_error *ret_error)
 {
@@ -176,7 +175,7 @@ aoticache_status aoticache_request_add_tensor(aoticache_request *request, const 
                          ret_error);
 }
 
-/* Of valid metadata: it cannot overflow. */
+/* Returns the size of valid metadata, which cannot overflow. */
 static size_t data_size(const aoticache_tensor_metadata *metadata)
 {
     size_t size = aoticache_dtype_size(metadata->dtype);
@@ -283,7 +282,7 @@ aoticache_status aoticache_request_add_device(aoticache_request *request, const 
     return append_plain(request, name, view, ret_error);
 }
 
-/* A number that PyTorch gives a meaning. */
+/* Appends a number with a meaning in PyTorch. */
 static aoticache_status append_number(aoticache_request *request, const char *name, aoticache_argument_kind kind,
                                       int32_t value, const char *value_name, aoticache_error *ret_error)
 {
@@ -320,7 +319,7 @@ aoticache_status aoticache_request_add_memory_format(aoticache_request *request,
 
 /* ---- lists ---- */
 
-/* The list's own bytes and its place among the arguments are taken here, so that ending it cannot fail. */
+/* The list's own bytes and its position among the arguments are reserved here, so that ending it cannot fail. */
 aoticache_status aoticache_request_begin_list(aoticache_request *request, const char *name, aoticache_error *ret_error)
 {
     if (request == NULL)

@@ -1,8 +1,8 @@
 /*
- * cache/request/check: which operator names, keywords, texts, devices and tensors a request may hold.
+ * cache/request/check: checks the operator names, keywords, texts, devices and tensors of a request.
  *
- * Owns the rules of docs/key.md for single parts and the wording of what is wrong with one. Leaves to add.c the
- * rules between arguments (order, lists, limits of the whole).
+ * Implements the rules of docs/key.md for single parts, with their error messages. The rules between arguments (order,
+ * lists, limits of the whole) are in add.c.
  */
 #include "cache/request/internal.h"
 
@@ -19,7 +19,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* How many of the characters from `text` on are letters, digits or '_'. */
+/* Returns how many of the characters from `text` on are letters, digits or '_'. */
 static size_t word_length(const char *text)
 {
     size_t length = 0;
@@ -28,7 +28,7 @@ static size_t word_length(const char *text)
     return length;
 }
 
-/* Says at which byte a name goes wrong; the name itself may hold anything and is not repeated. */
+/* Reports the position of the wrong byte of a name; the name itself may contain anything and is not repeated. */
 static bool refuse_byte(char *ret_reason, const char *what, const char *text, size_t position, const char *expected)
 {
     unsigned char byte = (unsigned char)text[position];
@@ -156,7 +156,7 @@ static bool refuse_dimension(char *ret_reason, const char *what, uint32_t dimens
     return false;
 }
 
-/* The bytes of a contiguous tensor, sizes of 0 counted as 1 so that the strides fit too. */
+/* Computes the bytes of a contiguous tensor, sizes of 0 counted as 1 so that the strides fit too. */
 static bool check_sizes(const aoticache_tensor_metadata *metadata, int64_t element_size, char *ret_reason)
 {
     int64_t bytes = element_size;
@@ -172,7 +172,7 @@ static bool check_sizes(const aoticache_tensor_metadata *metadata, int64_t eleme
     return true;
 }
 
-/* The bytes from the first to the last element. */
+/* Computes the bytes from the first to the last element. */
 static bool check_strides(const aoticache_tensor_metadata *metadata, int64_t element_size, char *ret_reason)
 {
     int64_t span = 1;
@@ -229,7 +229,7 @@ void aoticache_request_contiguous_strides(uint32_t ndim, const int64_t *sizes, i
     }
 }
 
-/* Length of the well-formed sequence at `text`, 0 where there is none (Unicode, table 3-7). */
+/* Returns the length of the well-formed sequence at `text`, 0 if there is none (Unicode, table 3-7). */
 static size_t utf8_sequence(const unsigned char *text, size_t left)
 {
     unsigned char first = text[0];

@@ -1,6 +1,6 @@
 /*
- * cache/request/cpu: sets of CPU features, and their text: names as /proc/cpuinfo, GCC and Clang write them, and the levels of
- * the x86-64 psABI and the versions of Arm's architecture. How this machine's features are found out is in cpu_detect.c.
+ * cache/request/cpu: sets of CPU features, and their text: names as /proc/cpuinfo, GCC and Clang write them, and the levels
+ * of the x86-64 psABI and the versions of Arm's architecture. cpu_detect.c detects this machine's features.
  */
 #include "base/arguments.h"
 #include "cache/request/cpu_list.h"
@@ -15,7 +15,7 @@ struct cpu_name {
     unsigned bit;
 };
 
-/* What a name that is not a feature's own stands for: a text to parse instead, "" for nothing that needs a bit. */
+/* The meaning of a name that is not a feature's own: a text to parse instead, "" for a name that needs no bit. */
 struct cpu_alias {
     const char *name;
     const char *text;
@@ -35,7 +35,7 @@ static const struct cpu_name aarch64_names[] = {
         {NULL, 0},
 };
 
-/* OSXSAVE of level v3 is "xsave", which is set only where the operating system has switched it on. */
+/* OSXSAVE of level v3 is "xsave", which is set only if the operating system has enabled it. */
 #define X86_64_V2 "cx16,lahf_lm,popcnt,pni,sse4_1,sse4_2,ssse3"
 #define X86_64_V3 X86_64_V2 ",avx,avx2,bmi1,bmi2,f16c,fma,abm,movbe,xsave"
 #define X86_64_V4 X86_64_V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
@@ -77,7 +77,7 @@ static const struct cpu_alias x86_aliases[] = {
     {"sse", ""},
     {"sse2", ""},
     {"syscall", ""},
-    /* encoded so that a CPU without them does nothing */
+    /* encoded so that a CPU without them ignores them */
     {"shstk", ""},
     {"user_shstk", ""},
     {"ibt", ""},
@@ -96,8 +96,8 @@ static const struct cpu_alias x86_aliases[] = {
 };
 
 /*
- * What a version of the architecture demands of a processor (Arm Architecture Reference Manual, "Armv8-A architecture
- * extensions"), as GCC's -march has it; Armv9.0 is Armv8.5 and SVE2.
+ * What a version of the architecture requires of a processor (Arm Architecture Reference Manual, "Armv8-A architecture
+ * extensions"), as GCC's -march defines it; Armv9.0 is Armv8.5 and SVE2.
  */
 #define ARMV8_1 "crc32,atomics,asimdrdm"
 #define ARMV8_3 ARMV8_1 ",jscvt,fcma,lrcpc"
@@ -234,7 +234,7 @@ static bool is_separator(char c)
     return c == '_' || c == '-' || c == '.';
 }
 
-/* Compilers and kernels agree on letters and digits only: "avx512_vnni", "avx512vnni", "amx-tile", "sse4.1". */
+/* Compares names; compilers and kernels agree only on letters and digits: "avx512_vnni", "avx512vnni", "amx-tile", "sse4.1". */
 static bool names_match(const char *name, const char *text, size_t length)
 {
     const char *end = text + length;
@@ -266,7 +266,7 @@ static const struct cpu_alias *find_alias(const struct cpu_alias *aliases, const
     return NULL;
 }
 
-/* "bit77": as format writes a bit without a name. */
+/* Parses "bit77", as format writes a bit without a name. */
 static bool parse_bit(const char *text, size_t length, aoticache_cpu_features *features)
 {
     unsigned bit = 0;
@@ -286,7 +286,7 @@ static bool parse_bit(const char *text, size_t length, aoticache_cpu_features *f
 static bool parse_list(bool arm, const char *text, aoticache_cpu_features *features, const char **ret_unknown,
                        size_t *ret_length);
 
-/* One name, of one architecture. Aliases stand for features' own names, so this goes one level deep. */
+/* Parses one name, of one architecture. Aliases expand to features' own names, so recursion is one level deep. */
 static bool parse_name_of(bool arm, const char *text, size_t length, aoticache_cpu_features *features)
 {
     const struct cpu_name *name = find_name(arm ? aarch64_names : x86_names, text, length);
@@ -306,7 +306,7 @@ static bool parse_name(bool arm, const char *text, size_t length, aoticache_cpu_
                           parse_bit(text, length, features));
 }
 
-/* Adds to `features`; where a name is unknown, gives it. */
+/* Adds to `features`; if a name is unknown, returns it. */
 static bool parse_list(bool arm, const char *text, aoticache_cpu_features *features, const char **ret_unknown,
                        size_t *ret_length)
 {

@@ -1,10 +1,9 @@
 /*
- * cache/request/cpu_detect: what the CPU this runs on offers to programs.
+ * cache/request/cpu_detect: detects the features of this CPU that programs can use.
  *
- * x86-64: CPUID, and XGETBV for the registers that the operating system saves: a CPU with AVX-512 under a system that
- * does not save its registers cannot run it. AMX counts as there where the system saves tiles; Linux still wants every
- * process to ask for them (arch_prctl ARCH_REQ_XCOMP_PERM), which is for the code that uses them. aarch64: the
- * auxiliary vector.
+ * x86-64: CPUID, and XGETBV for the registers that the operating system saves: a CPU with AVX-512 under a system that does
+ * not save its registers cannot run it. AMX counts as available if the system saves tiles; on Linux every process must still
+ * request them (arch_prctl ARCH_REQ_XCOMP_PERM), which the code that uses them does. aarch64: the auxiliary vector.
  */
 #include "cache/request/cpu_list.h"
 
@@ -32,7 +31,7 @@ enum cpuid_register {
     REGISTER_COUNT,
 };
 
-/* What the operating system has switched on: bits of a mask. */
+/* What the operating system has enabled: bits of a mask. */
 enum state {
     STATE_NONE = 0,
     STATE_XSAVE = 1 << 0,
@@ -63,9 +62,9 @@ static void read_leaf(unsigned leaf, unsigned subleaf, unsigned ret_registers[4]
 }
 
 /*
- * What the dynamic linker of glibc 2.33 and later has read already (sys/platform/x86.h): in a virtual machine each CPUID is a
- * trip to the host, some 4 us. It is looked up by name, so that the library loads with an older glibc, and with another
- * C library.
+ * The values that the dynamic linker of glibc 2.33 and later has read already (sys/platform/x86.h): in a virtual machine
+ * each CPUID instruction exits to the host, which takes some 4 us. The function is looked up by name, so that the library
+ * loads with an older glibc, and with another C library.
  */
 enum known_leaf {
     KNOWN_1,
@@ -122,7 +121,7 @@ static void read_registers(unsigned ret_values[REGISTER_COUNT])
     values[REGISTER_80000008_EBX] = r[1];
 }
 
-/* XCR0. Only where CPUID says OSXSAVE: the instruction faults otherwise. */
+/* Reads XCR0. Only if CPUID reports OSXSAVE: otherwise the instruction faults. */
 static uint64_t read_xcr0(void)
 {
     unsigned low, high;
@@ -130,7 +129,7 @@ static uint64_t read_xcr0(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* Intel SDM volume 1, 13.1: which bit of XCR0 stands for which registers. */
+/* Intel SDM volume 1, 13.1: the registers for each bit of XCR0. */
 static unsigned read_state(bool has_osxsave)
 {
     const uint64_t ymm = 0x6, zmm = 0xe6, tile = 0x60000, apx = 1 << 19, lwp = UINT64_C(1) << 62;
@@ -148,7 +147,7 @@ static unsigned read_state(bool has_osxsave)
     return state;
 }
 
-/* 0 where there is no AVX10. */
+/* Returns 0 if there is no AVX10. */
 static unsigned read_avx10_version(const unsigned values[REGISTER_COUNT])
 {
     unsigned r[4];

@@ -1,9 +1,8 @@
 /*
- * cache/request/decode: from an encoding, which nobody vouches for, back to the request.
+ * cache/request/decode: converts an untrusted encoding to a request.
  *
- * Everything read goes through the functions that build a request, so no rule exists twice; and what was built is
- * encoded again and compared, so an encoding that is not the canonical one of its request is refused, whatever the
- * difference is.
+ * It calls the functions that build a request, so no rule is implemented twice. The result is encoded again and compared, so
+ * an encoding that is not the canonical one of its request is refused, whatever the difference is.
  */
 #include "base/arguments.h"
 #include "cache/request/internal.h"
@@ -27,7 +26,7 @@ static aoticache_status refuse_short(const struct reader *reader, const char *wh
                                reader->size - reader->at);
 }
 
-/* Zeros, where there are too few. */
+/* Gives zeros if there are too few bytes. */
 static aoticache_status get_bytes(struct reader *reader, const char *what, void *ret_bytes, size_t size)
 {
     memset(ret_bytes, 0, size);
@@ -68,7 +67,7 @@ static aoticache_status get_double(struct reader *reader, double *ret_value)
     return status;
 }
 
-/* At most `limit`, so that nobody allocates or loops for a number that is only claimed. */
+/* Gives at most `limit`, so that a false number cannot cause large allocations or loops. */
 static aoticache_status get_count(struct reader *reader, const char *what, uint32_t limit, uint32_t *ret_count)
 {
     size_t start = reader->at;
@@ -80,7 +79,7 @@ static aoticache_status get_count(struct reader *reader, const char *what, uint3
     return status;
 }
 
-/* *ret_text is the caller's. Text in an encoding has no terminator and no zero byte. */
+/* The caller frees *ret_text. Text in an encoding has no terminator and no zero byte. */
 static aoticache_status get_text(struct reader *reader, const char *what, uint32_t limit, char **ret_text)
 {
     uint32_t length;
@@ -222,7 +221,7 @@ static aoticache_status decode_number(struct reader *reader, aoticache_request *
     return aoticache_request_add_memory_format(request, name, value, reader->error);
 }
 
-/* Anything but a list. */
+/* Decodes anything except a list. */
 static aoticache_status decode_item(struct reader *reader, aoticache_request *request, const char *name, uint8_t kind)
 {
     switch (kind) {
@@ -283,7 +282,7 @@ static aoticache_status decode_argument(struct reader *reader, aoticache_request
     return decode_item(reader, request, name, kind);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole encoding ---- */
 
 static aoticache_status check_beginning(struct reader *reader)
 {
@@ -340,7 +339,7 @@ static aoticache_status decode_body(struct reader *reader, aoticache_request *re
     return status;
 }
 
-/* Environment out of order or twice or without "arch", "cpu:0", other NaNs, bools of 2: all show here. */
+/* Detects an environment out of order, with duplicates or without "arch", "cpu:0", other NaNs, bools of 2. */
 static aoticache_status check_canonical(const struct reader *reader, const aoticache_request *request)
 {
     cleanup_free uint8_t *bytes = NULL;

@@ -1,9 +1,9 @@
 /*
  * cache/request/encode: the canonical encoding of a request, and the key, which is its SHA-256.
  *
- * Owns the order and the width of everything that is encoded: docs/key.md says it byte by byte, and tests/golden/key
- * holds vectors that an independent program made from that text. What is encoded was checked when it was added, so
- * nothing is judged here.
+ * Defines the order and the width of everything that is encoded: docs/key.md specifies it byte by byte, and tests/golden/key
+ * has vectors that an independent program made from that text. All parts were checked when they were added, so nothing is
+ * checked here.
  */
 #include "base/arguments.h"
 #include "cache/request/internal.h"
@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Counts where `bytes` is NULL. */
+/* Only counts if `bytes` is NULL. */
 struct writer {
     uint8_t *bytes;
     size_t used;
@@ -86,7 +86,7 @@ static void put_metadata(struct writer *writer, const aoticache_tensor_metadata 
         put_u64(writer, (uint64_t)metadata->strides[i]);
 }
 
-/* Kind and value of anything but a list. */
+/* Writes kind and value of anything except a list. */
 static void put_item(struct writer *writer, const aoticache_argument *item)
 {
     put_u8(writer, (uint8_t)item->kind);

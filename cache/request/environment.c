@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The position of `name`, or where it would be inserted. */
+/* Returns the position of `name`, or the position at which to insert it. */
 static size_t find_pair(const aoticache_request *request, const char *name, bool *ret_found)
 {
     size_t low = 0, high = request->environment_count;

@@ -1,8 +1,8 @@
 /*
- * cache/request/format: one line that tells people what a request asks for.
+ * cache/request/format: writes a request as one human-readable line.
  *
- * It is not parsed by anything and need not say everything: the environment and dispatch key sets are left out. What a
- * line must not do is break: texts are escaped, and numbers look the same whatever the locale.
+ * The environment and dispatch key sets are left out. The result is always one line: texts are escaped, and numbers look the
+ * same in every locale.
  */
 #include "cache/request/internal.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts on where the text no longer fits. */
+/* Continues counting after the text no longer fits. */
 struct text {
     char *out;
     size_t size, length;
@@ -31,7 +31,7 @@ static void add_text(struct text *text, const char *piece)
     add(text, piece, strlen(piece));
 }
 
-/* For pieces that are short. */
+/* For short pieces. */
 AOTICACHE_PRINTF(2, 3)
 static void add_format(struct text *text, const char *format, ...)
 {
@@ -43,7 +43,7 @@ static void add_format(struct text *text, const char *format, ...)
     add_text(text, piece);
 }
 
-/* The known name, or the number. */
+/* Adds the known name, or the number. */
 static void add_name(struct text *text, const char *name, int64_t number)
 {
     if (name != NULL)
@@ -52,7 +52,7 @@ static void add_name(struct text *text, const char *name, int64_t number)
         add_format(text, "%lld", (long long)number);
 }
 
-/* The locale's decimal point, of whatever length, becomes '.'. */
+/* Replaces the locale's decimal separator, of any length, with '.'. */
 static void replace_decimal_point(char *number)
 {
     size_t start = strcspn(number, "0123456789");
@@ -64,7 +64,7 @@ static void replace_decimal_point(char *number)
     memmove(number + start + 1, number + end, strlen(number + end) + 1);
 }
 
-/* The shortest text that gives the value back, with a point or an exponent so that 1.0 is not taken for the int 1. */
+/* Adds the shortest text that gives the value back, with a point or an exponent so that 1.0 is not read as the int 1. */
 static void add_double(struct text *text, double value, const char *sign)
 {
     char number[64];
@@ -86,7 +86,8 @@ static void add_double(struct text *text, double value, const char *sign)
         add_text(text, ".0");
 }
 
-/* Control characters of C0 and C1 and the two line separators of Unicode would break the line or steer a terminal. */
+/* Escapes control characters of C0 and C1 and the two line separators of Unicode, which would break the line or control a
+ * terminal. */
 static size_t add_escaped_unicode(struct text *text, const unsigned char *at)
 {
     if (at[0] == 0xc2 && at[1] < 0xa0) {
@@ -147,7 +148,7 @@ static bool is_contiguous(const aoticache_tensor_metadata *metadata)
     return metadata->ndim == 0 || memcmp(strides, metadata->strides, metadata->ndim * sizeof *strides) == 0;
 }
 
-/* "const float32[3, 4]{1, 3}#1a2b3c4d@cuda:1 sparse_coo requires_grad": each part only where it says something. */
+/* Adds "const float32[3, 4]{1, 3}#1a2b3c4d@cuda:1 sparse_coo requires_grad": each part only if it is not the default. */
 static void add_tensor(struct text *text, const aoticache_request *request, const aoticache_argument *argument)
 {
     const aoticache_tensor_metadata *metadata = &argument->value.tensor.metadata;
@@ -171,7 +172,7 @@ static void add_tensor(struct text *text, const aoticache_request *request, cons
     add_text(text, metadata->requires_grad ? " requires_grad" : "");
 }
 
-/* Anything but a list. */
+/* Adds anything except a list. */
 static void add_item(struct text *text, const aoticache_request *request, const aoticache_argument *item)
 {
     int64_t number = item->value.int_value;

@@ -1,6 +1,6 @@
 /*
  * cache/request/json: a request as one line of JSON, and back. Lists of requests have these lines (docs/warm.md), and
- * compile hooks are told of a request in the same form (docs/hooks.md).
+ * compile hooks receive a request in the same form (docs/hooks.md).
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -26,11 +26,11 @@ static const char *const kind_names[] = {
 /*
  * ---- writing ----
  *
- * json_pack() takes what is passed for "o" also where it fails, and fails where a string or an object is NULL: a number
- * that has no name, or no memory.
+ * json_pack() takes ownership of values for "o" also on failure, and fails if a string or an object is NULL: a number
+ * without a name, or memory is short.
  */
 
-/* JSON has no numbers for these three; every NaN is alike, as in the key. */
+/* JSON has no numbers for these three; all NaNs are written alike, as in the key. */
 static json_t *json_of_double(double value)
 {
     if (isnan(value))
@@ -81,7 +81,7 @@ static json_t *json_of_tensor(const aoticache_argument *argument)
     return NULL;
 }
 
-/* The value of an argument that has exactly one. */
+/* Writes the value of an argument that has exactly one. */
 static json_t *json_of_value(const aoticache_argument *argument)
 {
     const int32_t number = (int32_t)argument->value.int_value; /* of a dtype, a layout, a memory format */
@@ -158,7 +158,7 @@ aoticache_status aoticache_request_write_json(const aoticache_request *request, 
     }
     json_t *root = json_pack("{s:s, s:o, s:o}", "operator", aoticache_request_op(request), "device",
                              json_of_device(aoticache_request_device(request)), "arguments", arguments);
-    /* 17 digits bring back every double; ASCII only, so that no reader has to care for encodings. */
+    /* 17 digits restore every double; ASCII only, so that readers need not handle encodings. */
     char *line = status == AOTICACHE_OK && root != NULL
                      ? aoticache_json_write(root, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17))
                      : NULL;
@@ -177,7 +177,7 @@ static aoticache_status refuse(aoticache_error *error, const char *member, const
     return aoticache_error_set(error, AOTICACHE_INVALID, "\"%s\" is not %s", member, wanted);
 }
 
-/* The same for a name: of a dtype, a layout, a memory format. text: NULL: the member is not text. */
+/* Does the same for a name: of a dtype, a layout, a memory format. text: NULL: the member is not text. */
 static aoticache_status refuse_name(aoticache_error *error, const char *member, const char *text, const char *wanted)
 {
     char hint[AOTICACHE_HINT_BYTES];
@@ -185,7 +185,7 @@ static aoticache_status refuse_name(aoticache_error *error, const char *member, 
     return aoticache_error_set(error, AOTICACHE_INVALID, "\"%s\" is not %s%s", member, wanted, hint);
 }
 
-/* Every member is one of `names`, which ends with NULL: a misspelt one would be lost without a word. */
+/* Checks that every member is one of `names`, which ends with NULL: a misspelt one would be ignored silently. */
 static aoticache_status check_members(const json_t *object, const char *const *names, aoticache_error *error)
 {
     const char *name;
@@ -212,7 +212,7 @@ static bool read_double(const json_t *json, double *ret_value)
     return isnan(*ret_value) || *ret_value < 0 || strcmp(word, "inf") == 0;
 }
 
-/* `device` stays as it is where there is no such member. */
+/* Leaves `device` unchanged if there is no such member. */
 static bool read_device(const json_t *json, aoticache_device *device)
 {
     return json == NULL ||
@@ -232,7 +232,7 @@ static bool read_extents(const json_t *json, int64_t values[AOTICACHE_MAX_DIMS])
     return true;
 }
 
-/* "0x8001": a JSON number has no room for 64 bits without a sign. */
+/* Reads "0x8001": JSON numbers cannot hold unsigned 64 bits. */
 static bool read_key_set(const json_t *json, uint64_t *ret_set)
 {
     const char *text = json_string_value(json);
@@ -344,7 +344,7 @@ static bool read_kind(const json_t *json, aoticache_argument_kind *ret_kind)
     return false;
 }
 
-/* An argument that is no list. */
+/* Reads an argument that is not a list. */
 static aoticache_status read_item(aoticache_request *request, const char *name, const json_t *json,
                                   aoticache_error *error)
 {

@@ -1,6 +1,6 @@
 /*
- * cache/request/line: the line that text.c reads back to the same request: what format.c prints, and
- * the dispatch key sets behind it.
+ * cache/request/line: writes the line from which text.c reads the same request: the text of format.c, followed by the
+ * dispatch key sets.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -10,12 +10,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What the tensors of a request have in common. */
+/* What the dispatch key sets of a request's tensors have in common. */
 struct key_sets {
-    size_t count; /* of tensors */
+    size_t count; /* number of tensors */
     uint64_t first;
     bool differ;
-    FILE *out; /* where they are written; NULL: they are only looked at */
+    FILE *out; /* output; NULL: they are only examined */
 };
 
 static void count_key_set(struct key_sets *sets, const aoticache_argument *item)
@@ -41,7 +41,7 @@ static void count_key_sets(struct key_sets *sets, const aoticache_request *reque
     }
 }
 
-/* The position of the first argument that is or holds a constant; the number of arguments where there is none. */
+/* Returns the position of the first argument that is or contains a constant; the number of arguments if there is none. */
 static size_t find_constant(const aoticache_request *request)
 {
     size_t i = 0;
@@ -56,7 +56,7 @@ static size_t find_constant(const aoticache_request *request)
     return i;
 }
 
-/* " key_sets 0x10001", one of them where all are alike, nothing where all are 0. */
+/* Writes " key_sets 0x10001", only one if all are equal, nothing if all are 0. */
 static void write_key_sets(FILE *out, const aoticache_request *request)
 {
     struct key_sets sets = {0};

@@ -1,8 +1,8 @@
 /*
- * cache/request/request: a request's memory, its creation, and looking at it.
+ * cache/request/request: a request's memory, its creation, and its accessors.
  *
- * Arguments are appended in add.c; the environment, the rules for single parts, the encoding, its reverse and
- * the text for people have files of their own.
+ * Arguments are appended in add.c; the environment, the rules for single parts, encoding, decoding and the human-readable
+ * text have their own files.
  */
 #include "base/arguments.h"
 #include "cache/request/internal.h"
@@ -18,22 +18,22 @@
 
 void aoticache_request_argument_clear(aoticache_argument *view)
 {
-    if (view->name[0] != '\0') /* that of a positional argument is static */
+    if (view->name[0] != '\0') /* the name of a positional argument is static */
         free((char *)view->name);
     switch (view->kind) {
     case AOTICACHE_ARGUMENT_TENSOR:
     case AOTICACHE_ARGUMENT_CONSTANT:
-        free((int64_t *)view->value.tensor.metadata.sizes); /* the strides lie behind them */
+        free((int64_t *)view->value.tensor.metadata.sizes); /* the strides are in the same block */
         break;
     case AOTICACHE_ARGUMENT_STRING:
         free((char *)view->value.string_value);
         break;
-    default: /* a LIST is taken apart by request_vector_clear() */
+    default: /* request_vector_clear() frees the items of a LIST */
         break;
     }
 }
 
-/* Items of lists hold no lists, so this goes no deeper than two levels. */
+/* Items of lists contain no lists, so recursion is at most two levels deep. */
 static void request_vector_clear(struct argument_vector *vector)
 {
     for (size_t i = 0; i < vector->count; i++) {
@@ -55,7 +55,7 @@ static void request_vector_clear(struct argument_vector *vector)
 
 bool aoticache_request_vector_reserve(struct argument_vector *vector)
 {
-    size_t capacity = vector->capacity; /* of both, which grow in step */
+    size_t capacity = vector->capacity; /* of both arrays, which grow together */
     if (!AOTICACHE_ARRAY_RESERVE(vector->views, capacity, vector->count + 1))
         return false;
     return AOTICACHE_ARRAY_RESERVE(vector->data, vector->capacity, vector->count + 1);
@@ -117,7 +117,7 @@ void aoticache_request_free(aoticache_request *request)
     errno = saved;
 }
 
-/* ---- looking at it ---- */
+/* ---- accessors ---- */
 
 const char *aoticache_request_op(const aoticache_request *request)
 {

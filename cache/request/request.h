@@ -1,14 +1,14 @@
 /*
- * cache/request/request: what is asked for: an operator, the metadata of its arguments, a device and an environment; and the
- * key that is the SHA-256 of their canonical encoding (docs/key.md specifies it byte by byte).
+ * cache/request/request: a request: an operator, the metadata of its arguments, a device and an environment; and its key,
+ * the SHA-256 of their canonical encoding (docs/key.md specifies it byte by byte).
  *
- * A request is built by appending arguments in the order of the operator's schema. It holds no tensor data (but for the
- * digests of constants), no paths, hosts, users or times. Not thread-safe while it is built; afterwards it may be read
- * from any thread.
+ * A request is built by appending arguments in the order of the operator's schema. It contains no tensor data (except
+ * digests of constants), no paths, hosts, users or times. Not thread-safe while it is built; afterwards it may be read from
+ * any thread.
  *
- * Limits of a whole request: 65535 arguments and items of lists together, 255 keyword arguments, 255 environment pairs,
- * an encoding of 16 MiB. What exceeds one is INVALID and changes nothing. Devices are kept in their canonical form:
- * "cpu:0" is "cpu" (index -1), and the CPU has no other index.
+ * Limits of a whole request: 65535 arguments and items of lists together, 255 keyword arguments, 255 environment pairs, an
+ * encoding of 16 MiB. A call that exceeds a limit returns INVALID and changes nothing. Devices are kept in their canonical
+ * form: "cpu:0" is "cpu" (index -1), and the CPU has no other index.
  *
  * Users include <aoticache.h>.
  */
@@ -23,41 +23,41 @@ extern "C" {
 
 #define AOTICACHE_MAX_DIMS 64
 
-/* A key: what was asked for. */
+/* A key: identifies a request. */
 typedef aoticache_digest aoticache_key;
 
 typedef struct aoticache_request aoticache_request;
 
 /*
- * What is known of a tensor without its data. sizes and strides are in elements and not negative; a tensor has at most
- * 2^63-1 bytes, sizes of 0 counted as 1, and its strides span no more. strides NULL means contiguous: row-major, sizes
- * of 0 counted as 1. Strides that are given are kept as they are, those of dimensions of size 0 or 1 too.
+ * The properties of a tensor without its data. sizes and strides are in elements and not negative; a tensor has at most
+ * 2^63-1 bytes, sizes of 0 counted as 1, and its strides span no more. strides NULL means contiguous: row-major, sizes of 0
+ * counted as 1. Given strides are kept unchanged, including those of dimensions of size 0 or 1.
  */
 typedef struct aoticache_tensor_metadata {
     int32_t dtype;  /* aoticache_dtype */
     int32_t layout; /* aoticache_layout */
     aoticache_device device;
     bool requires_grad;
-    uint64_t dispatch_key_set; /* PyTorch's raw representation; 0 where the host has none */
+    uint64_t dispatch_key_set; /* PyTorch's raw representation; 0 if the host has none */
     uint32_t ndim;             /* at most AOTICACHE_MAX_DIMS */
     const int64_t *sizes;
     const int64_t *strides;
 } aoticache_tensor_metadata;
 
 /* The kinds of argument; numbers are part of the encoding and never change. */
-#define AOTICACHE_ARGUMENT_KIND_LIST(X)                                                       \
-    X(NONE, none, 0)                                                                          \
-    X(TENSOR, tensor, 1)                                                                      \
-    X(CONSTANT, constant, 2) /* a tensor whose data is part of what is asked for: a weight */ \
-    X(INT, int, 3)                                                                            \
-    X(DOUBLE, double, 4)                                                                      \
-    X(BOOL, bool, 5)                                                                          \
-    X(COMPLEX, complex, 6)                                                                    \
-    X(STRING, string, 7)                                                                      \
-    X(DEVICE, device, 8)                                                                      \
-    X(DTYPE, dtype, 9)                                                                        \
-    X(LAYOUT, layout, 10)                                                                     \
-    X(MEMORY_FORMAT, memory_format, 11)                                                       \
+#define AOTICACHE_ARGUMENT_KIND_LIST(X)                                                 \
+    X(NONE, none, 0)                                                                    \
+    X(TENSOR, tensor, 1)                                                                \
+    X(CONSTANT, constant, 2) /* a tensor whose data is part of the request: a weight */ \
+    X(INT, int, 3)                                                                      \
+    X(DOUBLE, double, 4)                                                                \
+    X(BOOL, bool, 5)                                                                    \
+    X(COMPLEX, complex, 6)                                                              \
+    X(STRING, string, 7)                                                                \
+    X(DEVICE, device, 8)                                                                \
+    X(DTYPE, dtype, 9)                                                                  \
+    X(LAYOUT, layout, 10)                                                               \
+    X(MEMORY_FORMAT, memory_format, 11)                                                 \
     X(LIST, list, 12)
 
 typedef enum aoticache_argument_kind {
@@ -69,7 +69,7 @@ typedef enum aoticache_argument_kind {
 /* One argument, as aoticache_request_argument() shows it. All pointers are borrowed from the request. */
 typedef struct aoticache_argument {
     aoticache_argument_kind kind;
-    const char *name; /* "" for a positional argument, else the keyword */
+    const char *name; /* "" for a positional argument, otherwise the keyword */
     union {
         struct {
             aoticache_tensor_metadata metadata; /* TENSOR and CONSTANT; strides are never NULL here */
@@ -92,28 +92,28 @@ typedef struct aoticache_argument {
  * op: "namespace::name" or "namespace::name.overload", each a word of letters, digits and '_'; at most 255 bytes. An
  *     operator without overload has none, not "default".
  * device: the device the kernel is for.
- * Returns: OK, INVALID (ret_error says what is wrong with the name), NO_MEMORY.
+ * Returns: OK, INVALID (ret_error has the reason), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_create(const char *op, aoticache_device device,
                                                         aoticache_request **ret_request, aoticache_error *ret_error);
 AOTICACHE_API void aoticache_request_free(aoticache_request *request);
 
 /*
- * Append one argument. What is passed is copied. `name` NULL or "" for a positional argument, else a keyword: letters,
- * digits and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional arguments cannot follow
- * keyword ones. Inside begin_list/end_list names must be NULL or "", and lists do not nest. A list counts as an
- * argument from end_list on.
+ * Append one argument, which is copied. `name` NULL or "" for a positional argument, otherwise a keyword: letters, digits
+ * and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional arguments cannot follow keyword
+ * ones. Inside begin_list/end_list names must be NULL or "", and lists do not nest. A list counts as an argument from
+ * end_list on.
  *
- * Returns: OK, INVALID (nothing is appended; ret_error names the argument by its position, from 0, and says what is
+ * Returns: OK, INVALID (nothing is appended; ret_error names the argument by its position, from 0, and what is
  * wrong), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_add_tensor(aoticache_request *request, const char *name,
                                                             const aoticache_tensor_metadata *metadata,
                                                             aoticache_error *ret_error);
 /*
- * A tensor whose data is compiled in. data: row-major, numel * element size bytes, borrowed until the request is freed
- * (compile hooks read it; may be NULL for a request that is only looked up). data_digest: the digest of these bytes, or
- * NULL to have it computed. The layout must be strided.
+ * Adds a tensor whose data is compiled in. data: row-major, numel * element size bytes, borrowed until the request is freed
+ * (compile hooks read it; may be NULL for a request that is only looked up). data_digest: the digest of these bytes, or NULL
+ * to have it computed. The layout must be strided.
  */
 AOTICACHE_API aoticache_status aoticache_request_add_constant(aoticache_request *request, const char *name,
                                                               const aoticache_tensor_metadata *metadata,
@@ -123,7 +123,7 @@ AOTICACHE_API aoticache_status aoticache_request_add_none(aoticache_request *req
                                                           aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_int(aoticache_request *request, const char *name, int64_t value,
                                                          aoticache_error *ret_error);
-/* Every NaN is encoded alike; -0.0 and 0.0 are different values. */
+/* All NaNs have the same encoding; -0.0 and 0.0 are different values. */
 AOTICACHE_API aoticache_status aoticache_request_add_double(aoticache_request *request, const char *name, double value,
                                                             aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_bool(aoticache_request *request, const char *name, bool value,
@@ -146,37 +146,38 @@ AOTICACHE_API aoticache_status aoticache_request_begin_list(aoticache_request *r
 AOTICACHE_API aoticache_status aoticache_request_end_list(aoticache_request *request, aoticache_error *ret_error);
 
 /*
- * The environment: pairs of name and value that must be equal for machine code to be usable. Pairs are kept sorted by
+ * Sets a pair of the environment: pairs of name and value that must be equal for machine code to be usable. Pairs are kept
+ *                  sorted by
  * name; setting a name again replaces its value. The architecture ("arch") is set at creation.
  * name: letters, digits, '_', '.' and '-', 1 to 63 bytes. value: UTF-8, at most 255 bytes.
  */
 AOTICACHE_API aoticache_status aoticache_request_set_environment(aoticache_request *request, const char *name,
                                                                  const char *value, aoticache_error *ret_error);
-/* NULL where the name is not set. Borrowed until the next change of the request. */
+/* Returns NULL if the name is not set. Borrowed until the next change of the request. */
 AOTICACHE_API const char *aoticache_request_get_environment(const aoticache_request *request, const char *name);
 AOTICACHE_API size_t aoticache_request_environment_count(const aoticache_request *request);
 AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *request, size_t position,
                                                     const char **ret_name, const char **ret_value);
 
 /*
- * The pair of a dynamic request: one library answers it for many shapes, and its entries have guards (docs/key.md). A
- * request without this pair is for exact shapes.
+ * The pair of a dynamic request: one library serves it for many shapes, and its entries have guards (docs/key.md). A request
+ * without this pair is for exact shapes.
  */
 #define AOTICACHE_SHAPES_NAME "shapes"
 #define AOTICACHE_SHAPES_DYNAMIC "dynamic"
 
 /*
- * Of an operator that writes to its arguments: a library that writes to them too is wanted. Its results are "new": those that
- * are not arguments, or "all": also the arguments that were written to, as tensors of their own handles. Without the pair
- * such an operator is refused.
+ * For an operator that writes to its arguments: requests a library that writes to them too. Its results are "new": those
+ * that are not arguments, or "all": also the arguments that were written to, as tensors with their own handles. Without the
+ * pair such an operator is refused.
  */
 #define AOTICACHE_RESULTS_NAME "results"
 #define AOTICACHE_RESULTS_NEW "new"
 #define AOTICACHE_RESULTS_ALL "all"
 
 /*
- * A library is wanted that takes the numbers of the schema for which the request has tensors (float64, of no dimension) when
- * it runs. Else they are compiled in, and the request has their values.
+ * Requests a library that takes the schema's numbers at run time if the request has tensors for them (float64,
+ * zero-dimensional). Otherwise they are compiled in, and the request has their values.
  */
 #define AOTICACHE_NUMBERS_NAME "numbers"
 #define AOTICACHE_NUMBERS_TENSORS "tensors"
@@ -184,66 +185,67 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
 AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);
 AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request *request);
 AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);
-/* Borrowed until the next change of the request; NULL where there is no such argument. */
+/* Returns an argument, borrowed until the next change of the request; NULL if there is no such argument. */
 AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
-/* The same for an item of kind CONSTANT of the list at `position`. */
+/* Does the same for an item of kind CONSTANT of the list at `position`. */
 
-/* The key. Returns: OK, INVALID (a list is still open), NO_MEMORY, UNSUPPORTED. */
+/* Computes the key. Returns: OK, INVALID (a list is still open), NO_MEMORY, UNSUPPORTED. */
 AOTICACHE_API aoticache_status aoticache_request_key(const aoticache_request *request, aoticache_key *ret_key,
                                                      aoticache_error *ret_error);
 
-/* Makes a request from its canonical bytes (docs/key.md): every valid encoding and nothing else. Constants have no data then. Returns: OK, INVALID, NO_MEMORY. */
+/* Creates a request from its canonical bytes (docs/key.md): accepts every valid encoding and nothing else. Its constants
+ * have no data. Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size,
                                                         aoticache_request **ret_request, aoticache_error *ret_error);
 
 /*
- * One line for people: "aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu". A tensor is its dtype and
- * sizes, then, where there is something to say: strides that are not the contiguous ones "{1, 2}", the beginning of a
+ * Writes one human-readable line: "aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu". A tensor is its dtype
+ * and sizes, then, where they differ from the default: strides that are not contiguous "{1, 2}", the beginning of a
  * constant's digest "#1a2b3c4d", a device that is not the request's "@cuda:1", a layout that is not strided,
- * "requires_grad". The environment and dispatch key sets are left out. UTF-8, without control characters, the same in
- * every locale. Like snprintf: returns the length of the whole text, terminates, cuts off.
+ * "requires_grad". The environment and dispatch key sets are left out. UTF-8, without control characters, the same in every
+ * locale. Like snprintf: returns the length of the whole text, terminates it, and truncates it to the buffer.
  */
 AOTICACHE_API size_t aoticache_request_format(const aoticache_request *request, char *ret_text, size_t size);
 
 /*
- * The same line as lists of requests have it (docs/warm.md), so that aoticache_request_parse_text() gives the request
- * back: with " key_sets 0x10001" behind it where tensors have dispatch key sets (one for all, or one for each tensor in
- * their order). The environment is left out.
+ * Writes the same line in the form of lists of requests (docs/warm.md), from which aoticache_request_parse_text() restores
+ * the request: " key_sets 0x10001" follows if tensors have dispatch key sets (one for all, or one for each tensor in their
+ * order). The environment is left out.
  *
- * ret_text: the caller's, by free().
+ * ret_text: the caller frees it with free().
  * Returns: OK, INVALID (a list is still open), UNSUPPORTED (a constant: its data would be needed), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
                                                             aoticache_error *ret_error);
 
 /*
- * The reverse of aoticache_request_format() and aoticache_request_write_text(). Blanks may be anywhere between words;
+ * Parses the output of aoticache_request_format() and aoticache_request_write_text(). Blanks may be anywhere between words;
  * "on DEVICE" may be left out for the CPU. Environment: that of a new request. Key sets that are not given are 0.
  *
- * Returns: OK; INVALID (ret_error begins with "column N: ", counted in bytes from 1, and says what was expected; a
+ * Returns: OK; INVALID (ret_error begins with "column N: ", counted in bytes from 1, and names what was expected; a
  * constant is refused: its data is not in the line); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_parse_text(const char *text, aoticache_request **ret_request,
                                                             aoticache_error *ret_error);
 
 /*
- * The request as one line of JSON, without a newline: {"operator": ..., "device": ..., "arguments": [...]}, in the form that
- * docs/hooks.md describes. A tensor with a dispatch key set has "dispatch_key_set": "0x8001", a constant the "data_digest" of
- * its data. The environment is left out.
+ * Writes the request as one line of JSON, without a newline: {"operator": ..., "device": ..., "arguments": [...]}, in the
+ * form that docs/hooks.md describes. A tensor with a dispatch key set has "dispatch_key_set": "0x8001", a constant the
+ * "data_digest" of its data. The environment is left out.
  *
- * ret_line: the caller's, by free().
+ * ret_line: the caller frees it with free().
  * Returns: OK, INVALID, UNSUPPORTED (a dtype, layout or memory format that has no name), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_write_json(const aoticache_request *request, char **ret_line,
                                                             aoticache_error *ret_error);
 
 /*
- * The reverse. "device" may be left out for the CPU; of a tensor "strides" (contiguous), "device" (the request's), "layout"
- * (strided), "requires_grad" (false) and "dispatch_key_set" (0); of an argument "name" (positional). Other members are
- * refused. Environment: that of a new request.
+ * Parses such a line. "device" may be left out for the CPU; of a tensor "strides" (contiguous), "device" (the request's),
+ * "layout" (strided), "requires_grad" (false) and "dispatch_key_set" (0); of an argument "name" (positional). Other members
+ * are refused. Environment: that of a new request.
  *
- * Returns: OK; INVALID (a constant is refused: its data is not in the line; ret_error begins with "column N: " where the line
- * is no JSON); NO_MEMORY.
+ * Returns: OK; INVALID (a constant is refused: its data is not in the line; ret_error begins with "column N: " if the line
+ * is not JSON); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_parse_json(const char *line, aoticache_request **ret_request,
                                                             aoticache_error *ret_error);

@@ -1,9 +1,9 @@
 /*
- * cache/request/text: reads a request from the line that line.c writes: all of it but the environment.
+ * cache/request/text: reads a request from a line written by line.c: everything except the environment.
  *
- * The line is that of format.c with the dispatch key sets behind it. The parser takes what was printed and what
- * a person would write: blanks where they may be, "on DEVICE" left out for the CPU. Numbers and strings are read by
- * text_scan.c; whether the parts are valid is left to the functions that append them.
+ * The line is that of format.c followed by the dispatch key sets. The parser accepts printed lines and those that a user
+ * would write: blanks between words, "on DEVICE" left out for the CPU. text_scan.c reads numbers and strings; the functions
+ * that append the parts check them.
  */
 #include "base/arguments.h"
 #include "cache/request/internal.h"
@@ -27,7 +27,7 @@ static bool is_letter(char c)
 
 /* ---- tensors ---- */
 
-/* "[2, 3]" or "{1, 2}" from the opening bracket on. */
+/* Reads "[2, 3]" or "{1, 2}" from the opening bracket on. */
 static aoticache_status read_extents(struct text_parser *parser, char close, int64_t ret_extents[AOTICACHE_MAX_DIMS],
                                      uint32_t *ret_count)
 {
@@ -56,7 +56,7 @@ static aoticache_status read_extents(struct text_parser *parser, char close, int
     return AOTICACHE_OK;
 }
 
-/* "cpu", "cuda:1". */
+/* Reads "cpu", "cuda:1". */
 static aoticache_status read_device(struct text_parser *parser, aoticache_device *ret_device)
 {
     char name[AOTICACHE_DEVICE_TEXT_BYTES];
@@ -73,7 +73,7 @@ static aoticache_status read_device(struct text_parser *parser, aoticache_device
     return AOTICACHE_OK;
 }
 
-/* What may follow sizes and strides: "@cuda:1 sparse_csr requires_grad". */
+/* Reads the optional part after sizes and strides: "@cuda:1 sparse_csr requires_grad". */
 static aoticache_status read_tensor_end(struct text_parser *parser, aoticache_tensor_metadata *metadata)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -98,7 +98,7 @@ static aoticache_status read_tensor_end(struct text_parser *parser, aoticache_te
     return status;
 }
 
-/* From the '[' behind the dtype on. */
+/* Reads a tensor from the '[' after the dtype on. */
 static aoticache_status add_tensor(struct text_parser *parser, const char *name, int32_t dtype, const char *start)
 {
     int64_t sizes[AOTICACHE_MAX_DIMS], strides[AOTICACHE_MAX_DIMS];
@@ -146,7 +146,7 @@ static aoticache_status refuse_word(struct text_parser *parser, const char *star
                                            "false, none, a list, a dtype, layout, memory format or device");
 }
 
-/* A word that means something by itself: none, true, a dtype, a tensor, a layout, a memory format, a device. */
+/* Reads a word with its own meaning: none, true, a dtype, a tensor, a layout, a memory format, a device. */
 static aoticache_status add_word(struct text_parser *parser, const char *name)
 {
     const char *start = parser->at;
@@ -184,7 +184,7 @@ static aoticache_status add_word(struct text_parser *parser, const char *name)
     return aoticache_text_located(parser, start, status, &error);
 }
 
-/* Anything but a list. */
+/* Reads anything except a list. */
 static aoticache_status add_item(struct text_parser *parser, const char *name)
 {
     bool is_int;
@@ -219,7 +219,7 @@ static aoticache_status add_list(struct text_parser *parser, const char *name)
     return aoticache_text_located(parser, start, aoticache_request_end_list(parser->request, &error), &error);
 }
 
-/* "NAME=" or nothing. */
+/* Reads "NAME=" or nothing. */
 static aoticache_status read_keyword(struct text_parser *parser, char ret_name[REQUEST_MAX_NAME_BYTES + 1])
 {
     aoticache_text_skip_blanks(parser);
@@ -261,7 +261,7 @@ static aoticache_status read_arguments(struct text_parser *parser)
 
 /* ---- the line ---- */
 
-/* "key_sets 0x10001, 0x10001" */
+/* Reads "key_sets 0x10001, 0x10001". */
 static aoticache_status read_key_sets(struct text_parser *parser)
 {
     do {
@@ -279,7 +279,7 @@ static aoticache_status read_key_sets(struct text_parser *parser)
     return AOTICACHE_OK;
 }
 
-/* What comes behind the arguments is read first: the device of tensors that name none is there. */
+/* Reads the part after the arguments first: it has the device of tensors that name none. */
 static aoticache_status read_end(struct text_parser *parser)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -333,7 +333,7 @@ aoticache_status aoticache_request_parse_text(const char *text, aoticache_reques
     aoticache_status status = AOTICACHE_OK;
     if (parser.locale == (locale_t)0)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request text: out of memory");
-    if (parser.close != NULL) /* else reading the arguments says what is wrong, and where */
+    if (parser.close != NULL) /* otherwise reading the arguments reports the error and its position */
         status = read_end(&parser);
     parser.at = text;
     if (status == AOTICACHE_OK)

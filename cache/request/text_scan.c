@@ -21,7 +21,7 @@ aoticache_status aoticache_text_refuse(const struct text_parser *parser, const c
                                reason);
 }
 
-/* Says what is there instead, behind blanks. */
+/* Adds to the message what is there instead, after blanks. */
 aoticache_status aoticache_text_expected(const struct text_parser *parser, const char *what)
 {
     const char *at = parser->at + strspn(parser->at, " \t");
@@ -32,7 +32,7 @@ aoticache_status aoticache_text_expected(const struct text_parser *parser, const
     return aoticache_text_refuse(parser, at, "expected %s, found '%.*s'", what, (int)(length < 40 ? length : 40), at);
 }
 
-/* What a function of the request said about the part that begins at `at`. */
+/* Adds the column of `at` to the message of a function of the request about the part that begins there. */
 aoticache_status aoticache_text_located(const struct text_parser *parser, const char *at, aoticache_status status,
                                         const aoticache_error *error)
 {
@@ -47,7 +47,7 @@ void aoticache_text_skip_blanks(struct text_parser *parser)
     parser->at += strspn(parser->at, " \t");
 }
 
-/* Takes the character, behind blanks, where it is there. */
+/* Takes the character, after blanks, if it is there. */
 bool aoticache_text_accept(struct text_parser *parser, char wanted)
 {
     const char *before = parser->at;
@@ -84,7 +84,7 @@ bool aoticache_text_is_word(const char *text, const char *word)
     return strncmp(text, word, length) == 0 && aoticache_text_word_length(text) == length;
 }
 
-/* Takes the word, behind blanks, where it is there. */
+/* Takes the word, after blanks, if it is there. */
 bool aoticache_text_accept_word(struct text_parser *parser, const char *word)
 {
     const char *before = parser->at;
@@ -97,7 +97,7 @@ bool aoticache_text_accept_word(struct text_parser *parser, const char *word)
     return false;
 }
 
-/* A copy of the next `length` bytes; false where they are too many to be a name. */
+/* Copies the next `length` bytes; returns false if they are too many for a name. */
 bool aoticache_text_copy_name(const struct text_parser *parser, size_t length,
                               char ret_name[REQUEST_MAX_NAME_BYTES + 1])
 {
@@ -110,7 +110,8 @@ bool aoticache_text_copy_name(const struct text_parser *parser, size_t length,
 
 /* ---- numbers ---- */
 
-/* Length of "12", "1.5", "1e+22", "inf" or "nan" at the start of `text`, behind a '-'; 0 where there is no number. */
+/* Returns the length of "12", "1.5", "1e+22", "inf" or "nan" at the start of `text`, after an optional '-'; 0 if there is no
+ * number. */
 size_t aoticache_text_number_length(const char *text, bool *ret_is_int)
 {
     size_t sign = text[0] == '-', at = sign;
@@ -163,7 +164,7 @@ aoticache_status aoticache_text_read_number(struct text_parser *parser, struct t
     return AOTICACHE_OK;
 }
 
-/* An int, a double, or "RE+IMj". */
+/* Appends an int, a double, or "RE+IMj". */
 aoticache_status aoticache_text_add_number(struct text_parser *parser, const char *name)
 {
     const char *start = parser->at;
@@ -210,7 +211,7 @@ static size_t put_utf8(unsigned character, char *out)
     return 3;
 }
 
-/* \xNN with `digits` 2, \uNNNN with 4; what it writes is never longer than the escape. */
+/* Reads \xNN with `digits` 2, \uNNNN with 4; the result is never longer than the escape. */
 static aoticache_status read_hex_escape(struct text_parser *parser, size_t digits, char **out)
 {
     char hex[5] = "";

@@ -1,6 +1,6 @@
 /*
- * cache/stats/count: what one cache counts in memory until it is flushed: counters, latencies, which entries were used, and
- * sums of requests that led to no entry. Nothing here touches the index.
+ * cache/stats/count: what one cache counts in memory until it is flushed: counters, latencies, used entries, and sums of
+ * requests without an entry. Nothing here uses the index.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "cache/internal.h"
 
-/* Names of operators, devices and environments that await their flush. What comes when there are more counts as "(other)". */
+/* Names of operators, devices and environments that await their flush. Further names count as "(other)". */
 #define MAX_NAMES 3072
 
 /* ---- recency ---- */
@@ -50,7 +50,7 @@ void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **
     recency_free(recency);
 }
 
-/* ---- what is not flushed ---- */
+/* ---- counts that are not flushed ---- */
 
 void aoticache_unflushed_init(aoticache_unflushed *unflushed)
 {
@@ -72,7 +72,7 @@ void aoticache_unflushed_clear(aoticache_unflushed *unflushed)
 
 void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed)
 {
-    /* Another thread of the parent may have held the mutex at the fork. Nobody in the child does. */
+    /* Another thread of the parent may have held the mutex at the fork. No thread of the child does. */
     pthread_mutex_init(&unflushed->mutex, NULL);
     for (size_t i = 0; i < AOTICACHE_COUNTER_COUNT; i++)
         atomic_store(&unflushed->counters[i], 0);
@@ -115,7 +115,7 @@ const char *aoticache_latency_name(aoticache_latency_kind kind)
     return (unsigned)kind < AOTICACHE_LATENCY_COUNT ? names[kind] : NULL;
 }
 
-/* NULL where memory runs out. */
+/* Returns NULL if memory is short. */
 static aoticache_histogram *histogram_of(aoticache_unflushed *unflushed, aoticache_latency_kind kind)
 {
     aoticache_histogram *histogram = atomic_load_explicit(&unflushed->histograms[kind], memory_order_acquire);
@@ -123,21 +123,21 @@ static aoticache_histogram *histogram_of(aoticache_unflushed *unflushed, aoticac
         return histogram;
     aoticache_histogram *made = calloc(1, sizeof *made);
     if (made != NULL && !atomic_compare_exchange_strong(&unflushed->histograms[kind], &histogram, made))
-        free(made); /* another thread was first, and `histogram` is that one now */
+        free(made); /* another thread was first, and `histogram` is now its histogram */
     return histogram != NULL ? histogram : made;
 }
 
 void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind kind, uint64_t ns)
 {
     aoticache_histogram *histogram = histogram_of(&cache->unflushed, kind);
-    if (histogram != NULL) /* without memory less is counted */
+    if (histogram != NULL) /* if memory is short, it is not counted */
         aoticache_histogram_note(histogram, ns);
 }
 
 static const aoticache_hash_map_type digests_type = {.item_size = sizeof(aoticache_digest),
                                                      .key_size = sizeof(aoticache_digest)};
 
-/* Adds a digest to a set. False if it is there, or memory is short. */
+/* Adds a digest to a set. Returns false if it is in the set, or memory is short. */
 static bool add_digest(aoticache_unflushed *unflushed, aoticache_hash_map *set, const aoticache_digest *digest)
 {
     bool is_new;
@@ -175,7 +175,7 @@ void aoticache_cache_note_tally(aoticache_cache *cache, aoticache_index_tally ta
     pthread_mutex_unlock(&cache->unflushed.mutex);
 }
 
-/* "pytorch 2.13.0"; a version that is a digest says nothing to people, and every source has another. */
+/* Writes "pytorch 2.13.0"; a version that is a digest is left out: it means nothing to users, and every source has another. */
 static void format_environment(const aoticache_request *request, char *ret_text, size_t size)
 {
     const char *framework = aoticache_request_get_environment(request, "framework");

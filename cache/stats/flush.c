@@ -1,9 +1,9 @@
 /*
- * cache/stats/flush: adding what was counted to the index, in one transaction, and when that is due. What could not be
- * written is given back, so that a number is counted once, whatever fails.
+ * cache/stats/flush: adds counts to the index, in one transaction, and decides when that is due. Counts that could not be
+ * written are restored, so that everything is counted exactly once, whatever fails.
  *
- * What is left at the end of a process is deferred where that is possible: it waits in a file until somebody writes
- * (aoticache_index_defer_deltas()), so that a process which only hit never writes to the database.
+ * Counts left at the end of a process are deferred if possible: they wait in a file until a process writes
+ * (aoticache_index_defer_deltas()), so that a process that only had hits never writes to the database.
  */
 #include <stdlib.h>
 
@@ -15,17 +15,17 @@
 
 #define FLUSH_AFTER_ENTRIES 4096
 #define FLUSH_PAUSE_NS UINT64_C(100000000) /* between tries of a flush for many entries */
-/* On closing: numbers are not worth the whole time-out of a lock, which a stopped process may hold. */
+/* On closing: counts are not worth the whole time-out of a lock, which a stopped process may hold. */
 #define LAST_WAIT_MS 1000
-#define READ_WAIT_MS 100                 /* before reading: as short as a reader would wait */
-#define MISS_PAUSE_NS UINT64_C(10000000) /* between flushes for misses: others want to write, too */
+#define READ_WAIT_MS 100                 /* before reading: no longer than a reader would wait */
+#define MISS_PAUSE_NS UINT64_C(10000000) /* between flushes for misses: other processes want to write, too */
 
 _Static_assert((int)AOTICACHE_HISTOGRAM_CAPACITY == (int)AOTICACHE_INDEX_BUCKETS, "the index keeps all buckets");
 
-/* What was taken out of a cache to be written. */
+/* Counts taken out of a cache to be written. */
 typedef struct batch {
     aoticache_index_count counts[AOTICACHE_COUNTER_COUNT];
-    aoticache_counter counters[AOTICACHE_COUNTER_COUNT]; /* which each of them is */
+    aoticache_counter counters[AOTICACHE_COUNTER_COUNT]; /* which counter each value belongs to */
     size_t count;
     aoticache_index_tally *tallies;
     size_t tally_count;
@@ -95,11 +95,11 @@ static bool is_empty(const batch *taken)
            taken->sums.by_name.count == 0;
 }
 
-/* How a flush is done. */
+/* Options of a flush. */
 typedef struct flush_options {
     uint32_t wait_ms;     /* for another writer */
-    bool defers;          /* if it can */
-    bool leaves_deferred; /* by others */
+    bool defers;          /* if possible */
+    bool leaves_deferred; /* of other processes */
 } flush_options;
 
 static aoticache_status write_batch(aoticache_index *index, const batch *taken, const flush_options *how,
@@ -193,11 +193,11 @@ void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns)
     uint64_t passed = now_ns > flushed ? now_ns - flushed : 0;
     if (passed < unflushed->flush_after_ns && (passed < FLUSH_PAUSE_NS || !has_many_entries(cache)))
         return;
-    /* Of many threads one does it. */
+    /* Only one of many threads flushes. */
     if (atomic_compare_exchange_strong_explicit(&unflushed->flushed_ns, &flushed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
         flush(cache, &(flush_options){.wait_ms = 0, .leaves_deferred = true},
-              NULL); /* a hit does not wait for others' */
+              NULL); /* a hit does not wait for other processes' counts */
 }
 
 /* ---- counting by the loader and the holder ---- */
@@ -212,7 +212,7 @@ void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns)
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_load, ns);
 }
 
-/* Nothing is added to saved_ns: the lookup that loaded the runner was spared its compile, these calls are spared no other. */
+/* Nothing is added to saved_ns: the lookup that loaded the runner saved its compile, and these calls save no further one. */
 void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses)
 {
     if (cache == NULL || entry_id == 0 || uses == 0)

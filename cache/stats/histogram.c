@@ -1,6 +1,6 @@
 /*
- * cache/stats/histogram: which bucket a duration falls into, noting it from many threads at once, and what can be asked of
- * a distribution.
+ * cache/stats/histogram: the bucket of a duration, counting it from many threads concurrently, and percentiles of a
+ * distribution.
  */
 #include "cache/stats/internal.h"
 
@@ -44,7 +44,7 @@ void aoticache_histogram_note(aoticache_histogram *histogram, uint64_t value)
     atomic_fetch_add_explicit(&histogram->counts[aoticache_histogram_bucket(value)], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&histogram->sum, value, memory_order_relaxed);
     raise_maximum(histogram, value);
-    /* After the counts, so that whoever sees this takes them. */
+    /* After the counts, so that a thread that sees this takes them. */
     atomic_fetch_add_explicit(&histogram->notes, 1, memory_order_release);
 }
 

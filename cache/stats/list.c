@@ -1,6 +1,6 @@
 /*
- * cache/stats/list: sums by group, the history, the largest and the coldest entries, and how much of the store belongs to
- * which operator, device, producer or tag.
+ * cache/stats/list: sums by group, the history, the largest and the coldest entries, and how much of the store each
+ * operator, device, producer or tag uses.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_g
 typedef struct slot_walk {
     aoticache_slot_fn callback;
     void *user;
-    aoticache_slot slot; /* that is being filled; start_ns 0: none */
+    aoticache_slot slot; /* the slot being filled; start_ns 0: none */
     int64_t now_ns;
     bool stopped;
 } slot_walk;
@@ -91,7 +91,7 @@ static bool fill_slot(void *user, int64_t start_seconds, const char *name, uint6
     slot_walk *walk = user;
     const int64_t start = start_seconds * NS_PER_SECOND;
     if (start > walk->now_ns)
-        return false; /* a clock that was ahead made it, and all that come after */
+        return false; /* a clock that was ahead made it, and all following slots */
     if (walk->slot.start_ns != start) {
         forward_slot(walk);
         walk->slot = (aoticache_slot){.start_ns = start, .length_ns = walk->slot.length_ns};
@@ -102,7 +102,7 @@ static bool fill_slot(void *user, int64_t start_seconds, const char *name, uint6
     return !walk->stopped;
 }
 
-/* Slots that are shorter than `step` are kept at least from here on. */
+/* Returns the time since which slots shorter than `step` are certainly kept. */
 static int64_t kept_since(int64_t step)
 {
     const int64_t now = aoticache_wall_ns() / NS_PER_SECOND;
@@ -187,7 +187,7 @@ aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_
 /* ---- usage ---- */
 
 struct usages {
-    aoticache_usage *items; /* own their names */
+    aoticache_usage *items; /* they own their names */
     size_t count, capacity;
     bool is_out_of_memory;
 };

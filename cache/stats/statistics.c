@@ -1,5 +1,5 @@
 /*
- * cache/stats/statistics: reading what all processes have counted, and what the store holds.
+ * cache/stats/statistics: reads the counts of all processes, and the contents of the store.
  */
 #include "base/arguments.h"
 #include "cache/stats/statistics.h"
@@ -21,7 +21,7 @@ static uint64_t *counter_field(aoticache_counters *counters, const char *name)
         return &counters->counter;
     AOTICACHE_COUNTER_LIST(COUNTER_FIELD)
 #undef COUNTER_FIELD
-    return NULL; /* a later program's */
+    return NULL; /* of a later program */
 }
 
 aoticache_status aoticache_statistics_options_read(const aoticache_statistics_options *options,
@@ -37,8 +37,8 @@ aoticache_status aoticache_statistics_options_read(const aoticache_statistics_op
 }
 
 /*
- * Where the slots begin that hold this second: slots are kept the longer the longer they are, so that it depends on how
- * long ago it was.
+ * Returns where the slots that contain this second begin: longer slots are kept longer, so it depends on how long ago the
+ * second was.
  */
 static int64_t slot_start(int64_t seconds)
 {
@@ -98,7 +98,7 @@ static aoticache_status gather_once(aoticache_index *index, const aoticache_stat
     return status == AOTICACHE_OK ? aoticache_index_read_totals(index, &all->totals, ret_error) : status;
 }
 
-/* What is not flushed happened since the last flush, and so since any time that somebody may ask for. */
+/* Counts that are not flushed happened since the last flush, and therefore since any time that a caller may give. */
 static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_statistics_options *options,
                                        gathered *all, aoticache_error *ret_error)
 {

@@ -1,10 +1,10 @@
 /*
- * cache/stats/statistics: counters of all processes, how long things take, sums by operator, device and environment, the
- * history of it all, and what the store holds. docs/statistics.md says what every number means.
+ * cache/stats/statistics: counters of all processes, durations, sums by operator, device and environment, their history, and
+ * the contents of the store. docs/statistics.md defines every number.
  *
- * A process counts in memory and adds what it has counted to the index in batches (aoticache_cache_flush()), each batch
- * in one transaction: numbers of many processes add up exactly, and a process that is killed loses at most its last
- * batch. Functions that read give what any process has flushed, plus what this cache has not flushed yet.
+ * A process counts in memory and adds its counts to the index in batches (aoticache_cache_flush()), each batch in one
+ * transaction: numbers of many processes add up exactly, and a process that is killed loses at most its last batch.
+ * Functions that read return what all processes have flushed, plus what this cache has not flushed yet.
  *
  * Users include <aoticache.h>.
  */
@@ -18,8 +18,9 @@ extern "C" {
 #endif
 
 /*
- * Counters: name, text. A counter has this one name in C, Python, JSON, CSV, the index and documents. Text for people has spaces
- * in place of the underscores, Prometheus "aoticache_" before it and "_total" after it, and the unit "_ns" is "time" and
+ * Counters: name, text. A counter has this one name in C, Python, JSON, CSV, the index and documents. Human-readable text
+ *           has spaces
+ * instead of the underscores, Prometheus has "aoticache_" before it and "_total" after it, and the unit "_ns" is "time" and
  * "_seconds" there (docs/statistics.md; tests/cli/test_stat_names.sh compares them).
  *
  * A hit was loaded already (hits_loaded), fetched from a remote (hits_remote), or found in the index by a lookup (hits_index,
@@ -61,7 +62,8 @@ extern "C" {
     X(remote_refused, "objects and entries from remotes that were refused")                             \
     X(remote_backoffs, "times that a remote failed and was not asked for a while")
 
-/* Numbers that follow from the counters, and are shown as counters are: name, text. aoticache_counters_NAME() is each. */
+/* Numbers that are computed from the counters, and displayed like counters: name, text. aoticache_counters_NAME() returns
+ * each. */
 #define AOTICACHE_DERIVED_COUNTER_LIST(X)                        \
     X(hits_index, "of the hits: found in the index by a lookup") \
     X(misses_absent, "of the misses: there was no entry for the key")
@@ -87,7 +89,7 @@ static inline uint64_t aoticache_counters_misses_absent(const aoticache_counters
     return counters->misses > explained ? counters->misses - explained : 0;
 }
 
-/* ---- how long things take: name, text ---- */
+/* ---- durations: name, text ---- */
 
 #define AOTICACHE_LATENCY_LIST(X)                                               \
     X(lookup, "a lookup that hits, opening and verifying included")             \
@@ -105,12 +107,12 @@ typedef enum aoticache_latency_kind {
         AOTICACHE_LATENCY_COUNT
 } aoticache_latency_kind;
 
-/* "lookup", ...; NULL for a number outside the list. Static storage. */
+/* Returns "lookup", ...; NULL for a number outside the list. Static storage. */
 AOTICACHE_API const char *aoticache_latency_name(aoticache_latency_kind kind);
 
 /*
  * Percentiles are the upper ends of buckets, at most an eighth above the value. max_ns is exact, except for numbers since
- * they were zeroed (AOTICACHE_STATISTICS_SINCE_ZERO), where it is the upper end of a bucket too. All are 0 where count is 0.
+ * they were zeroed (AOTICACHE_STATISTICS_SINCE_ZERO), where it is the upper end of a bucket too. All are 0 if count is 0.
  */
 typedef struct aoticache_latency {
     uint64_t count, sum_ns;
@@ -125,20 +127,20 @@ typedef struct aoticache_latencies {
 
 typedef struct aoticache_statistics {
     aoticache_counters counters;
-    uint64_t entries, artifacts, objects, bytes; /* what there is now */
-    uint64_t failures_remembered;                /* failed compiles that are not tried again yet */
-    int64_t created_ns;                          /* wall clock: when the index was made */
-    int64_t since_ns;                            /* counters and latencies are from here on */
+    uint64_t entries, artifacts, objects, bytes; /* current contents */
+    uint64_t failures_remembered;                /* failed compiles that are not retried yet */
+    int64_t created_ns;                          /* wall clock: when the index was created */
+    int64_t since_ns;                            /* counters and latencies start here */
     int64_t zeroed_ns;                           /* when aoticache_cache_zero_statistics() was last called; 0: never */
-    int64_t recorded_ns; /* since when latencies, groups and history are kept (an older index has counters alone) */
+    int64_t recorded_ns; /* since when latencies, groups and history are recorded (an older index has only counters) */
     aoticache_latencies latencies;
 } aoticache_statistics;
 
-/* Since when numbers are wanted. */
+/* From when on numbers are counted. */
 typedef enum aoticache_statistics_since {
-    AOTICACHE_STATISTICS_SINCE_CREATED = 0, /* all there is */
-    AOTICACHE_STATISTICS_SINCE_ZERO = 1,    /* since they were zeroed; all there is where they never were */
-    AOTICACHE_STATISTICS_SINCE_TIME = 2, /* from the history: since since_ns, rounded down to the slots that it has */
+    AOTICACHE_STATISTICS_SINCE_CREATED = 0, /* all numbers */
+    AOTICACHE_STATISTICS_SINCE_ZERO = 1,    /* since they were zeroed; all numbers if they never were */
+    AOTICACHE_STATISTICS_SINCE_TIME = 2,    /* from the history: since since_ns, rounded down to its slots */
 } aoticache_statistics_since;
 
 typedef struct aoticache_statistics_options {
@@ -150,28 +152,28 @@ typedef struct aoticache_statistics_options {
 #define AOTICACHE_STATISTICS_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_statistics_options)
 
 /*
- * All numbers, in constant time: only SINCE_TIME scans, and only the history. A read-only cache without an index gives
- * zeros. What another thread of this process is flushing may be missing at that moment, so a reading can be lower than the
- * one before it.
+ * Gives all numbers, in constant time: only SINCE_TIME scans, and only the history. A read-only cache without an index gives
+ * zeros. Counts that another thread of this process is flushing may be missing at that moment, so a result can be lower than
+ * the one before it.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
                                                           aoticache_error *ret_error);
-/* options may be NULL: since created. */
+/* options may be NULL: since creation. */
 AOTICACHE_API aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache,
                                                                 const aoticache_statistics_options *options,
                                                                 aoticache_statistics *ret_statistics,
                                                                 aoticache_error *ret_error);
 
 /*
- * Makes SINCE_ZERO count from this moment on. Nothing is lost: the totals and the history stay as they are. Durable.
- * Returns: OK, INVALID, DENIED (read-only), IO, LOCKED, NO_MEMORY.
+ * Makes SINCE_ZERO count from this moment on. The totals and the history are unchanged. Durable. Returns: OK, INVALID,
+ * DENIED (read-only), IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_zero_statistics(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*
- * The buckets of a histogram that are not empty, from the shortest on: `count` values between lower_ns and upper_ns,
- * both included. Return false to stop. options as above.
+ * Lists the non-empty buckets of a histogram, the shortest first: `count` values between lower_ns and upper_ns, inclusive.
+ * Return false to stop. options as above.
  */
 typedef bool (*aoticache_bucket_fn)(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_t count);
 AOTICACHE_API aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_latency_kind kind,
@@ -184,7 +186,7 @@ AOTICACHE_API aoticache_status aoticache_cache_list_latency(aoticache_cache *cac
 typedef enum aoticache_group_kind {
     AOTICACHE_GROUP_OPERATOR = 0,
     AOTICACHE_GROUP_DEVICE = 1,
-    AOTICACHE_GROUP_ENVIRONMENT = 2, /* the producer, "pytorch 2.13.0"; of a plain miss: the framework asked */
+    AOTICACHE_GROUP_ENVIRONMENT = 2, /* the producer, "pytorch 2.13.0"; for a plain miss: the requesting framework */
 } aoticache_group_kind;
 
 /* Columns: name, text. */
@@ -198,7 +200,7 @@ typedef enum aoticache_group_kind {
     X(entries, "entries there are now")                        \
     X(bytes, "bytes of their artifacts; an object that several name counts in each")
 
-/* `name` is borrowed during the callback. "(other)" gathers what has no row of its own (docs/statistics.md). */
+/* `name` is borrowed during the callback. "(other)" collects all names without their own row (docs/statistics.md). */
 typedef struct aoticache_group {
     const char *name;
 #define AOTICACHE_GROUP_FIELD(column, text) uint64_t column;
@@ -210,8 +212,8 @@ typedef struct aoticache_group {
 typedef bool (*aoticache_group_fn)(void *user, const aoticache_group *group);
 
 /*
- * Groups of a kind, in no order; a few thousand at most, whatever the number of entries. Flushes first. There is no
- * history of groups: SINCE_TIME is INVALID. options may be NULL.
+ * Lists the groups of a kind, in no particular order; a few thousand at most, whatever the number of entries. Flushes first.
+ * There is no history of groups: SINCE_TIME is INVALID. options may be NULL.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_group_kind kind,
@@ -222,9 +224,9 @@ AOTICACHE_API aoticache_status aoticache_cache_list_groups(aoticache_cache *cach
 /* ---- history ---- */
 
 /*
- * Slots of five minutes are kept for a day, of an hour for 31 days, of a day until there are 3653, ten years of use (UTC); in
- * each a number is counted when it is flushed. `counters` are those of the slot alone. Slots that begin in the future, by a
- * clock that was ahead, are left out.
+ * Slots of five minutes are kept for a day, slots of an hour for 31 days, slots of a day until there are 3653, ten years of
+ * use (UTC); a number is counted in the slot in which it is flushed. `counters` are those of this slot alone. Slots that
+ * begin in the future, because a clock was ahead, are left out.
  */
 typedef struct aoticache_slot {
     int64_t start_ns; /* wall clock */
@@ -240,22 +242,22 @@ typedef struct aoticache_slot {
 typedef bool (*aoticache_slot_fn)(void *user, const aoticache_slot *slot);
 
 /*
- * Slots since since_ns in their order, those in which nothing happened left out. step_seconds: one of the above; where
- * since_ns lies further back than slots of that length are kept, the list begins where they do. Flushes first.
- * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ * Lists slots since since_ns in order, without empty ones. step_seconds: one of the above; if since_ns is longer ago than
+ * slots of that length are kept, the list begins with the oldest one. Flushes first. Returns: OK, INVALID, IO, LOCKED,
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t since_ns,
                                                             int64_t step_seconds, aoticache_slot_fn callback,
                                                             void *user, aoticache_error *ret_error);
 
-/* ---- entries at the ends ---- */
+/* ---- extreme entries ---- */
 
 typedef enum aoticache_extreme {
-    AOTICACHE_EXTREME_LARGEST = 0, /* reads through the sizes of all artifacts: seconds at a million entries */
+    AOTICACHE_EXTREME_LARGEST = 0, /* reads the sizes of all artifacts: seconds at a million entries */
     AOTICACHE_EXTREME_COLDEST = 1, /* the least recently used */
 } aoticache_extreme;
 
-/* The first `limit` entries. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY. */
+/* Lists the first `limit` entries. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_extreme which,
                                                             size_t limit, aoticache_entry_fn callback, void *user,
                                                             aoticache_error *ret_error);
@@ -263,18 +265,18 @@ AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cac
 /* ---- counting ---- */
 
 /*
- * Writes recency and counters that were kept in memory, and those that ended processes have left beside the index
- * (aoticache_cache_close()). This happens by itself on misses, on every compile and put. At a lookup that hits, what this
- * process has kept is written when the last flush is more than 30 seconds ago or 4096 entries were used since. Such a flush
- * never waits for another writer; it is tried again 30 seconds later. A long-lived process that is served by its table of
- * loaded runners alone calls this function now and then.
+ * Writes recency and counters from memory to the index, and those that ended processes have left next to the index
+ * (aoticache_cache_close()). This happens automatically on misses, on every compile and put. A lookup that hits writes the
+ * counts of this process if the last flush is more than 30 seconds ago or 4096 entries were used since. Such a flush never
+ * waits for another writer; it is tried again 30 seconds later. A long-lived process that uses only its table of loaded
+ * runners should call this function periodically.
  */
 AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*
- * For those who show when entries were last used and how often: flushes where ended processes have left something beside the
- * index, and waits 100 ms for another writer at most. Functions that read statistics, and collections, do so by themselves;
- * aoticache_cache_list() does not, since those who look something up use it too. What fails is ignored.
+ * For programs that show when and how often entries were used: flushes if ended processes have left counts next to the
+ * index, and waits for another writer for at most 100 ms. Functions that read statistics, and collections, do this
+ * automatically; aoticache_cache_list() does not, because programs use it for lookups, too. Failures are ignored.
  */
 AOTICACHE_API void aoticache_cache_flush_deferred(aoticache_cache *cache);
 

@@ -1,5 +1,5 @@
 /*
- * cache/stats/usage: how much of the cache belongs to which operator, device, producer or tag.
+ * cache/stats/usage: how much of the cache each operator, device, producer or tag uses.
  *
  * Users include <aoticache.h>.
  */
@@ -16,15 +16,15 @@ typedef enum aoticache_usage_group {
     AOTICACHE_USAGE_BY_OP = 0,
     AOTICACHE_USAGE_BY_DEVICE = 1,
     AOTICACHE_USAGE_BY_PRODUCER = 2,
-    AOTICACHE_USAGE_BY_TAG = 3, /* an entry counts under each of its tags; under "" where it has none */
+    AOTICACHE_USAGE_BY_TAG = 3, /* an entry counts under each of its tags; under "" if it has none */
 } aoticache_usage_group;
 
 /* One group. name is borrowed during the callback. */
 typedef struct aoticache_usage {
     const char *name;
     uint64_t entries;
-    uint64_t bytes;       /* of the objects that its entries name, each once; groups may share objects, and their sum be
-                             more than what there is */
+    uint64_t bytes; /* of the objects that its entries name, each counted once; groups may share objects, so their sum
+                           * may exceed the total */
     int64_t last_used_ns; /* wall clock, of the entry that was used last; 0: never */
 } aoticache_usage;
 
@@ -32,8 +32,8 @@ typedef struct aoticache_usage {
 typedef bool (*aoticache_usage_fn)(void *user, const aoticache_usage *usage);
 
 /*
- * The groups, the largest first. From the index alone; reads all of it (a second for some 1e5 entries). The callback
- * may use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ * Lists the groups, the largest first. Reads only the index, but all of it (a second for some 1e5 entries). The callback may
+ * use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_usage(aoticache_cache *cache, aoticache_usage_group by,
                                                           aoticache_usage_fn callback, void *user,

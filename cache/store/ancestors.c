@@ -1,10 +1,10 @@
 /*
- * cache/store/ancestors: whether the folders above the cache directory may be trusted, as sshd asks it of those above
- * authorized_keys: who may rename in one of them decides what lies at the path, whatever was checked before, and compilers
- * and loaders are given paths.
+ * cache/store/ancestors: checks whether the directories above the cache directory may be trusted, as sshd does for those
+ * above authorized_keys: a user who may rename entries of one of them controls what is at the path, whatever was checked
+ * before, and compilers and loaders receive paths.
  *
- * From "/" downwards on the path without links: once a folder is known to be safe, nobody else changes what is in it, so
- * what is looked at next is what will be used.
+ * The check goes from "/" downwards along the path without links: once a directory is known to be safe, no other user can
+ * change its entries, so the next directory that is checked is the one that will be used.
  */
 #include <errno.h>
 #include <grp.h>
@@ -21,8 +21,9 @@
 #define ACCOUNT_BYTES 16384
 
 /*
- * True for the group of the user's own name that has no other members. Systems that give each user such a group (Red Hat,
- * Debian) may have a umask of 002 with it. This is asked only if the group of a folder of the user may write to it.
+ * Returns true for the group with the user's own name that has no other members. Systems that give each user such a group
+ * (Red Hat, Debian) may have a umask of 002 with it. This is checked only if the group of one of the user's directories may
+ * write to it.
  */
 static bool is_private_group(gid_t group)
 {
@@ -39,8 +40,8 @@ static bool is_private_group(gid_t group)
 }
 
 /*
- * In a user namespace (a container without root, a sandbox) owners that it does not map look alike: root of the machine,
- * to whom "/" belongs there, and strangers. Only the mode can be judged then.
+ * Returns whether the owner is not mapped. In a user namespace (a container without root, a sandbox) all unmapped owners
+ * look alike: root of the machine, to whom "/" belongs there, and other users. Only the mode can be checked then.
  */
 static bool is_unmapped(uid_t user)
 {
@@ -59,7 +60,7 @@ static bool is_trusted_owner(uid_t owner)
     return owner == 0 || owner == geteuid() || is_unmapped(owner);
 }
 
-/* In a sticky folder (/tmp) only the owner of what is in it renames that. */
+/* In a sticky directory (/tmp) only the owner of an entry can rename it. */
 static bool is_writable_by_others(const struct stat *folder)
 {
     if ((folder->st_mode & (S_IWGRP | S_IWOTH)) == 0 || (folder->st_mode & S_ISVTX) != 0)
@@ -90,7 +91,7 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
     return AOTICACHE_OK;
 }
 
-/* Checks every folder that a slash follows in `path`. */
+/* Checks every directory in `path` that is followed by a slash. */
 static aoticache_status check_folders(const aoticache_directory *directory, const char *real,
                                       aoticache_error *ret_error)
 {

@@ -1,5 +1,5 @@
 /*
- * cache/store/artifact: the handle on what one compile produced, and opening one by its manifest.
+ * cache/store/artifact: the handle on the product of one compile, and opening it through its manifest.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +14,13 @@
 #include "cache/eager_face.h"
 #include "cache/internal.h"
 
-/* Any length but 0 maps one page; nobody ever touches it. */
+/* Any length except 0 maps one page; the memory is never accessed. */
 #define MARK_BYTES 1
 
 /*
- * flock belongs to the open file description, and a mapping keeps that alive after the descriptor is closed: so a mark
- * costs no descriptor (flock(2), "when all duplicates have been closed"; the kernel drops the lock in __fput(), which
- * comes with the last reference).
+ * flock belongs to the open file description, and a mapping keeps that alive after the descriptor is closed: so an in-use
+ * lock needs no descriptor (flock(2), "when all duplicates have been closed"; the kernel releases the lock in __fput(),
+ * which is called with the last reference).
  */
 static void *map_mark(int fd)
 {
@@ -51,7 +51,7 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
     return AOTICACHE_OK;
 }
 
-/* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
+/* Keeps a side file from being collected as long as the artifact lives. The caller keeps the descriptor. */
 static aoticache_status artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error)
 {
     if (!AOTICACHE_ARRAY_RESERVE(artifact->side_marks, artifact->side_mark_capacity, artifact->side_mark_count + 1))
@@ -145,7 +145,7 @@ const void *aoticache_artifact_content(const aoticache_artifact *artifact, size_
     return artifact->content;
 }
 
-/* Two threads may both make one; the first that is there is kept. */
+/* Two threads may both make one; the first one is kept. */
 static int make_content_fd(aoticache_artifact *artifact)
 {
     cleanup_fd int file = aoticache_memory_file_create();
@@ -156,7 +156,7 @@ static int make_content_fd(aoticache_artifact *artifact)
     return atomic_compare_exchange_strong(&artifact->library_fd, &found, file) ? steal_fd(&file) : found;
 }
 
-/* ---- what it has ---- */
+/* ---- accessors ---- */
 
 int aoticache_artifact_library_fd(const aoticache_artifact *artifact)
 {
@@ -243,7 +243,7 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
     for (size_t i = 1; status == AOTICACHE_OK && i < manifest->file_count; i++)
         status = artifact_mark_file(artifact, fds[i], ret_error);
     if (status == AOTICACHE_OK && manifest->file_count > 1) {
-        fds[0] = artifact->library_fd; /* lent */
+        fds[0] = artifact->library_fd; /* borrowed */
         status = aoticache_artifact_provide_folder(directory, artifact, manifest->files, fds, manifest->file_count,
                                                    ret_error);
         fds[0] = -1;
@@ -255,7 +255,7 @@ aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory
     return status;
 }
 
-/* ret_text: the caller's by free(), where the artifact's content is in it. */
+/* ret_text: freed by the caller with free(), if the artifact's content is in it. */
 static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
                                       aoticache_hash_records *records, aoticache_manifest **ret_manifest,
                                       char **ret_text, aoticache_error *ret_error)
@@ -276,7 +276,7 @@ static aoticache_status read_manifest(aoticache_directory *directory, const aoti
     return AOTICACHE_OK;
 }
 
-/* Opens files of their own. */
+/* Opens separate files. */
 static aoticache_status open_separate(aoticache_directory *directory, const aoticache_digest *digest,
                                       const aoticache_manifest *manifest, aoticache_hash_records *records,
                                       aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_damaged,

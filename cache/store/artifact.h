@@ -1,6 +1,6 @@
 /*
- * cache/store/artifact: the handle on what one compile produced: open descriptors, in-use marks, the folder of side files.
- * cache.h has its public functions.
+ * cache/store/artifact: the handle on the product of one compile: open descriptors, in-use locks, the directory of side
+ * files. cache.h has its public functions.
  */
 #ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
 #define AOTICACHE_CACHE_STORE_ARTIFACT_H
@@ -13,10 +13,10 @@
 
 struct aoticache_artifact {
     _Atomic uint32_t references;
-    _Atomic int library_fd; /* -1: closed; AOTICACHE_ARTIFACT_FD_UNMADE: of the content, nobody has asked for it yet */
+    _Atomic int library_fd; /* -1: closed; AOTICACHE_ARTIFACT_FD_UNMADE: of the content, not requested yet */
     _Atomic int copy;       /* the library's bytes in memory, -1: none, taken, or closed */
-    int mark_fd;            /* the mark on the library where the file system cannot map it, else -1 */
-    void *mark;             /* the mark on the library once its descriptor is closed */
+    int mark_fd;            /* the in-use lock on the library if the file system cannot map it, otherwise -1 */
+    void *mark;             /* the in-use lock on the library after its descriptor is closed */
     void **side_marks;      /* mappings of the side files */
     size_t side_mark_count, side_mark_capacity;
     aoticache_artifact_info info;
@@ -31,7 +31,7 @@ struct aoticache_artifact {
 
 #define AOTICACHE_ARTIFACT_FD_UNMADE (-2)
 
-/* Takes over library_fd, on failure too. */
+/* Takes ownership of library_fd, on failure too. */
 aoticache_status aoticache_artifact_create(int library_fd, const aoticache_digest *digest,
                                            const aoticache_digest *library, uint64_t compile_ns, bool is_stored,
                                            aoticache_artifact **ret_artifact, aoticache_error *ret_error);
@@ -41,17 +41,17 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
                                               aoticache_error *ret_error);
 
 /*
- * The artifact of a manifest `digest` in the store, whose files are open: fds[i] on the object of files[i]. Makes the folder
- * of side files. Takes over fds[0] and sets it to -1, on failure too; the other descriptors stay the caller's.
+ * Creates the artifact of a manifest `digest` in the store, whose files are open: fds[i] on the object of files[i]. Makes
+ * the directory of side files. Takes fds[0] and sets it to -1, on failure too; the caller keeps the other descriptors.
  */
 aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory, const aoticache_digest *digest,
                                                   const aoticache_manifest *manifest, int *fds,
                                                   aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 /*
- * The artifact of a manifest `digest` whose object is `text`, with the content from content_offset to content_offset +
- * content_size. Nothing of it is open or marked as in use, as nothing of the store is needed. Takes over `text`, on failure
- * too. OK, NO_MEMORY.
+ * Creates the artifact of a manifest `digest` whose object is `text`, with the content from content_offset to content_offset
+ * + content_size. No file is open or locked as in use, because none is needed. Takes ownership of `text`, on failure too.
+ * OK, NO_MEMORY.
  */
 aoticache_status aoticache_artifact_create_content(char *text, size_t content_offset, size_t content_size,
                                                    const aoticache_digest *digest, const aoticache_digest *library,
@@ -59,23 +59,23 @@ aoticache_status aoticache_artifact_create_content(char *text, size_t content_of
                                                    aoticache_error *ret_error);
 
 /*
- * Opens and verifies what the index has of an entry whose content is in its manifest. The manifest is not parsed: the content
- * is what follows its first line. CORRUPT also where the index names another place. known: may be NULL. Returns as
+ * Opens and verifies an entry of the index whose content is in its manifest. The manifest is not parsed: the content is
+ * everything after its first line. Also CORRUPT if the index has another offset. known: may be NULL. Returns as
  * open_manifest().
  */
 aoticache_status aoticache_artifact_open_content(aoticache_directory *directory, const aoticache_index_hit *hit,
                                                  aoticache_hash_records *records, aoticache_artifact **ret_artifact,
                                                  aoticache_error *ret_error);
 
-/* A file of an artifact that cannot be used. */
+/* A file of an artifact that is unusable. */
 typedef struct aoticache_artifact_part {
     aoticache_digest digest;
     uint64_t bytes; /* as the expected_bytes of aoticache_object_open() */
 } aoticache_artifact_part;
 
 /*
- * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
- * known: may be NULL. A manifest that it knows is not read.
+ * Opens and verifies all files of a manifest that is stored under `digest`, and makes the directory of side files. known:
+ * may be NULL. A manifest that it has a record of is not read.
  * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, with the size that it should have.
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */
@@ -86,27 +86,27 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
 /* ---- side files (side_files.c) ---- */
 
 /*
- * Finds the folder artifacts/<digest>/ with a hard link for every file under its own name, or makes it where it is missing
- * or stale. Where it cannot be made, a temporary folder of symbolic links lives as long as the artifact.
- * fds[i] is open on the object of files[i].
+ * Finds the directory artifacts/<digest>/ with a hard link for every file under its own name, or creates it if it is missing
+ * or stale. If it cannot be created, a temporary directory of symbolic links lives as long as the artifact. fds[i] is open
+ * on the object of files[i].
  */
 aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
                                                    const aoticache_manifest_file *files, const int *fds, size_t count,
                                                    aoticache_error *ret_error);
 
-/* ---- what a compile hook delivered (product.c) ---- */
+/* ---- the product that a compile hook delivered (product.c) ---- */
 
 /* Reads the caller's product and checks its files. Returns: OK, INVALID. */
 aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
                                         aoticache_error *ret_error);
-/* Opens a file of a product for reading: a regular one, by no more than its path. ret_bytes may be NULL. */
+/* Opens a file of a product for reading; it must be a regular file. ret_bytes may be NULL. */
 aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
                                              uint64_t *ret_bytes, aoticache_error *ret_error);
 
 /*
- * Opens and digests the files of a checked product. With side files the folder they lie in goes with the artifact: the
- * scratch folder itself where all of them are directly in it under their names (it is taken over: *scratch is empty
- * afterwards), else a new one under $TMPDIR with links or copies.
+ * Opens and digests the files of a checked product. With side files, the directory that contains them belongs to the
+ * artifact: the scratch directory itself if all of them are directly in it under their names (it is taken over: *scratch is
+ * empty afterwards), otherwise a new one under $TMPDIR with links or copies.
  */
 aoticache_status aoticache_artifact_create_unstored(const aoticache_product *product, aoticache_scratch *scratch,
                                                     aoticache_artifact **ret_artifact, aoticache_error *ret_error);

@@ -1,6 +1,6 @@
 /*
- * cache/store/directory: choosing, creating and opening the root of a cache directory, and its format file. folder.c opens and
- * changes what is inside.
+ * cache/store/directory: chooses, creates and opens the root of a cache directory, and its format file. folder.c opens and
+ * changes its contents.
  */
 #include "cache/store/directory.h"
 
@@ -43,7 +43,7 @@ aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size, 
         length = snprintf(path, sizeof path, "%s", explicit_path);
     else if (aoticache_config_find_directory(path, sizeof path))
         length = (int)strlen(path);
-    else if (xdg != NULL && xdg[0] == '/') /* the XDG specification has relative paths ignored */
+    else if (xdg != NULL && xdg[0] == '/') /* the XDG specification says to ignore relative paths */
         length = snprintf(path, sizeof path, "%s/aoticache", xdg);
     else if (home != NULL && home[0] == '/')
         length = snprintf(path, sizeof path, "%s/.cache/aoticache", home);
@@ -86,7 +86,7 @@ static aoticache_status choose_path(const char *chosen, char **ret_path, aoticac
     return *ret_path != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
 }
 
-/* Makes the directory and its parents, as mkdir -p does, each for the user alone. */
+/* Creates the directory and its parents, as mkdir -p does, each for the user alone. */
 static aoticache_status make_root(const char *path, aoticache_error *ret_error)
 {
     char partial[PATH_MAX];
@@ -179,7 +179,7 @@ bool aoticache_directory_leaves_alone(const char *name)
     return strncmp(name, ".nfs", 4) == 0;
 }
 
-/* A folder without a format file may become a cache only if nothing of somebody else's is in it. */
+/* A directory without a format file may become a cache only if it contains nothing foreign. */
 static aoticache_status check_is_ours(const aoticache_directory *directory, aoticache_error *ret_error)
 {
     cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);

@@ -1,6 +1,6 @@
 /*
- * cache/store/entry: from a manifest in the store to its entry in the index: reading the manifest, what the entry says, and
- * recording it.
+ * cache/store/entry: converts a manifest in the store to its entry in the index: reads the manifest, fills in the entry, and
+ * records it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "cache/internal.h"
 
-/* ---- requirements, as the index has them ---- */
+/* ---- requirements in the format of the index ---- */
 
 void aoticache_requirements_to_bytes(const aoticache_cpu_features *features,
                                      uint8_t ret_bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES])
@@ -28,10 +28,10 @@ aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOT
 
 /* ---- manifests ---- */
 
-/* Every manifest begins so. What begins otherwise need not be read and hashed. */
+/* Every manifest begins with this byte. Other objects need not be read and hashed. */
 #define MANIFEST_FIRST_BYTE '{'
 
-/* Also where that cannot be seen now: reading it will tell why. */
+/* Returns true also if that cannot be determined now: reading it will report the reason. */
 bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aoticache_digest *digest)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -64,7 +64,7 @@ aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, c
     return status;
 }
 
-/* Whether each file is there with the size that the manifest says, or cannot be looked at. Its bytes are verified whenever it
+/* Returns whether each file exists with the size in the manifest, or cannot be examined. Its bytes are verified whenever it
  * is used. */
 static bool has_files(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
@@ -131,7 +131,8 @@ aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, 
                                                 const aoticache_manifest *manifest, aoticache_error *ret_error)
 {
     int64_t entry_id;
-    /* A plain lookup must never take an entry with a guard for an exact one: it tells them by the request alone. */
+    /* A plain lookup must never use an entry with a guard as an exact one: it knows only from the request which of the two
+     * an entry is. */
     if (!aoticache_manifest_guard_fits(manifest) || !has_files(directory, manifest))
         return AOTICACHE_NOT_FOUND;
     return aoticache_cache_put_manifest_entry(index, digest, manifest_bytes, manifest, &entry_id, ret_error);

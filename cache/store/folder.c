@@ -1,6 +1,6 @@
 /*
- * cache/store/folder: what lies inside the cache directory, as files and folders: opening without following links, creating
- * durably, trusting, setting aside, removing.
+ * cache/store/folder: files and directories inside the cache directory: opens them without following links, creates them
+ * durably, checks trust, quarantines, and removes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,8 +25,8 @@
 
 /* ---- opening ---- */
 
-/* Copies the first component of `path` and returns what follows its slash, or NULL where it was the last; errno is set
- * where it is none that may be opened. */
+/* Copies the first component of `path` and returns the rest after its slash, or NULL if it was the last; sets errno if the
+ * component may not be opened. */
 static const char *split_component(const char *path, char component[PATH_BYTES])
 {
     size_t length = strcspn(path, "/");
@@ -62,7 +62,7 @@ static int open_by_component(int root_fd, const char *path, int flags)
 int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags)
 {
     flags |= O_CLOEXEC;
-    if ((flags & O_PATH) == 0) /* openat2 refuses flags that mean nothing */
+    if ((flags & O_PATH) == 0) /* openat2 refuses unused flags */
         flags |= O_NONBLOCK | O_NOCTTY;
 #ifdef SYS_openat2
     if (!atomic_load_explicit(&directory->no_openat2, memory_order_relaxed)) {
@@ -70,7 +70,7 @@ int aoticache_directory_openat(aoticache_directory *directory, const char *path,
         long fd;
         do
             fd = syscall(SYS_openat2, directory->fd, path, &how, sizeof how);
-        while (fd < 0 && (errno == EINTR || errno == EAGAIN)); /* EAGAIN: a rename raced with the walk */
+        while (fd < 0 && (errno == EINTR || errno == EAGAIN)); /* EAGAIN: a rename during the path lookup */
         /* EPERM comes from sandboxes whose filter does not know the call. */
         if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
             return (int)fd;
@@ -120,15 +120,15 @@ mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
     return directory->is_group_shared ? 0660 : 0600;
 }
 
-/* The set-group-ID bit gives everything made in the folder to the same group. */
+/* The set-group-ID bit makes everything created in the directory belong to the same group. */
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 {
     return directory->is_group_shared ? 02770 : 0700;
 }
 
 /*
- * If this fails (another's folder, a file system without modes), the others of the group see errors of permission and nothing
- * worse.
+ * If this fails (another user's directory, a file system without modes), other users of the group only get permission
+ * errors.
  */
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
@@ -150,7 +150,7 @@ int aoticache_directory_make_folder(const aoticache_directory *directory, int pa
     return is_ours_alone || hand_over_folder(directory, parent_fd, name) ? 0 : -1;
 }
 
-/* Makes every missing component; each is durable before the next is made in it. */
+/* Creates every missing component; each is durable before the next is created in it. */
 static aoticache_status create_folder(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {
     cleanup_fd int held = -1;
@@ -180,8 +180,9 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
 }
 
 /*
- * What is stored in a folder is durable only if the folder's own name in the root is. Another process may have made the folder a
- * moment ago, and not have synced the root yet: so each process syncs it once, when it first opens such a folder to write in it.
+ * What is stored in a directory is durable only if the directory's own name in the root is. Another process may have created
+ * the directory a moment ago, and not have synced the root yet: so each process syncs the root once, when it first opens
+ * such a directory for writing.
  */
 static aoticache_status make_name_durable(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {

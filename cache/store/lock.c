@@ -18,12 +18,12 @@
 
 #define FIRST_PAUSE_NS 1000000u /* 1 ms */
 #define LAST_PAUSE_NS 25000000u /* 25 ms */
-#define LEASE_SLICE_MS 100u     /* after so long who waits for a lease looks whether compiles are cancelled */
+#define LEASE_SLICE_MS 100u     /* interval at which a wait for a lease checks whether compiles are cancelled */
 
 static void pause_ns(uint64_t ns)
 {
     struct timespec pause = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
-    nanosleep(&pause, NULL); /* a signal merely makes the next try come sooner */
+    nanosleep(&pause, NULL); /* a signal only makes the next attempt earlier */
 }
 
 aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_ms, bool *ret_waited,
@@ -76,8 +76,8 @@ aoticache_status aoticache_lock_store(aoticache_directory *directory, bool exclu
                                       aoticache_error *ret_error)
 {
     /*
-     * flock is not fair: while puts overlap, an exclusive lock would never be granted. So everyone passes the gate
-     * first; who waits for the store exclusively keeps the gate shut meanwhile.
+     * flock is not fair: while puts overlap, an exclusive lock would never be granted. So every process passes the gate
+     * first; a process that waits for an exclusive lock holds the gate meanwhile.
      */
     const int operation = exclusive ? LOCK_EX : LOCK_SH;
     aoticache_lock gate = AOTICACHE_LOCK_INIT;
@@ -105,8 +105,8 @@ void aoticache_lock_release(aoticache_lock *lock)
         return;
     int saved = errno;
     /*
-     * The lock is released explicitly: a child forked meanwhile shares the description, and closing only our descriptor would
-     * leave it locked.
+     * The lock is released explicitly: a child forked meanwhile shares the description, and closing only this descriptor
+     * would leave it locked.
      */
     flock(lock->fd, LOCK_UN);
     close(lock->fd);
@@ -117,7 +117,7 @@ void aoticache_lock_release(aoticache_lock *lock)
 /* ---- leases ---- */
 
 /*
- * A child inherits open files and the locks on them. It would hold what its parent holds, and go on holding it when the parent
+ * A child inherits open files and their locks. It would hold its parent's leases, and continue to hold them after the parent
  * dies. So the child closes these files.
  */
 typedef struct held_file {
@@ -195,8 +195,8 @@ static void close_lease_file(held_file *file)
 }
 
 /*
- * Tries once with the file that has the name now. NOT_FOUND means that it was unlinked while we waited, so its lock means
- * nothing.
+ * Tries once with the file that currently has the name. NOT_FOUND means that it was unlinked during the wait, so its lock is
+ * useless.
  */
 static aoticache_status acquire_once(const aoticache_directory *directory, aoticache_lease *lease, uint32_t timeout_ms,
                                      bool *ret_contended, aoticache_error *ret_error)
@@ -266,8 +266,9 @@ void aoticache_lease_release(aoticache_lease *lease)
         return;
     int saved = errno;
     held_file *file = unlink_held_file(lease->fd);
-    if (file != NULL) { /* else it is the parent's */
-        /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
+    if (file != NULL) { /* otherwise it belongs to the parent */
+        /* Unlinked while still locked: a process that waits for this file sees that the name belongs to another file and
+         * starts again. */
         aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);
         flock(file->fd, LOCK_UN);
         close_lease_file(file);

@@ -1,9 +1,8 @@
 /*
  * cache/store/lock: advisory locks between processes and threads (flock), with time-outs, and the leases of compiles.
  *
- * Private. Every lock has an open file description of its own, so that threads of one process exclude each other as
- * processes do, and is released by the kernel when its process dies. docs/store.md says which locks there are and in which
- * order they are taken.
+ * Private. Every lock has its own open file description, so threads of one process exclude each other as processes do, and
+ * the kernel releases it when its process dies. docs/store.md says which locks there are and in which order they are taken.
  */
 #ifndef AOTICACHE_CACHE_STORE_LOCK_H
 #define AOTICACHE_CACHE_STORE_LOCK_H
@@ -13,8 +12,8 @@
 #define AOTICACHE_LOCK_NO_TIMEOUT UINT32_MAX
 
 /*
- * flock(fd, operation), polled with a growing pause until timeout_ms have passed; 0 tries once.
- * ret_waited: may be NULL; set to true where the lock was not free at once.
+ * Polls flock(fd, operation) with a growing pause until timeout_ms have passed; 0 tries once.
+ * ret_waited: may be NULL; set to true if the lock was not free immediately.
  * Returns: OK, LOCKED (ret_error untouched), IO (the file system has no such locks).
  */
 aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_ms, bool *ret_waited,
@@ -27,15 +26,15 @@ typedef struct aoticache_lock {
 #define AOTICACHE_LOCK_INIT {.fd = -1}
 
 /*
- * The store's lock: shared while something is being stored, exclusive while something is being removed. Whoever wants it
- * exclusively is not starved by a stream of puts. Returns: OK, LOCKED, IO, DENIED, NO_MEMORY.
+ * Takes the store's lock: shared while something is being stored, exclusive while something is being removed. A stream of
+ * puts does not starve a process that wants it exclusively. Returns: OK, LOCKED, IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_lock_store(aoticache_directory *directory, bool exclusive, aoticache_lock *ret_lock,
                                       aoticache_error *ret_error);
-/* The collector's lock: LOCKED at once where another collector is at work. */
+/* Takes the collector's lock: returns LOCKED immediately if another collector is at work. */
 aoticache_status aoticache_lock_collector(aoticache_directory *directory, aoticache_lock *ret_lock,
                                           aoticache_error *ret_error);
-/* Does nothing where it is not held. Preserves errno. */
+/* Does nothing if it is not held. Preserves errno. */
 void aoticache_lock_release(aoticache_lock *lock);
 
 /*
@@ -52,12 +51,13 @@ typedef struct aoticache_lease {
 #define AOTICACHE_LEASE_INIT {.fd = -1, .folder_fd = -1}
 
 /*
- * timeout_ms: 0 waits without limit. ret_contended: true as soon as it has to wait for somebody else, whatever comes of it.
- * Returns: OK, LOCKED, and what makes leases impossible here: IO, DENIED, NO_MEMORY.
+ * timeout_ms: 0 waits without limit. ret_contended: set to true as soon as it has to wait for another holder, whatever the
+ *             result is.
+ * Returns: OK, LOCKED, and errors that make leases impossible here: IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const aoticache_key *key, uint32_t timeout_ms,
                                          aoticache_lease *ret_lease, bool *ret_contended, aoticache_error *ret_error);
-/* Does nothing where it is not held. Preserves errno. */
+/* Does nothing if it is not held. Preserves errno. */
 void aoticache_lease_release(aoticache_lease *lease);
 
 #endif

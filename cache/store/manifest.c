@@ -1,6 +1,6 @@
 /*
- * cache/store/manifest: making a manifest of a request and a product, and its JSON text. manifest_parse.c reads the text
- * back.
+ * cache/store/manifest: makes a manifest from a request and a product, and writes its JSON text. manifest_parse.c reads the
+ * text.
  */
 #include "cache/store/internal.h"
 
@@ -67,7 +67,7 @@ size_t aoticache_manifest_object_count(const aoticache_manifest *manifest)
     return manifest->content_offset > 0 ? 0 : manifest->file_count;
 }
 
-/* ---- what is kept of a compiler's output ---- */
+/* ---- the stored part of a compiler's output ---- */
 
 /* The beginning has the first error and the end the summary, so a long output is cut in the middle. */
 
@@ -82,7 +82,7 @@ static size_t character_size(const char *text, size_t left)
     return 0;
 }
 
-/* Replaces every byte that belongs to no character by '?', in place. */
+/* Replaces every byte that is not part of a character with '?', in place. */
 static void make_utf8(char *text)
 {
     for (size_t left = strlen(text), size; left > 0; text += size, left -= size) {
@@ -131,7 +131,7 @@ char *aoticache_manifest_cut_output(const char *output)
     return cut;
 }
 
-/* ---- making one ---- */
+/* ---- making a manifest ---- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -318,7 +318,7 @@ aoticache_status aoticache_manifest_create(const aoticache_request *request, con
     return status;
 }
 
-/* ---- its text ---- */
+/* ---- writing its text ---- */
 
 static json_t *format_hex(const uint8_t *bytes, size_t size)
 {
@@ -338,7 +338,7 @@ static json_t *format_digest(const aoticache_digest *digest)
     return format_hex(digest->bytes, sizeof digest->bytes);
 }
 
-/* The features have the names that the architecture of the request gives them. */
+/* Uses the names of features for the request's architecture. */
 static json_t *format_requirements(const aoticache_manifest *manifest, const char *arch)
 {
     json_t *names = json_array();

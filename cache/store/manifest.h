@@ -1,9 +1,8 @@
 /*
- * cache/store/manifest: the record of one artifact, in memory and as the canonical JSON text that lies in the store
- * (docs/store.md).
+ * cache/store/manifest: the record of one artifact, in memory and as the canonical JSON text in the store (docs/store.md).
  *
- * Owns the text: which fields there are, how they are written, and what is refused in one that was found. Leaves to the
- * store where manifests lie and which objects they name, and to the request what the encoding means.
+ * Defines the text: its fields, how they are written, and which texts are refused. It does not define
+ * where manifests are stored and which objects they name (the store does), nor what the encoding means (the request does).
  *
  * The bytes of an artifact's only file may follow the text in the same object: then the artifact is one object.
  */
@@ -13,14 +12,14 @@
 #include "cache/cache.h"
 
 typedef struct aoticache_manifest_file {
-    char *name; /* beside the library: one path component */
+    char *name; /* next to the library: one path component */
     aoticache_digest digest;
     uint64_t bytes;
 } aoticache_manifest_file;
 
 typedef struct aoticache_manifest {
     aoticache_key key;
-    uint8_t *encoding; /* canonical encoding of the request: its SHA-256 is key */
+    uint8_t *encoding; /* canonical encoding of the request; its SHA-256 is the key */
     size_t encoding_size;
     char *op, *device, *description, *producer;
     char *guard; /* NULL for an exact entry */
@@ -29,11 +28,11 @@ typedef struct aoticache_manifest {
     int64_t created_ns;             /* wall clock */
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
-    size_t content_offset; /* where the bytes of the only file begin in the manifest's object; 0: they are not in it */
-    char *output;          /* what the compiler said; NULL where nothing is kept */
-    char *metadata;        /* the producer's; NULL where it gave none */
-    char *fallback;        /* why the library is not in our container; NULL: it is, or nothing is known */
-    bool is_dynamic;       /* the request is */
+    size_t content_offset; /* where the only file begins in the manifest's object; 0: it is a separate object */
+    char *output;          /* the compiler's output; NULL if none is stored */
+    char *metadata;        /* the producer's; NULL if it gave none */
+    char *fallback;        /* why the library is not in this library's container; NULL: it is, or it is not known */
+    bool is_dynamic;       /* the request is dynamic */
 } aoticache_manifest;
 
 /*
@@ -45,40 +44,42 @@ aoticache_status aoticache_manifest_create(const aoticache_request *request, con
                                            const aoticache_digest *digests, const uint64_t *sizes, int64_t created_ns,
                                            aoticache_manifest **ret_manifest, aoticache_error *ret_error);
 
-/* How many of its files are objects of their own: all, or none where the bytes of the only one are in the manifest's. */
+/* Returns how many of its files are separate objects: all, or none if the bytes of the only file are in the manifest's
+ * object. */
 size_t aoticache_manifest_object_count(const aoticache_manifest *manifest);
 
 /*
- * Canonical JSON: sorted keys, no spaces, a newline at the end. *ret_text is the caller's, by free().
+ * Writes canonical JSON: sorted keys, no spaces, a newline at the end. The caller frees *ret_text with free().
  *
  * content: the bytes of the only file, at most MANIFEST_MAX_CONTENT_BYTES, to follow the newline; content_offset is set.
- *          NULL: the files are objects of their own.
+ *          NULL: the files are separate objects.
  */
 aoticache_status aoticache_manifest_format(aoticache_manifest *manifest, const void *content, char **ret_text,
                                            size_t *ret_size, aoticache_error *ret_error);
 
 /*
- * The reverse, of a text nobody vouches for: every field is checked, unknown fields are ignored (a later program of the
- * same format may have written them), the key must be the digest of the encoding. So must be the size and the digest of the
- * content that follows the text, if one does.
+ * Parses an untrusted text: every field is checked, unknown fields are ignored (a later program of the same format may have
+ * written them), the key must be the digest of the encoding. If a content follows the text, its size and digest are checked
+ * too.
  * Returns: OK; CORRUPT with the reason; UNSUPPORTED (a newer format, a CPU feature of a newer version); NO_MEMORY.
  */
 aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,
                                           aoticache_error *ret_error);
 
-/* Whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
+/* Returns whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
 
 /*
- * What is kept of a compiler's output: UTF-8 (other bytes become '?'), at most 64 KiB; of a longer one the beginning and
- * the end, with a line between them that says how much is left out. By free(); NULL: no memory.
+ * Returns what is stored of a compiler's output: UTF-8 (other bytes become '?'), at most 64 KiB; of a longer one the
+ * beginning and the end, with a line between them that says how much is left out. The caller frees it with free(); NULL if
+ * memory is short.
  */
 char *aoticache_manifest_cut_output(const char *output);
 
 /* NULL is allowed. */
 void aoticache_manifest_free(aoticache_manifest *manifest);
 
-/* Whether a name is one safe path component: 1..255 bytes, no slash, not "." or "..", no control characters. */
+/* Returns whether a name is one safe path component: 1..255 bytes, no slash, not "." or "..", no control characters. */
 bool aoticache_manifest_file_name_is_safe(const char *name);
 
 #endif

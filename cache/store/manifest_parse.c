@@ -1,12 +1,12 @@
 /*
- * cache/store/manifest_parse: reading a manifest's text, which may have been written by anybody.
+ * cache/store/manifest_parse: parses a manifest's text, which is untrusted.
  *
- * Every field is checked for its type and its limits, and against what it must agree with: the key with the encoding,
- * the operator and the device with the request that the encoding stands for. Unknown fields are ignored: a later
- * program of the same format may have written them. The description and the producer are for people and are taken as
- * they are, without control characters.
+ * Every field is checked for its type and its limits, and against what it must agree with: the key with the encoding, the
+ * operator and the device with the request that the encoding stands for. Unknown fields are ignored: a later program of the
+ * same format may have written them. The description and the producer are human-readable and only checked for control
+ * characters.
  *
- * The text ends where its JSON object does. Behind it the bytes of the only file may follow.
+ * The text ends at the end of its JSON object. The bytes of the only file may follow.
  */
 #include "cache/store/internal.h"
 
@@ -247,7 +247,7 @@ static aoticache_status read_files(const json_t *object, aoticache_manifest *man
     return aoticache_manifest_check_distinct(manifest, AOTICACHE_CORRUPT, ret_error);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole manifest ---- */
 
 static aoticache_status check_format(const json_t *object, aoticache_error *ret_error)
 {
@@ -331,7 +331,8 @@ static aoticache_status read_manifest(const json_t *object, aoticache_manifest *
     return status;
 }
 
-/* The text ends at `end`. A reader finds the content behind the first line break, so the text must not have another. */
+/* Checks the content after the text, which ends at `end`. A reader finds the content after the first line break, so the text
+ * must not contain another. */
 static aoticache_status check_content(const char *text, size_t end, size_t size, aoticache_manifest *manifest,
                                       aoticache_error *ret_error)
 {
@@ -368,10 +369,10 @@ static aoticache_status check_rest(const char *text, size_t end, size_t size, bo
 }
 
 /*
- * jansson makes a tree of what it reads: three bytes of text ("{},") become some 250 of memory, so that a manifest of
- * the largest size would take gigabytes before anything of it is looked at. So its values are counted first, and how
- * deep they lie. Nothing but strings, which take what they have, and these can be large then. Text that is no JSON may
- * be counted wrongly: it is refused anyway. *ret_end: where the object ends, `size` if it does not.
+ * jansson builds a tree: three bytes of text ("{},") become some 250 bytes of memory, so that a manifest of the largest size
+ * would take gigabytes before anything is checked. So this first counts its values and their depth. Strings are exempt,
+ * because they take only their own size, and can be large. Text that is not JSON may be counted wrongly: it is refused
+ * anyway. *ret_end: where the object ends, `size` if it does not.
  */
 static aoticache_status check_json_size(const char *text, size_t size, size_t *ret_end, aoticache_error *ret_error)
 {
@@ -409,7 +410,7 @@ static aoticache_status check_json_size(const char *text, size_t size, size_t *r
     return AOTICACHE_OK;
 }
 
-/* jansson's text may repeat what stands in the file, so only the place is told. */
+/* jansson's text may repeat parts of the file, so only the position is reported. */
 static aoticache_status refuse_json(const json_error_t *error, aoticache_error *ret_error)
 {
     json_error_t copy = *error;

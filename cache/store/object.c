@@ -1,5 +1,5 @@
 /*
- * cache/store/object: opening, verifying, listing and removing objects. object_put.c writes them.
+ * cache/store/object: opens, verifies, lists and removes objects. object_put.c writes them.
  */
 #include "cache/store/object.h"
 
@@ -57,7 +57,7 @@ bool aoticache_object_errno_is_damage(int errno_value)
            errno_value == ENXIO;
 }
 
-/* Reports the message of errno with a status of the caller's choice. */
+/* Reports the message of errno with a given status. */
 static aoticache_status refuse_as(aoticache_status status, int errno_value, const char *path,
                                   aoticache_error *ret_error)
 {
@@ -122,17 +122,17 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
 
 /* How an object is read. Each member may be NULL. */
 typedef struct reading {
-    aoticache_continue_fn continues; /* asked whether to go on */
+    aoticache_continue_fn continues; /* called to check whether to continue */
     void *user;
     aoticache_hash_records *records;
-    int *ret_copy; /* where a copy of its bytes goes; -1: there is none */
+    int *ret_copy; /* where to put a copy of its bytes; -1: none */
 } reading;
 
 static aoticache_status judge_digest(aoticache_status status, const aoticache_digest *actual,
                                      const aoticache_digest *digest, const char *path, const aoticache_error *detail,
                                      aoticache_error *ret_error)
 {
-    if (status == AOTICACHE_IO) /* a disk that fails now may not tomorrow, and the bytes may be as they should */
+    if (status == AOTICACHE_IO) /* a disk that fails now may work later, and the bytes may be correct */
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s: %s", path, detail->message);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s: %s", path, detail->message);
@@ -172,7 +172,8 @@ static aoticache_status open_sized(aoticache_directory *directory, const aoticac
     return status;
 }
 
-/* Whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; empty where they have not. */
+/* Returns whether all bytes have the checksum that they had when they were hashed. copy: may be NULL; emptied if they do
+ * not. */
 static bool has_known_checksum(int fd, const struct stat *found, const aoticache_digest *digest,
                                aoticache_hash_records *records, aoticache_memory_copy *copy)
 {
@@ -187,7 +188,7 @@ static bool has_known_checksum(int fd, const struct stat *found, const aoticache
     return false;
 }
 
-/* Hashes the bytes, and notes what they are. */
+/* Hashes the bytes, and records the result. */
 static aoticache_status check_digest(int fd, const struct stat *found, const aoticache_digest *digest, const char *path,
                                      const reading *how, aoticache_memory_copy *copy, aoticache_error *ret_error)
 {
@@ -317,7 +318,7 @@ aoticache_status aoticache_object_look(aoticache_directory *directory, const aot
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
     *ret_state = (aoticache_object_state){.status = AOTICACHE_OK};
-    /* This comes before the object is opened: a file replaced in between looks changed, and stays. */
+    /* Done before the object is opened: a file replaced in between looks changed, and stays. */
     ret_state->has_found = fstatat(directory->fd, path, &ret_state->found, AT_SYMLINK_NOFOLLOW) == 0;
     const uint64_t expected = aoticache_object_size_to_expect(directory, digest, named_bytes);
     ret_state->status = aoticache_object_open_while(directory, digest, expected, continues, user, &fd, NULL, ret_error);
@@ -348,7 +349,7 @@ bool aoticache_object_is_unchanged(aoticache_directory *directory, const aoticac
            now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
-/* Reads all of a file into `text`, which has room for found->st_size bytes. known: may be NULL. */
+/* Reads all of a file into `text`, which has space for found->st_size bytes. known: may be NULL. */
 static aoticache_status read_verified(int fd, const struct stat *found, const aoticache_digest *digest,
                                       const char *path, aoticache_hash_records *records, char *text, size_t *ret_have,
                                       aoticache_error *ret_error)
@@ -405,8 +406,8 @@ aoticache_status aoticache_object_read_sized(aoticache_directory *directory, con
 }
 
 /*
- * Opens the folder of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
- * folder.
+ * Opens the directory of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
+ * directory.
  */
 static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
                                     char ret_name[AOTICACHE_OBJECT_NAME_BYTES], aoticache_error *ret_error)
@@ -505,7 +506,7 @@ struct listing {
     bool stopped;
 };
 
-/* 0, or the errno of a folder that cannot be listed to its end. */
+/* Returns 0, or the errno of a directory that cannot be listed completely. */
 static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
 {
     for (const char *name; !listing->stopped;) {
@@ -539,7 +540,7 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
     return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
 }
 
-/* If the folder is gone, or is no folder, nothing in it is an object. */
+/* If the directory is gone, or is not a directory, it contains no objects. */
 static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
                                           aoticache_error *ret_error)
 {

@@ -1,6 +1,6 @@
 /*
- * cache/store/object_put: how an object is written: a temporary file in tmp/, its bytes verified, mode 0444, fsync, rename
- * to its name, fsync of the folders.
+ * cache/store/object_put: writes an object: a temporary file in tmp/, its bytes verified, mode 0444, fsync, rename to its
+ * name, fsync of the directories.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,10 +19,10 @@
 
 #define COPY_BYTES (UINT64_C(1) << 20)
 
-/* The bytes come from memory or from a file. */
+/* The bytes are in memory or in a file. */
 struct source {
     const char *name;
-    const void *bytes; /* NULL: fd */
+    const void *bytes; /* NULL: in fd */
     int fd;
     uint64_t size;
 };
@@ -56,7 +56,7 @@ static aoticache_status write_bytes(const struct source *source, int to, aoticac
     return AOTICACHE_OK;
 }
 
-/* Whether a file has exactly these bytes. OK, INVALID, IO, NO_MEMORY. */
+/* Checks whether a file has exactly these bytes. OK, INVALID, IO, NO_MEMORY. */
 static aoticache_status compare_bytes(const struct source *source, int fd, aoticache_error *ret_error)
 {
     const char *bytes = source->bytes;
@@ -79,7 +79,8 @@ static aoticache_status compare_bytes(const struct source *source, int fd, aotic
     }
 }
 
-/* Whether the file has what was to be stored. What is in memory was hashed there, and is compared, which costs less. */
+/* Checks whether the file has the bytes that were to be stored. Bytes in memory were hashed there, and are compared, which
+ * costs less. */
 static aoticache_status verify_written(const struct source *source, const aoticache_digest *digest, int fd,
                                        aoticache_error *ret_error)
 {
@@ -92,7 +93,7 @@ static aoticache_status verify_written(const struct source *source, const aotica
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", source->name);
 }
 
-/* Fills the temporary file and leaves it durable, immutable, open for reading and marked in *ret_fd. */
+/* Fills the temporary file and leaves it durable, immutable, open for reading and with its in-use lock in *ret_fd. */
 static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd, const char *temporary,
                                         const struct source *source, const aoticache_digest *digest, int *ret_fd,
                                         aoticache_error *ret_error)
@@ -118,7 +119,8 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
     return AOTICACHE_OK;
 }
 
-/* Syncs the folder of the object and objects/ itself; either may just have been made, by us or by a process that dies now. */
+/* Syncs the directory of the object and objects/ itself; either may just have been created, by this process or by one that
+ * is about to die. */
 static aoticache_status sync_folders(aoticache_directory *directory, int folder, aoticache_error *ret_error)
 {
     cleanup_fd int objects = -1;
@@ -178,14 +180,14 @@ static aoticache_status put_object(aoticache_directory *directory, const struct 
         return status;
     aoticache_error detail = {.message = ""};
     aoticache_status existing = aoticache_object_open(directory, digest, source->size, &fd, NULL, &detail);
-    /* An object that cannot be read is also written anew: its bytes will be the same. */
+    /* An object that cannot be read is also written again: its bytes will be the same. */
     if (existing == AOTICACHE_CORRUPT || existing == AOTICACHE_DENIED)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced", detail.message);
     else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, existing, "%s", detail.message);
     if (existing != AOTICACHE_OK)
         status = write_object(directory, source, digest, folder, name, &fd, ret_error);
-    else if (aoticache_syscall_fsync(fd) != 0) /* its writer may not have come so far yet */
+    else if (aoticache_syscall_fsync(fd) != 0) /* its writer may not have synced it yet */
         status = aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", name);
     if (status == AOTICACHE_OK)
         status = sync_folders(directory, folder, ret_error);

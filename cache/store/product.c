@@ -1,6 +1,6 @@
 /*
- * cache/store/product: what a compile hook delivered: checking it, opening its files, and the artifact that runs from these
- * files where they cannot be stored.
+ * cache/store/product: the product that a compile hook delivered: checks it, opens its files, and makes the artifact that
+ * runs from these files if they cannot be stored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "base/syscalls.h"
 #include "cache/store/artifact.h"
 
-#define MAX_FILES 1024 /* what a manifest may list */
+#define MAX_FILES 1024 /* the limit of a manifest */
 #define COPY_BYTES (64 * 1024)
 
 static aoticache_status check_files(const aoticache_product *product, aoticache_error *ret_error)
@@ -73,9 +73,9 @@ aoticache_status aoticache_product_open_file(const aoticache_file *file, bool ma
     return AOTICACHE_OK;
 }
 
-/* ---- where it cannot be stored ---- */
+/* ---- if it cannot be stored ---- */
 
-/* True if the path of the file is exactly "folder/name". */
+/* Returns true if the path of the file is exactly "folder/name". */
 static bool is_in_place(const aoticache_file *file, const char *folder)
 {
     size_t length = strlen(folder);
@@ -113,7 +113,7 @@ static aoticache_status copy_file(const aoticache_file *file, int into, aoticach
     }
 }
 
-/* The hook may remove its files when it returns, so they are linked, or copied where they are on another file system. */
+/* The hook may remove its files when it returns, so they are linked, or copied if they are on another file system. */
 static aoticache_status gather_files(const aoticache_product *product, aoticache_scratch *ret_scratch,
                                      aoticache_error *ret_error)
 {

@@ -1,9 +1,9 @@
 /*
- * cache/store/recovery: opening the index, noticing that it is damaged, lost or replaced, and building a new one from the
+ * cache/store/recovery: opens the index, detects that it is damaged, lost or replaced, and builds a new one from the
  * manifests.
  *
- * The new index is built in tmp/ and renamed. A process that is killed meanwhile leaves either the old index or none, and a
- * store that has objects but no index has one built.
+ * The new index is built in tmp/ and renamed. A process that is killed meanwhile leaves either the old index or none, and an
+ * index is built for a store that has objects but no index.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "cache/pins/internal.h"
 #include "cache/store/lock.h"
 
-/* Past this number the disk is at fault, and building the index again does not help. */
+/* After this number the disk is assumed to be at fault: rebuilding the index again does not help. */
 #define MAX_RECOVERIES 3
 
 #define MANIFESTS_AT_ONCE 20000 /* in one transaction of a new index */
@@ -30,8 +30,8 @@
 static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 #define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
 
-/* What goes with an index. The side files come first: a log that outlived its database would be replayed into the new one.
- * So do uses that wait, which name entries by numbers that the new index gives anew. */
+/* Files that belong to an index. The side files come first: a log that outlived its database would be replayed into the new
+ * one. So would pending statistics, which name entries by numbers that the new index assigns again. */
 static const char *const index_files[] = {AOTICACHE_INDEX_FILE "-wal",     AOTICACHE_INDEX_FILE "-shm",
                                           AOTICACHE_INDEX_FILE "-journal", AOTICACHE_INDEX_FILE "-uses",
                                           AOTICACHE_INDEX_FILE "-answers", AOTICACHE_INDEX_FILE};
@@ -50,7 +50,7 @@ static aoticache_status check_index_file(const aoticache_directory *directory, c
     return aoticache_error_set_errno(ret_error, errno, "cannot examine %s/%s", directory->path, name);
 }
 
-/* SQLite opens these by name beside the database, so a link there would be followed. */
+/* SQLite opens these by name next to the database, so a link there would be followed. */
 static aoticache_status examine_side_files(const aoticache_directory *directory, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < SIDE_SUFFIX_COUNT; i++) {
@@ -103,7 +103,7 @@ static aoticache_status make_current(aoticache_cache *cache, aoticache_index *in
     return AOTICACHE_OK;
 }
 
-/* True if the file with this name is still the one that was found unusable. */
+/* Returns true if the file with this name is still the one that was found unusable. */
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -131,9 +131,9 @@ struct manifest_search {
     aoticache_directory *directory;
     struct found_manifest *found;
     size_t count, capacity;
-    uint64_t unreadable; /* manifests and folders */
+    uint64_t unreadable; /* number of manifests and directories */
     aoticache_error first_unreadable;
-    aoticache_error failure; /* what ends the search; OK where nothing has */
+    aoticache_error failure; /* the error that ends the search; OK if there is none */
 };
 
 static void note_unreadable(void *user, const aoticache_error *error)
@@ -165,7 +165,7 @@ static bool remember_manifest(void *user, const aoticache_digest *digest)
     if (status == AOTICACHE_DENIED)
         note_unreadable(search, &detail);
     if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED) {
-        search->failure = detail; /* with a part of them an index would be built that lacks the others */
+        search->failure = detail; /* an index built with only some of the manifests would lack the others */
         search->failure.status = status;
         return false;
     }
@@ -216,7 +216,7 @@ static aoticache_status index_batch(struct manifest_search *search, aoticache_in
     return aoticache_index_bulk_end(index, status, ret_error);
 }
 
-/* Records the entries of all manifests of the store, the newest last, so that it is the one that stays. */
+/* Records the entries of all manifests of the store, the newest last, so that it replaces older ones. */
 static aoticache_status index_all_manifests(aoticache_directory *directory, aoticache_index *index,
                                             uint64_t *ret_entries, aoticache_error *ret_error)
 {
@@ -227,7 +227,7 @@ static aoticache_status index_all_manifests(aoticache_directory *directory, aoti
         status = aoticache_error_set(ret_error, search.failure.status, "%s", search.failure.message);
     if (search.count > 0)
         qsort(search.found, search.count, sizeof *search.found, compare_ages);
-    /* Nobody else has this index yet, and a transaction for each entry would wait for the disk each time. */
+    /* No other process uses this index yet, and a transaction for each entry would wait for the disk each time. */
     for (size_t i = 0; status == AOTICACHE_OK && i < search.count;)
         status = index_batch(&search, index, &i, &entries, ret_error);
     free(search.found);
@@ -284,7 +284,7 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     return status;
 }
 
-/* `unusable` is the file to replace, or NULL if there was none. Another process may have replaced it while we waited. */
+/* `unusable` is the file to replace, or NULL if there was none. Another process may have replaced it during the wait. */
 static aoticache_status rebuild_index(aoticache_cache *cache, const struct stat *unusable, const char *reason,
                                       aoticache_index **ret_index, aoticache_error *ret_error)
 {
@@ -301,7 +301,7 @@ static aoticache_status rebuild_index(aoticache_cache *cache, const struct stat 
     return status == AOTICACHE_OK ? open_current(directory, false, ret_index, ret_error) : status;
 }
 
-/* True if the store has an object, which an index must know. */
+/* Returns true if the store has an object, which an index must contain. */
 static bool has_objects(aoticache_directory *directory)
 {
     return faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
@@ -329,7 +329,7 @@ static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **
     return rebuild_index(cache, &found, detail.message, ret_index, ret_error);
 }
 
-/* Without an index a read-only cache answers nothing, and the program goes on. */
+/* Without an index a read-only cache finds nothing, and the program continues. */
 static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index **ret_index,
                                          aoticache_error *ret_error)
 {
@@ -376,7 +376,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
         status = aoticache_cache_index_result(status, &detail);
         if (status != AOTICACHE_OK && status != AOTICACHE_IO)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
-        if (status == AOTICACHE_IO) { /* a full disk, most likely */
+        if (status == AOTICACHE_IO) { /* most likely a full disk */
             directory->read_only = true;
             aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing and is only read",
                           detail.message);
@@ -385,7 +385,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     if (directory->read_only) {
         status = open_for_reading(cache, &index, ret_error);
         if (status == AOTICACHE_UNSUPPORTED &&
-            detail.status == AOTICACHE_IO) /* an older index could not be migrated: why */
+            detail.status == AOTICACHE_IO) /* why an older index could not be migrated */
             return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
         if (status != AOTICACHE_OK)
             return status;
@@ -402,7 +402,7 @@ static unsigned count_opened(aoticache_cache *cache)
     return count;
 }
 
-/* Opens the index that is there now, or builds one if `reason` says that it is unusable. The caller holds index_mutex. */
+/* Opens the current index, or builds one if `reason` says that it is unusable. The caller holds index_mutex. */
 static bool replace_current(aoticache_cache *cache, const char *reason)
 {
     aoticache_index *index = NULL;

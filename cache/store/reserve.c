@@ -1,7 +1,7 @@
 /*
- * cache/store/reserve: a file of the cache directory that holds nothing but free space. On a disk that is full to the last
- * byte a collection could not begin, because SQLite needs space for its log before anything can go. So it gives up this file
- * first. Nothing else depends on the file, and nothing counts it as content of the cache.
+ * cache/store/reserve: a file in the cache directory that only reserves space. On a completely full disk a collection could
+ * not begin, because SQLite needs space for its log before anything can be removed. So it removes this file first. Nothing
+ * else depends on the file, and it does not count as content of the cache.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

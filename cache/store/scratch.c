@@ -1,5 +1,5 @@
 /*
- * cache/store/scratch: making and removing the private folders of compiles and of artifacts that are not stored.
+ * cache/store/scratch: creates and removes the private directories of compiles and of artifacts that are not stored.
  */
 #include "cache/store/scratch.h"
 
@@ -23,7 +23,7 @@ void aoticache_scratch_name(aoticache_directory *directory, char *ret_name, size
 }
 
 /*
- * Returns NOT_FOUND if a collector was faster than our lock and took the new folder for a leftover; the caller tries another
+ * Returns NOT_FOUND if a collector removed the new directory as a leftover before it was locked; the caller tries another
  * name.
  */
 static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, aoticache_scratch *ret_scratch,
@@ -101,7 +101,7 @@ void aoticache_scratch_remove(aoticache_scratch *scratch)
     if (scratch->path[0] == '\0')
         return;
     int saved = errno;
-    /* The descriptor is used if there is one: the path names another folder if the directory was renamed meanwhile. */
+    /* The descriptor is used if there is one: the path names another directory if the directory was renamed meanwhile. */
     cleanup_fd int parent = scratch->fd >= 0 ? openat(scratch->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (parent >= 0)
         aoticache_directory_remove_tree(parent, strrchr(scratch->path, '/') + 1);

@@ -1,5 +1,5 @@
 /*
- * cache/store/side_files: the folder in which a library finds its side files beside itself under their own names. Normally
+ * cache/store/side_files: the directory in which a library finds its side files next to it under their own names. Normally
  * that is artifacts/<digest>/, with hard links to the objects.
  */
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define FOLDER_PATH_BYTES 96
 #define MAX_TRIES 8
 
-/* True if the folder has every file, and each is the very file that was verified. */
+/* Returns true if the directory has every file, and each is the very file that was verified. */
 static bool is_complete(aoticache_directory *directory, const char *folder, const aoticache_manifest_file *files,
                         const int *fds, size_t count)
 {
@@ -43,7 +43,7 @@ static aoticache_status link_files(aoticache_directory *directory, int into, con
     return AOTICACHE_OK;
 }
 
-/* Puts the finished folder in its place. Whatever stands there is unfinished or stale. */
+/* Renames the finished directory to its final name. An existing one is unfinished or stale. */
 static aoticache_status place_folder(aoticache_directory *directory, const aoticache_scratch *scratch, const char *name,
                                      aoticache_error *ret_error)
 {
@@ -66,7 +66,7 @@ static aoticache_status place_folder(aoticache_directory *directory, const aotic
     aoticache_scratch_name(directory, aside, sizeof aside);
     if (aoticache_syscall_renameat(artifacts, name, tmp, aside) == 0)
         aoticache_directory_remove_tree(tmp, aside);
-    else if (errno == EXDEV) /* overlayfs: a folder of a lower layer cannot be renamed */
+    else if (errno == EXDEV) /* overlayfs: a directory of a lower layer cannot be renamed */
         aoticache_directory_remove_tree(artifacts, name);
     return AOTICACHE_NOT_FOUND;
 }
@@ -83,11 +83,11 @@ static aoticache_status make_folder(aoticache_directory *directory, const char *
         status = aoticache_error_set_errno(ret_error, errno, "cannot make the folder of side files durable");
     if (status == AOTICACHE_OK)
         status = place_folder(directory, &scratch, name, ret_error);
-    aoticache_scratch_remove(&scratch); /* once it has been renamed there is nothing left under this path */
+    aoticache_scratch_remove(&scratch); /* after the rename there is nothing left under this path */
     return status;
 }
 
-/* A read-only cache and a file system without hard links get symbolic links, in a temporary folder of our own. */
+/* For a read-only cache and a file system without hard links: makes symbolic links, in a separate temporary directory. */
 static aoticache_status make_temporary_folder(aoticache_directory *directory, aoticache_artifact *artifact,
                                               const aoticache_manifest_file *files, size_t count,
                                               aoticache_error *ret_error)

@@ -1,6 +1,6 @@
 /*
- * cache/transfer/archive_library: opens libarchive on first use. It is not linked: a process that moves no caches does not
- * load it, and a machine without it has everything else.
+ * cache/transfer/archive_library: opens libarchive on first use. It is not linked: a process that transfers no entries does
+ * not load it, and everything else works on a machine without it.
  */
 #include "cache/transfer/archive_library.h"
 
@@ -18,7 +18,7 @@ aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 
 #ifdef AOTICACHE_HAS_LIBARCHIVE
 
-/* The soname that the build found. Where it found none, that of libarchive 3 in distributions. */
+/* The soname that the build found. If it found none, that of libarchive 3 in distributions. */
 #ifndef AOTICACHE_ARCHIVE_LIBRARY
 #define AOTICACHE_ARCHIVE_LIBRARY ""
 #endif

@@ -1,7 +1,7 @@
 /*
  * cache/transfer/archive_library: libarchive's functions, found by name.
  *
- * Private to the files archive*.c of cache/transfer/, and only where archive.h is there at build time.
+ * Private to the files archive*.c of cache/transfer/, and only if archive.h is present at build time.
  */
 #ifndef AOTICACHE_CACHE_TRANSFER_ARCHIVE_LIBRARY_H
 #define AOTICACHE_CACHE_TRANSFER_ARCHIVE_LIBRARY_H
@@ -63,7 +63,7 @@
     X(int, entry_size_is_set, (struct archive_entry *))                                                        \
     X(int, entry_sparse_count, (struct archive_entry *))
 
-/* Member names end in '_', because <errno.h> makes a macro of one of them. */
+/* Member names end in '_', because <errno.h> defines a macro with one of the names. */
 typedef struct aoticache_archive_functions {
 #define AOTICACHE_ARCHIVE_FIELD(result, name, parameters) result(*name##_) parameters;
     AOTICACHE_ARCHIVE_FUNCTION_LIST(AOTICACHE_ARCHIVE_FIELD)
@@ -76,7 +76,7 @@ aoticache_status aoticache_archive_library_open(const aoticache_archive_function
 
 #endif
 
-/* What stands in for it: says that there is none, and what to do. */
+/* Used if there is no libarchive: returns UNSUPPORTED with a message that says so and what to do. */
 aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * cache/transfer/archive_read: the members of an archive that nobody vouches for, one after the other.
+ * cache/transfer/archive_read: reads the members of an untrusted archive, one after the other.
  *
- * Only tar, and only plain or compressed with zstd: libarchive's other formats and filters are not turned on. What it
- * unpacks to is counted against a limit before it is handed out, so that a small archive cannot keep a process busy
- * with a large one.
+ * Only tar, and only plain or compressed with zstd: libarchive's other formats and filters are not enabled. Unpacked bytes
+ * are counted against a limit before they are returned, so that a small archive that unpacks to a huge one cannot occupy a
+ * process.
  */
 #include "cache/transfer/archive.h"
 
@@ -19,24 +19,24 @@
 
 #define PIECE_BYTES (256 * 1024)
 #define DEFAULT_MAX_BYTES (UINT64_C(1) << 40)
-/* Where nobody said how much it may be: machine code is compressed to a third or a tenth, zeros to a thirty-thousandth. */
+/* Applies if no maximum size was given: machine code is compressed to a third or a tenth, zeros to a thirty-thousandth. */
 #define ANY_RATIO_BYTES (UINT64_C(1) << 30)
 #define MAX_RATIO 1000
-/* A little archive may be larger than what is in it. */
+/* A small archive may be larger than its contents. */
 #define COMPRESSION_LOSS_BYTES (UINT64_C(1) << 20)
 
 struct aoticache_tar_reader {
     const aoticache_archive_functions *call;
     struct archive *archive;
     int fd;
-    int read_errno; /* why reading the descriptor failed; 0: it did not */
+    int read_errno; /* why reading the descriptor failed; 0: it did not fail */
     bool is_stopped;
-    bool has_ratio; /* nobody said how much it may unpack to */
+    bool has_ratio; /* no maximum unpacked size was given */
     aoticache_tar_poll_fn poll;
     void *user;
     uint64_t max_bytes;
-    uint64_t expected;       /* what it says of itself; UINT64_MAX: it has not yet */
-    uint64_t stored;         /* what a file takes on the disk; UINT64_MAX: not known */
+    uint64_t expected;       /* size announced by the archive; UINT64_MAX: not yet */
+    uint64_t stored;         /* space of the file on the disk; UINT64_MAX: not known */
     uint64_t bytes;          /* read from fd */
     uint64_t size, position; /* of the member */
     char piece[PIECE_BYTES];
@@ -47,13 +47,13 @@ static la_ssize_t read_piece(struct archive *archive, void *user, const void **r
     aoticache_tar_reader *reader = user;
     ssize_t got = -1;
     int error = EINTR;
-    /* Asked before each piece, not only where a signal interrupts: a file does not make anybody wait. */
+    /* Polls before each piece, not only when a signal interrupts: reading a file never blocks. */
     while (error == EINTR && !reader->is_stopped) {
         reader->is_stopped = reader->poll != NULL && !reader->poll(reader->user);
         if (reader->is_stopped)
             break;
         got = read(reader->fd, reader->piece, sizeof reader->piece);
-        error = got < 0 ? errno : 0; /* kept: whoever is asked may change it */
+        error = got < 0 ? errno : 0; /* saved, because the poll function may change it */
     }
     if (got < 0 || reader->bytes > reader->max_bytes + COMPRESSION_LOSS_BYTES) {
         reader->read_errno = reader->is_stopped || got >= 0 ? 0 : error;
@@ -89,7 +89,7 @@ static aoticache_status fail(const aoticache_tar_reader *reader, aoticache_error
                                (unsigned long long)reader->bytes, text != NULL ? text : "libarchive does not say why");
 }
 
-/* to_come: bytes that a member says it has, before they are unpacked. */
+/* to_come: announced bytes of a member, before they are unpacked. */
 static aoticache_status check_limit(const aoticache_tar_reader *reader, uint64_t to_come, aoticache_error *ret_error)
 {
     const la_int64_t counted = reader->call->filter_bytes_(reader->archive, 0);
@@ -116,7 +116,7 @@ static aoticache_status set_up(aoticache_tar_reader *reader, aoticache_error *re
     reader->archive = call->read_new_();
     if (reader->archive == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
-    /* Anything but OK: it would run a program. */
+    /* Any result except OK means that it would run a program. */
     if (call->read_support_filter_zstd_(reader->archive) != ARCHIVE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this libarchive was built without zstd");
     if (call->read_support_format_tar_(reader->archive) != ARCHIVE_OK ||
@@ -125,7 +125,7 @@ static aoticache_status set_up(aoticache_tar_reader *reader, aoticache_error *re
     return AOTICACHE_OK;
 }
 
-/* Some file systems say 0 of everything. */
+/* Some file systems report 0 for every file. */
 static uint64_t stored_bytes(int fd)
 {
     struct stat found;
@@ -161,7 +161,7 @@ aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache
     return status;
 }
 
-/* NULL for what may be taken in. */
+/* Returns NULL for a member that may be imported. */
 static const char *oddity_of(const aoticache_archive_functions *call, struct archive_entry *entry)
 {
     if (call->entry_hardlink_(entry) != NULL)
@@ -196,7 +196,7 @@ aoticache_status aoticache_tar_reader_next(aoticache_tar_reader *reader, aoticac
     while (result == ARCHIVE_RETRY);
     if (result == ARCHIVE_EOF)
         return AOTICACHE_NOT_FOUND;
-    /* Warnings are of names and times, which are not believed anyway. */
+    /* Warnings concern names and times, which are not trusted anyway. */
     if (result != ARCHIVE_OK && result != ARCHIVE_WARN)
         return fail(reader, ret_error);
     const char *oddity = oddity_of(call, entry);
@@ -238,7 +238,8 @@ aoticache_status aoticache_tar_reader_read(aoticache_tar_reader *reader, const v
     return AOTICACHE_OK;
 }
 
-/* Not left to the next header, which would look at neither the limit nor the caller's wish while it unpacks. */
+/* Skips here instead of leaving that to the next header, which would check neither the limit nor the poll function while it
+ * unpacks. */
 aoticache_status aoticache_tar_reader_skip(aoticache_tar_reader *reader, aoticache_error *ret_error)
 {
     for (;;) {

@@ -1,8 +1,8 @@
 /*
  * cache/transfer/archive_write: a tar archive, compressed with zstd, written to a descriptor.
  *
- * The same members give the same bytes on every machine that has the same libarchive and libzstd: what tar would record
- * of times, owners and modes is fixed, and zstd's result does not depend on how many threads it has, once it has one.
+ * The same members give the same bytes on every machine that has the same libarchive and libzstd: the recorded times, owners
+ * and modes are fixed, and zstd's output does not depend on the number of threads, if it has at least one.
  */
 #include "cache/transfer/archive.h"
 
@@ -21,7 +21,7 @@
 
 #define MOST_THREADS 4
 #define MAX_LEVEL 19
-#define MOST_PADDING (16u << 20) /* what libarchive may compress for nothing, of a member that was begun */
+#define MOST_PADDING (16u << 20) /* bytes of an unfinished member that libarchive may pad and compress unnecessarily */
 
 struct aoticache_tar_writer {
     const aoticache_archive_functions *call;
@@ -30,16 +30,16 @@ struct aoticache_tar_writer {
     int fd;
     aoticache_tar_poll_fn poll;
     void *user;
-    uint64_t left;  /* of the member that was begun */
+    uint64_t left;  /* of the current member */
     uint64_t bytes; /* written to fd */
     int error;      /* of writing to fd; or ECANCELED: stopped */
     bool is_discarding;
-    bool is_broken; /* libarchive has failed by itself: zstd may crash where it is asked once more */
+    bool is_broken; /* libarchive itself has failed: zstd may crash if it is called again */
 };
 
 /*
- * A piece may be written in part; the rest is asked for again. libarchive (3.6) leaks its buffers where an archive failed, so it
- * is not told: what follows an error is discarded, and fail() says what it was.
+ * A piece may be written partly; the rest is then requested again. libarchive (3.6) leaks its buffers if an archive fails,
+ * so it does not get the error: everything after it is discarded, and fail() reports it.
  */
 static la_ssize_t write_piece(struct archive *archive, void *user, const void *bytes, size_t size)
 {
@@ -50,14 +50,14 @@ static la_ssize_t write_piece(struct archive *archive, void *user, const void *b
     ssize_t written = -1;
     int error = EINTR;
     bool is_stopped = false;
-    /* Asked before each write: one that a signal interrupts after it has written something says how much, not EINTR. */
+    /* Polls before each write: one that a signal interrupts after it has written something returns a size, not EINTR. */
     while (error == EINTR) {
         is_stopped = writer->poll != NULL && !writer->poll(writer->user);
         if (is_stopped)
             break;
         if (aoticache_syscall_hook_ask("write", NULL) == 0)
             written = write(writer->fd, bytes, size);
-        error = written < 0 ? errno : 0; /* kept: whoever is asked may change it */
+        error = written < 0 ? errno : 0; /* saved, because the poll function may change it */
     }
     if (written < 0) {
         writer->error = is_stopped ? ECANCELED : error;
@@ -92,7 +92,7 @@ static int thread_count(void)
     return count < MOST_THREADS ? count : MOST_THREADS;
 }
 
-/* Where libarchive would run a program to compress with, it is told to do without: a library starts no programs. */
+/* If libarchive would run a program to compress, that is refused: a library starts no programs. */
 static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticache_error *ret_error)
 {
     const aoticache_archive_functions *call = writer->call;
@@ -105,7 +105,8 @@ static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticach
         call->write_set_bytes_in_last_block_(writer->archive, 1) != ARCHIVE_OK ||
         call->write_set_filter_option_(writer->archive, "zstd", "compression-level", level_text) != ARCHIVE_OK)
         return fail(writer, ret_error);
-    call->write_set_filter_option_(writer->archive, "zstd", "threads", threads); /* since 3.6; else it has none */
+    call->write_set_filter_option_(writer->archive, "zstd", "threads",
+                                   threads); /* since 3.6; older versions have no threads */
     if (call->write_open_(writer->archive, writer, NULL, write_piece, NULL) != ARCHIVE_OK)
         return fail(writer, ret_error);
     return AOTICACHE_OK;
@@ -189,7 +190,7 @@ void aoticache_tar_writer_close(aoticache_tar_writer *writer)
     if (writer == NULL)
         return;
     if (writer->archive != NULL) {
-        writer->is_discarding = true; /* where it was not finished, free writes the end of the archive */
+        writer->is_discarding = true; /* if the archive was not finished, free writes its end */
         if (writer->left > MOST_PADDING || writer->is_broken)
             writer->call->write_fail_(writer->archive);
         writer->call->write_free_(writer->archive);

@@ -1,10 +1,10 @@
 /*
- * cache/transfer/commit: a batch of artifacts becomes part of the store.
+ * cache/transfer/commit: adds a batch of artifacts to the store.
  *
- * The order is that of a put, for all of the batch at once: the bytes are durable; with the store's lock held, shared,
- * signatures are written, the files get their names, the folders are durable, and only then the entries are recorded.
- * Dying between leaves objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2)
- * takes the place of many fsync(2).
+ * The order is that of a put, for the whole batch: the bytes are durable; with the store's lock held, shared, signatures are
+ * written, the files get their names, the directories are durable, and only then the entries are recorded. If the process
+ * dies in between, it leaves objects that no entry names, as a killed put does. If there are many files, one syncfs(2)
+ * replaces many calls of fsync(2).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,13 +24,14 @@
 #include "index/index.h"
 
 #define MAX_TRIES 4
-/* From so many on, one syncfs is cheaper than to wait for each, even where others write to the file system too. */
+/* From this number on, one syncfs is cheaper than waiting for each file, even if other processes write to the file system
+ * too. */
 #define MANY_FILES 16
 #define FOLDERS 256
 #define BATCH_BYTES (UINT64_C(256) << 20)
-/* Of manifests, which wait in memory. Most have a few KiB. */
+/* Of manifests, which are kept in memory. Most have a few KiB. */
 #define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
-/* What comes slowly, through a network, becomes visible all the same. */
+/* Entries that arrive slowly, over a network, become visible after this time. */
 #define BATCH_NS (UINT64_C(5) * 1000000000u)
 
 /* ---- durable bytes ---- */
@@ -60,7 +61,7 @@ static bool is_pending(const aoticache_intake *intake, const aoticache_digest *d
     return object != NULL && object->state == AOTICACHE_TRANSFER_PENDING;
 }
 
-/* Digest of the i-th object of an entry, its manifest last. */
+/* Returns the digest of the i-th object of an entry, its manifest last. */
 static const aoticache_digest *digest_at(const aoticache_intake_entry *entry, size_t i)
 {
     return i < aoticache_manifest_object_count(entry->manifest) ? &entry->manifest->files[i].digest : &entry->digest;
@@ -90,7 +91,7 @@ static aoticache_status sync_files(const aoticache_intake *intake, aoticache_err
 
 /* ---- names ---- */
 
-/* What one batch has open in objects/. */
+/* Directories below objects/ that one batch has open. */
 struct folders {
     int objects;
     int fds[FOLDERS]; /* by the first byte of the digest; -1: not open */
@@ -104,7 +105,7 @@ static void close_folders(struct folders *folders)
         cleanup_fd_release(&folders->fds[i]);
 }
 
-/* A new folder is made durable with all that the batch changes, not by itself as elsewhere. */
+/* Opens a directory. A new one is made durable together with the other changes of the batch, not separately as elsewhere. */
 static aoticache_status open_folder(aoticache_intake *intake, struct folders *folders, const aoticache_digest *digest,
                                     int *ret_fd, aoticache_error *ret_error)
 {
@@ -143,8 +144,8 @@ static aoticache_status move_object(aoticache_intake *intake, struct folders *fo
     return AOTICACHE_OK;
 }
 
-/* What was in the store when it was looked at may have been collected before the lock was had. OK, NOT_FOUND, or why it
- * cannot be told. */
+/* Checks an object that was in the store earlier: it may have been collected before the lock was acquired. OK, NOT_FOUND, or
+ * why it cannot be determined. */
 static aoticache_status check_still_stored(const aoticache_intake *intake, const aoticache_transfer_object *object,
                                            aoticache_error *ret_error)
 {
@@ -195,7 +196,7 @@ static aoticache_status sync_folders(const aoticache_intake *intake, const struc
     return AOTICACHE_OK;
 }
 
-/* All of them; those that turn out incomplete leave the queue. */
+/* Moves all entries; those that turn out incomplete are removed from the queue. */
 static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_error)
 {
     struct folders folders = {.objects = -1};
@@ -222,7 +223,8 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
 
 /* ---- signatures ---- */
 
-/* Durable before the manifest is in the store: neither a lookup nor an index that is built anew finds it without them. */
+/* Writes the signatures durably before the manifest is in the store, so that neither a lookup nor a rebuilt index finds it
+ * without them. */
 static aoticache_status write_signatures(const aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -232,7 +234,7 @@ static aoticache_status write_signatures(const aoticache_intake *intake, aoticac
     for (size_t i = 0; status == AOTICACHE_OK && i < intake->count; i++) {
         const aoticache_intake_entry *entry = &intake->queue[i];
         aoticache_signature_list list = {.count = 0};
-        status = aoticache_signature_list_parse(entry->signatures, &list, ret_error); /* as when it was judged */
+        status = aoticache_signature_list_parse(entry->signatures, &list, ret_error); /* as when it was checked */
         if (status == AOTICACHE_OK)
             status = aoticache_signature_file_add(intake->cache->directory, &entry->digest, &list, count < MANY_FILES,
                                                   ret_error);
@@ -242,7 +244,7 @@ static aoticache_status write_signatures(const aoticache_intake *intake, aoticac
 
 /* ---- entries ---- */
 
-/* The queue as the index sees it; objects belong to the entry that was asked for last. */
+/* The queue as the index reads it; objects belong to the last requested entry. */
 struct rows {
     const aoticache_intake *intake;
     aoticache_index_object *objects;
@@ -272,7 +274,8 @@ static aoticache_status record_entries(const aoticache_intake *intake, int64_t *
     return status;
 }
 
-/* A hint for the collector: without it what was compiled long ago and has just come in would go first. */
+/* Records last uses, as a hint for the collector: otherwise imported entries that were compiled long ago would be collected
+ * first. */
 static void record_uses(aoticache_intake *intake, const int64_t *ids)
 {
     cleanup_free aoticache_index_use *uses = calloc(intake->count, sizeof *uses);
@@ -285,8 +288,8 @@ static void record_uses(aoticache_intake *intake, const int64_t *ids)
 
 /* ---- the batch ---- */
 
-/* What was stored here since an entry was queued stays what is found. Before anything of it is in the store, where an
- * index that is built anew would find it. */
+/* Drops queued entries that would replace what was stored here since they were queued. Done before anything of them is in
+ * the store, where a rebuilt index would find it. */
 static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -310,7 +313,7 @@ static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error 
     return status;
 }
 
-/* With the store's lock held, shared. */
+/* Call this with the store's lock held, shared. */
 static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = drop_unwanted(intake, ret_error);
@@ -329,7 +332,7 @@ static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_e
     return status;
 }
 
-/* One try. What it has moved it does not move again. */
+/* Tries once. Files that it has moved are not moved again. */
 static aoticache_status try_commit(aoticache_intake *intake, bool *ret_stale, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
@@ -352,7 +355,7 @@ static void clear_queue(aoticache_intake *intake)
     intake->queued_bytes = intake->queued_text = 0;
 }
 
-/* What a dry run would have moved. */
+/* Counts what a dry run would have moved. */
 static void count_queued(aoticache_intake *intake)
 {
     for (size_t i = 0; i < intake->count; i++) {
@@ -494,7 +497,7 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
         status = aoticache_intake_check_trust(intake, entry, &claim, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)
         return enqueue(intake, entry, ret_error);
-    name_objects(intake, entry); /* what is wrong, if anything, has been told */
+    name_objects(intake, entry); /* errors have been reported already */
     aoticache_intake_free_entry(entry);
     return status;
 }

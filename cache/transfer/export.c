@@ -1,9 +1,9 @@
 /*
- * cache/transfer/export: the entries of a cache as an archive.
+ * cache/transfer/export: writes the entries of a cache to an archive.
  *
- * An artifact is looked at as a whole before its first byte is written, so that what is damaged is left out and never
- * halfway in: its objects are open and verified. They come before their manifest, so that an archive which is cut off
- * holds whole artifacts up to there.
+ * All objects of an artifact are opened and verified before its first byte is written, so that a damaged artifact is left
+ * out completely. They are written before their manifest, so that a truncated archive contains complete artifacts up to that
+ * point.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,16 +26,16 @@ struct export
     aoticache_transfer_report report;
     aoticache_tar_writer *writer;
     aoticache_entry_list selection;
-    aoticache_hash_map table; /* PENDING: is to be written; STORED: was */
+    aoticache_hash_map table; /* PENDING: to be written; STORED: written */
     aoticache_transfer_counts planned;
     char *piece;
     bool is_stopped;
-    aoticache_transfer_keys keys; /* of those who sign */
+    aoticache_transfer_keys keys; /* of the signers */
     aoticache_status pins_status;
     aoticache_error *ret_error; /* of pins and tags */
 };
 
-/* ---- what is to be written ---- */
+/* ---- planning ---- */
 
 static aoticache_status plan_entry(struct export *export, const aoticache_entry *entry, aoticache_error *ret_error)
 {
@@ -128,7 +128,7 @@ static aoticache_status note_written(struct export *export, const aoticache_dige
 
 /* ---- artifacts ---- */
 
-/* An artifact that is about to be written: its manifest, its signatures, and its files open and verified. */
+/* An artifact to be written: its manifest, its signatures, and its files open and verified. */
 struct artifact {
     aoticache_signature_list signatures;
     char *text;
@@ -168,7 +168,7 @@ static aoticache_status open_files(struct export *export, struct artifact *artif
     return status;
 }
 
-/* Those that it has, and those of who exports it. */
+/* Gives the entry's signatures, and those of the exporting user. */
 static aoticache_status sign(struct export *export, const aoticache_digest *digest, struct artifact *artifact,
                              aoticache_error *ret_error)
 {
@@ -204,7 +204,7 @@ static aoticache_status open_artifact(struct export *export, const aoticache_ent
     return status == AOTICACHE_OK ? sign(export, &entry->artifact, artifact, ret_error) : status;
 }
 
-/* Right before the manifest, so that an import has them when it decides for the entry. */
+/* Writes the signatures immediately before the manifest, so that an import has them when it decides about the entry. */
 static aoticache_status write_signatures(struct export *export, const aoticache_digest *digest,
                                          const struct artifact *artifact, aoticache_error *ret_error)
 {
@@ -245,7 +245,7 @@ static aoticache_status write_artifact(struct export *export, const aoticache_di
     return status;
 }
 
-/* What cannot be used is left out; what another process has just removed is nobody's fault. */
+/* Reports an entry that cannot be exported; an entry that another process has just removed is not an error. */
 static void leave_out(struct export *export, const aoticache_entry *entry, aoticache_status status,
                       const aoticache_error *detail)
 {
@@ -302,7 +302,7 @@ static aoticache_status export_pins(struct export *export, aoticache_error *ret_
     return status == AOTICACHE_OK ? export->pins_status : status;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole export ---- */
 
 static aoticache_status write_head(struct export *export, aoticache_error *ret_error)
 {

@@ -36,7 +36,7 @@ static bool read_object_path(const char *path, aoticache_digest *ret_digest)
     return aoticache_digest_from_hex(hex, ret_digest) == AOTICACHE_OK;
 }
 
-/* A folder's name, and 64 digits. */
+/* Parses a directory's name followed by 64 digits. */
 static bool read_digest_path(const char *folder, const char *path, aoticache_digest *ret_key)
 {
     if (strncmp(path, folder, strlen(folder)) != 0)
@@ -76,7 +76,7 @@ void aoticache_transfer_signatures_path(const aoticache_digest *artifact, char r
 
 /* ---- writing ---- */
 
-/* Takes `object`; NULL is out of memory. Sorted and with a newline, as manifests are. */
+/* Takes ownership of `object`; NULL: memory is short. The text is sorted and ends with a newline, as manifests are. */
 static aoticache_status finish(json_t *object, char **ret_text, aoticache_error *ret_error)
 {
     char *text = object != NULL ? aoticache_json_write(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
@@ -192,7 +192,7 @@ static aoticache_status read_counts(const char *what, const char *kind, const js
     return AOTICACHE_OK;
 }
 
-/* What is no key is passed over: a later version may name others. */
+/* Invalid keys are skipped: a later version may have others. */
 static void read_keys(const json_t *object, aoticache_transfer_keys *ret_keys)
 {
     const json_t *list = json_object_get(object, "keys");
@@ -230,7 +230,7 @@ aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aot
     return parse_counts(AOTICACHE_TRANSFER_END, END_KIND, text, size, ret_counts, NULL, ret_error);
 }
 
-/* False if it is not the pins and tags of this key. tags: room for AOTICACHE_MAX_TAGS, borrowed from `object`. */
+/* Returns false if it is not the pins and tags of this key. tags: space for AOTICACHE_MAX_TAGS, borrowed from `object`. */
 static bool read_pin(const json_t *object, const aoticache_key *key, const char **tags, aoticache_pins *ret_pin)
 {
     const char *hex = json_string_value(json_object_get(object, "key"));

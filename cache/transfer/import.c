@@ -1,10 +1,10 @@
 /*
- * cache/transfer/import: an archive that nobody vouches for, member by member.
+ * cache/transfer/import: imports an untrusted archive, member by member.
  *
- * A name must be exactly one that an export writes, and a plain file; its digest then says which bytes it must have,
- * and the archive's size how many are read at most. Whether an entry may come in is decided by its signatures, which come
- * right before its manifest. Which object is a manifest is told by its bytes, as where an index
- * is built anew: whatever parses as one and has all its objects is an entry.
+ * A member must be a plain file with exactly a name that an export writes; its digest then determines its bytes, and the
+ * archive's announced size limits how many are read. The signatures of an entry, which precede its manifest immediately,
+ * decide whether it may be imported. Manifests are recognized by their bytes, as when an index is rebuilt: every object that
+ * parses as a manifest and has all its objects is an entry.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,12 +20,12 @@
 #include "cache/transfer/archive.h"
 #include "cache/transfer/internal.h"
 
-/* Up to here an object is put together in memory, hashed there and written at once. */
+/* Objects up to this size are collected in memory, hashed there and written with one call. */
 #define SMALL_BYTES (UINT64_C(4) << 20)
 /*
- * What an archive may have beside the bytes that it announces: a header for each object, perhaps a second one for a long
- * number, and what fills the last block; pins and tags of each entry. The bytes themselves may be twice as many and some more:
- * entries come and go while an archive is written.
+ * Allowance for an archive beyond the bytes that it announces: for each object a header, perhaps a second one for a long
+ * number, and the padding of the last block; pins and tags of each entry. The bytes themselves may be twice as many and some
+ * more, because entries are added and removed while an archive is written.
  */
 #define OBJECT_OVERHEAD_BYTES 4096
 #define MARK_OVERHEAD_BYTES 8192
@@ -39,16 +39,16 @@ struct import {
     aoticache_tar_reader *reader;
     char *buffer; /* SMALL_BYTES */
     aoticache_transfer_counts head;
-    uint64_t objects; /* members that are objects, taken in or not */
+    uint64_t objects; /* members that are objects, imported or not */
     int64_t now_ns;
     bool has_head, has_end;
-    aoticache_digest signed_manifest; /* whose signatures came last, and are still to be used */
+    aoticache_digest signed_manifest; /* manifest of the last signatures that are not used yet */
     char *signatures;                 /* NULL: there are none */
     aoticache_status pins_status;
     aoticache_error *ret_error; /* of pins and tags */
 };
 
-/* A path from the archive on one line of a log. */
+/* Makes a path from the archive printable on one line of a log. */
 static const char *make_printable(const char *path, char ret_text[SHOWN_PATH_BYTES])
 {
     size_t i = 0;
@@ -70,7 +70,7 @@ static aoticache_status write_piece(struct import *import, int fd, const void *p
     return AOTICACHE_OK;
 }
 
-/* All of it into `to`, which has space for it, or, where that is NULL, into the file; *ret_got: how many bytes there were. */
+/* Reads the whole member into `to`, which has space for it, or if that is NULL, into the file; *ret_got: number of bytes. */
 static aoticache_status read_member(struct import *import, char *to, int fd, uint64_t *ret_got,
                                     aoticache_error *ret_error)
 {
@@ -93,7 +93,7 @@ static aoticache_status read_member(struct import *import, char *to, int fd, uin
     return AOTICACHE_OK;
 }
 
-/* Whether the bytes are those that the name promises; where not, it is told. */
+/* Returns whether the bytes match the digest in the name; if not, that is reported. */
 static bool verify_member(struct import *import, const aoticache_tar_member *member, const aoticache_digest *digest,
                           const aoticache_digest *actual, uint64_t got)
 {
@@ -112,14 +112,14 @@ static bool verify_member(struct import *import, const aoticache_tar_member *mem
 
 /* ---- manifests ---- */
 
-/* The signatures that came before their manifest. NULL where there are none. */
+/* Returns the signatures that preceded this manifest. NULL if there are none. */
 static char *take_signatures(struct import *import, const aoticache_digest *manifest)
 {
     bool are_of_it = import->signatures != NULL && aoticache_digest_equal(&import->signed_manifest, manifest);
     return are_of_it ? steal_ptr(&import->signatures) : NULL;
 }
 
-/* Signatures whose manifest did not follow: somebody moved them, or took it out. */
+/* Refuses signatures whose manifest did not follow: the archive was modified. */
 static void refuse_leftover(struct import *import)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -130,7 +130,7 @@ static void refuse_leftover(struct import *import)
     free(steal_ptr(&import->signatures));
 }
 
-/* Of an object that has come in, or is in the store: does nothing where it is no manifest. */
+/* Handles an object that was received, or is in the store: does nothing if it is not a manifest. */
 static aoticache_status add_if_manifest(struct import *import, const aoticache_digest *digest, const char *text,
                                         uint64_t bytes, aoticache_error *ret_error)
 {
@@ -151,11 +151,11 @@ static aoticache_status add_if_manifest(struct import *import, const aoticache_d
         aoticache_intake_refuse(&import->intake, "object %s: %s", hex, detail.message);
         return AOTICACHE_OK;
     }
-    /* Anything else that begins so: a side file, which a manifest after it may name. */
+    /* Any other object that begins like a manifest: a side file, which a later manifest may name. */
     return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "%s", detail.message) : AOTICACHE_OK;
 }
 
-/* The manifest of an entry that went: its object is still there, and only the entry is missing. */
+/* Handles a manifest whose entry was removed: its object still exists. */
 static aoticache_status add_stored_manifest(struct import *import, const aoticache_digest *digest,
                                             aoticache_error *ret_error)
 {
@@ -170,7 +170,7 @@ static aoticache_status add_stored_manifest(struct import *import, const aoticac
     return is_unusable ? AOTICACHE_OK : status;
 }
 
-/* A manifest that was too large for the buffer. */
+/* Handles a manifest that was too large for the buffer. */
 static aoticache_status add_manifest_in_file(struct import *import, const aoticache_digest *digest, int fd,
                                              uint64_t bytes, aoticache_error *ret_error)
 {
@@ -227,7 +227,7 @@ static aoticache_status import_small_object(struct import *import, const aoticac
     return status == AOTICACHE_OK ? add_if_manifest(import, digest, import->buffer, got, ret_error) : status;
 }
 
-/* Into a file, which is read again to be hashed: what is verified then is what was written. */
+/* Writes the object to a file, which is read again to be hashed: so the written bytes are verified. */
 static aoticache_status import_large_object(struct import *import, const aoticache_tar_member *member,
                                             const aoticache_digest *digest, aoticache_error *ret_error)
 {
@@ -318,7 +318,7 @@ static aoticache_status import_pins(struct import *import, const aoticache_key *
     return import->pins_status;
 }
 
-/* They are read again, and judged, with their manifest. */
+/* Keeps signatures until their manifest, with which they are parsed and checked. */
 static aoticache_status keep_signatures(struct import *import, const aoticache_digest *manifest, uint64_t size,
                                         aoticache_error *ret_error)
 {
@@ -330,7 +330,7 @@ static aoticache_status keep_signatures(struct import *import, const aoticache_d
     return AOTICACHE_OK;
 }
 
-/* The counts may be anything: what is more than 64 bits is no limit. */
+/* Returns the limit for unpacked bytes. The counts are untrusted: more than 64 bits means no limit. */
 static uint64_t most_bytes(const aoticache_transfer_counts *head)
 {
     uint64_t objects, marks, bytes;
@@ -381,7 +381,7 @@ static aoticache_status import_text(struct import *import, aoticache_transfer_ki
     return import_pins(import, key, size, ret_error);
 }
 
-/* Why a member cannot be taken; NULL where it can. */
+/* Returns why a member cannot be imported; NULL if it can. */
 static const char *reason_against(const struct import *import, const aoticache_tar_member *member,
                                   aoticache_transfer_kind kind)
 {
@@ -419,7 +419,7 @@ static aoticache_status import_member(struct import *import, const aoticache_tar
     return AOTICACHE_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole import ---- */
 
 static aoticache_status import_members(struct import *import, aoticache_error *ret_error)
 {
@@ -453,7 +453,7 @@ static aoticache_status run_import(struct import *import, int fd, const aoticach
                                                         &import->reader, ret_error);
     if (status == AOTICACHE_OK)
         status = import_members(import, ret_error);
-    /* What was complete before the end, or before the trouble, stays; of two troubles the first is told. */
+    /* Entries that were complete before the end or the error stay; the first of two errors is reported. */
     aoticache_status committed = aoticache_intake_commit(&import->intake, status == AOTICACHE_OK ? ret_error : NULL);
     return status != AOTICACHE_OK ? status : committed;
 }

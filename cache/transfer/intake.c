@@ -1,5 +1,5 @@
 /*
- * cache/transfer/intake: objects come in and are counted; whether an entry may come in; pins and tags that come with it.
+ * cache/transfer/intake: receives and counts objects, decides whether an entry may be imported, and adds its pins and tags.
  */
 #include "cache/transfer/internal.h"
 
@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "base/syscalls.h"
 
-/* So many refusals are logged one by one. */
-/* Entries of one key that are looked at first. */
+/* Up to this number refusals are logged one by one. */
+/* Entries of one key that are examined first. */
 #define USUAL_HITS 8
-/* Left free on the file system, for the index and others. */
+/* Left free on the file system, for the index and other programs. */
 #define SPARE_MIB 16
 #define SPARE_BYTES ((uint64_t)SPARE_MIB << 20)
 
@@ -178,7 +178,7 @@ void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_di
         object->is_manifest = true;
 }
 
-/* Most files of artifacts do not begin so. */
+/* Most files of artifacts do not begin like a manifest. */
 aoticache_status aoticache_intake_note_if_manifest(aoticache_intake *intake, const aoticache_digest *digest, int fd,
                                                    uint64_t bytes, aoticache_error *ret_error)
 {
@@ -218,7 +218,7 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
     else if (aoticache_syscall_fchmod(fd, 0444) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot complete a file in %s", intake->scratch.path);
     else
-        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* the disk begins now; the batch waits for it */
+        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* the disk begins writing now; the batch waits for it */
     return add(intake, digest, bytes, AOTICACHE_TRANSFER_PENDING, ret_error);
 }
 
@@ -264,10 +264,10 @@ static bool was_added_here(const aoticache_intake *intake, const aoticache_diges
 }
 
 /*
- * A lookup takes the most demanding entry that the machine meets, and of equally demanding ones the newer: as its
- * manifest says, which anybody may have written. So what may go before an entry that was there is told by the number of
- * features alone, and for every machine that will ever use this cache. Guards are not looked at: whether two of them
- * let the same tensors pass is not told by their texts.
+ * Returns whether a lookup would prefer the new entry. A lookup takes the most demanding entry that the machine meets, and
+ * among equally demanding ones the newest according to its manifest, which is untrusted. So only the number of features is
+ * compared, and it decides for every machine that will ever use this cache. Guards are not compared: their texts do not show
+ * whether two of them accept the same tensors.
  */
 static bool would_win(const aoticache_intake *intake, const aoticache_intake_claim *claim,
                       const aoticache_index_hit *hit)
@@ -353,7 +353,7 @@ static aoticache_status add_tag(aoticache_intake *intake, const aoticache_pins *
 aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *pins,
                                             aoticache_error *ret_error)
 {
-    if (intake->options->dry_run) { /* there is no telling then which keys there would be */
+    if (intake->options->dry_run) { /* it is then unknown which keys would exist */
         intake->report->marks++;
         return AOTICACHE_OK;
     }

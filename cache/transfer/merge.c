@@ -1,9 +1,8 @@
 /*
- * cache/transfer/merge: the entries of one cache directory into another.
+ * cache/transfer/merge: copies the entries of one cache directory to another.
  *
- * Files are copied, never linked: the in-use mark is a lock on an object's inode, and two caches that shared one would
- * hold each other's objects. copy_file_range(2) shares the blocks where the file system can. What is hashed is the
- * copy.
+ * Files are copied, never linked: the in-use lock is a lock on an object's inode, and two caches that shared an inode would
+ * hold each other's objects. copy_file_range(2) shares the blocks if the file system can. The copy is hashed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,7 @@
 #include "cache/transfer/internal.h"
 
 #define PIECE_BYTES (1024 * 1024)
-/* One call copies at most so much, so that a wish to stop is heard. */
+/* One call copies at most this much, so that a request to stop is noticed. */
 #define COPY_BYTES (UINT64_C(64) << 20)
 
 struct merge {
@@ -53,7 +52,7 @@ static aoticache_status copy_by_reading(struct merge *merge, int from, int to, u
             return aoticache_error_set_errno(ret_error, errno, "cannot read an object of %s",
                                              merge->source->directory->path);
         if (got == 0)
-            break; /* its digest will tell */
+            break; /* the digest will show it */
         if (aoticache_syscall_write(to, piece, (size_t)got) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
         if (!aoticache_intake_poll(&merge->intake))
@@ -80,7 +79,7 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
         if (copied < 0 && errno == EINTR)
             continue;
         if (copied == 0)
-            return AOTICACHE_OK; /* it is shorter than it was: its digest will tell */
+            return AOTICACHE_OK; /* it has become shorter: the digest will show it */
         if (copied < 0 && !is_unsupported(errno))
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
         merge->cannot_copy_range = copied < 0;
@@ -98,7 +97,7 @@ static void refuse_object(struct merge *merge, const aoticache_digest *digest, c
     aoticache_intake_refuse(&merge->intake, "object %s of %s: %s", hex, merge->source->directory->path, reason);
 }
 
-/* Not verified but its size: the copy will be. NOT_FOUND; CORRUPT or DENIED where it is not to be trusted or read. */
+/* Verifies only its size: the copy will be hashed. NOT_FOUND; CORRUPT or DENIED if it must not be trusted or cannot be read. */
 static aoticache_status open_source(struct merge *merge, const aoticache_digest *digest, uint64_t bytes, int *ret_fd,
                                     aoticache_error *ret_error)
 {
@@ -123,7 +122,7 @@ static aoticache_status open_source(struct merge *merge, const aoticache_digest 
     return AOTICACHE_OK;
 }
 
-/* *ret_good: the copy has the digest; else it has been told why not. */
+/* *ret_good: the copy has the digest; otherwise the reason has been reported. */
 static aoticache_status copy_verified(struct merge *merge, const aoticache_digest *digest, int from, uint64_t bytes,
                                       bool *ret_good, aoticache_error *ret_error)
 {
@@ -156,7 +155,7 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
     return status;
 }
 
-/* *ret_good: it is in the target, or on its way. */
+/* *ret_good: it is in the target, or queued. */
 static aoticache_status bring_object(struct merge *merge, const aoticache_digest *digest, uint64_t bytes,
                                      bool *ret_good, aoticache_error *ret_error)
 {
@@ -187,7 +186,7 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
     return status;
 }
 
-/* By free(); NULL where the entry has none. */
+/* The caller frees it with free(); NULL if the entry has none. */
 static char *read_signatures(struct merge *merge, const aoticache_digest *artifact)
 {
     cleanup_free char *text = NULL;
@@ -198,7 +197,7 @@ static char *read_signatures(struct merge *merge, const aoticache_digest *artifa
     return text != NULL && text[0] != '\0' ? steal_ptr(&text) : NULL;
 }
 
-/* Takes `manifest` over. */
+/* Takes ownership of `manifest`. */
 static aoticache_status bring_manifest(struct merge *merge, const aoticache_entry *entry, uint64_t bytes,
                                        aoticache_manifest *manifest, aoticache_error *ret_error)
 {
@@ -275,7 +274,7 @@ static aoticache_status merge_entries(struct merge *merge, aoticache_error *ret_
         if (status == AOTICACHE_OK)
             status = aoticache_intake_step(&merge->intake, ret_error);
     }
-    /* As an import does: what was complete stays, and of two troubles the first is told. */
+    /* As in an import: complete entries stay, and the first of two errors is reported. */
     aoticache_status committed = aoticache_intake_commit(&merge->intake, status == AOTICACHE_OK ? ret_error : NULL);
     return status != AOTICACHE_OK ? status : committed;
 }
@@ -291,7 +290,7 @@ static aoticache_status run_merge(struct merge *merge, const aoticache_transfer_
     return status;
 }
 
-/* What only this user and root may write is what they trust already. */
+/* Returns whether other users may write the source: what only this user and root may write is trusted already. */
 static bool is_foreign(const aoticache_cache *source)
 {
     struct stat found;

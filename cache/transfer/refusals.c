@@ -1,6 +1,6 @@
 /*
- * cache/transfer/refusals: counts what an import refuses, and logs it: the first of all kinds one by one, and what nobody
- * who is trusted here signed in one line for each signer, with what to do.
+ * cache/transfer/refusals: counts and logs refusals of an import: the first refusals of all kinds one by one, and entries
+ * without a trusted signature in one line for each signer, with what to do.
  */
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -31,7 +31,7 @@ void aoticache_intake_refuse(aoticache_intake *intake, const char *format, ...)
 
 #define QUOTED_KEY_BYTES 256
 
-/* The refusals of one signer, a new row if there is none yet. NULL: there are rows of too many others. */
+/* Returns the refusals of one signer, a new row if there is none yet. NULL: there are rows of too many others. */
 static aoticache_untrusted *untrusted_of(aoticache_intake *intake, const aoticache_public_key *signer)
 {
     for (size_t i = 0; i < intake->untrusted_count; i++)
@@ -64,7 +64,8 @@ void aoticache_intake_refuse_untrusted(aoticache_intake *intake, const aoticache
     aoticache_log(&intake->cache->directory->logger, AOTICACHE_LOG_DEBUG, "refused: %s", verdict->message);
 }
 
-/* Notes that a signer is logged. Returns false if it was before. A signer for whom no slot is left is logged each time. */
+/* Notes that a signer is logged. Returns false if it was logged before. A signer for whom no slot is left is logged each
+ * time. */
 static bool is_news(_Atomic uint64_t *told, const char *name)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
@@ -81,7 +82,7 @@ static bool is_news(_Atomic uint64_t *told, const char *name)
     return true;
 }
 
-/* A key as one word of a shell, since whoever made it chose its name; false: it is longer than people should have to type. */
+/* Quotes a key as one word of a shell, because its maker chose the name; returns false if it is too long to be typed. */
 static bool quote_key(const aoticache_public_key *key, char ret_text[QUOTED_KEY_BYTES])
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-";
@@ -96,7 +97,7 @@ static bool quote_key(const aoticache_public_key *key, char ret_text[QUOTED_KEY_
     return length < QUOTED_KEY_BYTES - 6;
 }
 
-/* Whose they are, and what lets them in: something to type. */
+/* Describes the signer and how to accept the entries: a command to type. */
 static void format_remedy(const aoticache_intake *intake, const aoticache_untrusted *row, char *ret_text, size_t size)
 {
     static const aoticache_public_key none;

@@ -1,5 +1,5 @@
 /*
- * cache/transfer/select: reads the options of a transfer and copies the entries that they name, in an order of their own.
+ * cache/transfer/select: reads the options of a transfer and copies the entries that they select, in a fixed order.
  */
 #include "cache/transfer/internal.h"
 
@@ -101,7 +101,7 @@ static bool is_selected(const aoticache_transfer_options *options, const struct 
            (options->tag == NULL || has_key(tagged, &entry->key));
 }
 
-/* Nothing of when or in which order they were stored, so that equal caches give equal archives. */
+/* Ignores when and in which order entries were stored, so that equal caches give equal archives. */
 static int compare_entries(const void *left, const void *right)
 {
     const aoticache_entry *a = &((const aoticache_listed_entry *)left)->entry;

@@ -1,11 +1,11 @@
 /*
- * cache/transfer/transfer: entries out of one cache and into another: as an archive (tar, compressed with zstd), or from one
+ * cache/transfer/transfer: moves entries from one cache to another: as an archive (tar, compressed with zstd), or from one
  * directory to another.
  *
- * Everything that comes in is verified: names, sizes, digests, manifests, signatures. Nothing that an archive says of paths,
- * owners, modes or links is believed. docs/transfer.md has the bytes, docs/signatures.md says who must have signed.
+ * Everything imported is verified: names, sizes, digests, manifests, signatures. Paths, owners, modes and links in an
+ * archive are not trusted. docs/transfer.md specifies the format, docs/signatures.md the required signatures.
  *
- * Thread safety: as the caches'. The functions call back only from the thread that called them, with no lock held.
+ * Thread safety: that of the caches. The functions call back only from the thread that called them, with no lock held.
  *
  * Users include <aoticache.h>.
  */
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* What goes. All that are given must hold. */
+/* Which entries are transferred. All given conditions must hold. */
 typedef struct aoticache_transfer_options {
     size_t size;
     const char *op;         /* shell pattern: "aten::*"; NULL: any */
@@ -28,34 +28,34 @@ typedef struct aoticache_transfer_options {
     const char *tag;        /* export, merge: NULL: any */
     int64_t used_since_ns;  /* export, merge: wall clock; 0: any */
     int level;              /* export: of zstd, 1 to 19; 0: 3 */
-    bool with_marks;        /* pins and tags of what goes, too; in the target they are added to those that are there */
+    bool with_marks;        /* also transfer pins and tags; the target adds them to its own */
     bool dry_run;           /* import, merge: verify and count, store nothing */
     /*
-     * Called for every object (merge: entry), with how many are done and in all (0: not known), and whenever a signal
-     * interrupts the waiting for a descriptor. Return false to stop: the call ends with IO, what was complete stays.
-     * NULL.
+     * Called for every object (merge: entry), with how many are done and in total (0: not known), and whenever a signal
+     * interrupts the wait for a descriptor. Return false to stop: the call ends with IO, and entries transferred completely
+     * stay. May be NULL.
      */
     bool (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
-    uint64_t max_bytes; /* import: what an archive may unpack to; 0: 1 TiB, and beyond 1 GiB 1000 times its size */
+    uint64_t max_bytes; /* import: maximum unpacked size; 0: 1 TiB, and beyond 1 GiB 1000 times the archive's size */
     /*
-     * import, merge: an entry comes also where one with the same key, requirements and guard is there, which it
-     * replaces, and where a lookup would take it before one of the same key that is there. Who asks for it trusts the
-     * maker of what comes with what runs here from now on.
+     * import, merge: also import an entry if one with the same key, requirements and guard exists, which it
+     * replaces, and if a lookup would prefer it to an existing one of the same key. With this option the caller trusts the
+     * maker of the imported entries to decide which code runs here.
      */
     bool replace;
-    /* import, merge: an entry needs no trusted signature. Revoked entries and wrong signatures are refused all the same. */
+    /* import, merge: an entry needs no trusted signature. Revoked entries and wrong signatures are still refused. */
     bool allow_unsigned;
-    /* export: what is exported is signed with these too; what signatures an entry has go with it in any case. */
+    /* export: also sign exported entries with these keys; existing signatures of an entry are exported in any case. */
     const aoticache_secret_key *const *signers;
     size_t signer_count;
     /*
-     * import: whether to trust a key that came with the archive and signed an entry, which was verified. Called once for
-     * each key, from the thread that called, and must not use the cache. It holds for this cache until it is closed; who
-     * wants more of it calls aoticache_key_directory_trust(). NULL: no.
+     * import: returns whether to trust a key that came with the archive and that verifiably signed an entry. Called once for
+     * each key, on the caller's thread, and must not use the cache. The trust lasts until this cache is closed; to make it
+     * permanent, call aoticache_key_directory_trust(). NULL: no.
      */
     bool (*ask)(void *user, const aoticache_public_key *key);
-    /* Only these keys, in the order of memcmp(); of all others nothing goes. NULL: any. */
+    /* Only entries of these keys, which must be in the order of memcmp(). NULL: any. */
     const aoticache_key *keys;
     size_t key_count;
 } aoticache_transfer_options;
@@ -63,24 +63,24 @@ typedef struct aoticache_transfer_options {
 #define AOTICACHE_TRANSFER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_transfer_options)
 
 typedef struct aoticache_transfer_report {
-    uint64_t entries, objects, bytes; /* that were written, or taken in; manifests are objects too */
-    uint64_t entries_present;         /* import, merge: were there already: key, requirements and guard are the same */
-    uint64_t refused;                 /* damaged, incomplete or foreign: each was logged, a warning with its name */
+    uint64_t entries, objects, bytes; /* written or imported; manifests count as objects too */
+    uint64_t entries_present;         /* import, merge: existed already: key, requirements and guard are the same */
+    uint64_t refused;                 /* damaged, incomplete or foreign: each was logged as a warning with its name */
     uint64_t archive_bytes;           /* compressed, as written or read */
-    uint64_t marks;                   /* keys whose pins or tags went */
-    uint64_t entries_passed_over;     /* import, merge: would have gone before entries that are there; see `replace` */
-    uint64_t entries_signed;          /* export: have a signature; import, merge: came by, or got, a trusted one */
-    uint64_t entries_untrusted;       /* import, merge: of the refused: no trusted key signed them, or a check failed */
-    uint64_t entries_gone;            /* pull: a list or a record there names them, and the server forgot them since */
+    uint64_t marks;                   /* keys whose pins or tags were transferred */
+    uint64_t entries_passed_over;     /* import, merge: skipped, as lookups would prefer them to existing ones */
+    uint64_t entries_signed;          /* export: have a signature; import, merge: have, or got, a trusted one */
+    uint64_t entries_untrusted;       /* import, merge: refused because no trusted key signed them, or a check failed */
+    uint64_t entries_gone;            /* pull: named in a list or a record of the server, but no longer stored there */
 } aoticache_transfer_report;
 
 /*
- * Writes what the options name to a descriptor of the caller's: a file, a pipe. The same entries give the same bytes,
- * whatever the order in which they were stored, with the same libarchive and libzstd. An artifact that is damaged is
- * left out, logged and counted. Nothing is made durable: that is the caller's.
+ * Writes the selected entries to the caller's descriptor: a file, a pipe. With the same libarchive and libzstd, the same
+ * entries give the same bytes, whatever the order in which they were stored. A damaged artifact is left out, logged and
+ * counted. The caller must make the output durable.
  *
- * options, ret_report: may be NULL. ret_report is written on failure too, as far as it came.
- * Locks:   none; what is being written is marked as in use.
+ * options, ret_report: may be NULL. ret_report is written on failure too, with what was done.
+ * Locks:   none; objects being written have their in-use lock.
  * Returns: OK; NOT_FOUND (nothing matches; nothing was written); INVALID; IO; LOCKED; NO_MEMORY; UNSUPPORTED (no
  * libarchive).
  */
@@ -90,24 +90,25 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
                                                       aoticache_error *ret_error);
 
 /*
- * Takes in what an archive holds, reading a descriptor from where it stands: a file, a pipe. Digests say that nothing
- * was damaged, not who made it, and what comes in is code that runs here. So each entry needs the signature of a key that
- * is trusted here, unless allow_unsigned or the configuration says otherwise.
+ * Imports an archive, reading a descriptor from its current position: a file, a pipe. Digests show that nothing was damaged,
+ * but not who made it, and imported entries are code that runs here. So each entry needs the signature of a key that is
+ * trusted here, unless allow_unsigned or the configuration says otherwise.
  *
- * What is there already stays, and stays what a lookup finds: of the entries of a key a lookup takes the most demanding
- * that the machine meets, so an entry comes only where it requires fewer CPU features than each that is there with the
- * same key. Entries that need a CPU that this machine is not are stored too. A member that is damaged, incomplete or
- * foreign is refused, logged and counted, and the import goes on. Entries become visible in batches, each after all
- * its objects are durable; on OK everything is. Imported entries count as used now. After each batch the budget holds
- * (aoticache_cache_options.max_bytes), as after a put. 16 MiB of the file system are left free: what does not fit beside
- * them is refused.
+ * Existing entries stay, and lookups still find them: among the entries of a key a lookup takes the most demanding one that
+ * the machine meets, so an entry is imported only if it requires fewer CPU features than every existing one with the same
+ * key. Entries for other CPUs are stored too. A member that is damaged, incomplete or foreign is refused, logged and
+ * counted, and the import continues. Entries become visible in batches, each after all its objects are durable; on OK
+ * everything is. Imported entries count as used now. After each batch the budget is enforced
+ * (aoticache_cache_options.max_bytes), as after a put. 16 MiB of the file system are left free: entries that do not fit are
+ * refused.
  *
- * options, ret_report: may be NULL. ret_report is written on failure too, as far as it came.
- * Locks:   the store, shared, once for each batch; with a budget, what a collection takes. Another process may be at work in the cache, a collector too.
- * Returns: OK (look at `refused`); CORRUPT (no such archive, damaged, it ends early, or has more than it announces; what
- * was complete before stays); DENIED (read-only; more than max_bytes); INVALID; IO (a full disk; stopped); LOCKED; NO_MEMORY; UNSUPPORTED
- * (no libarchive, no libcrypto, an archive of a newer format). INVALID and DENIED also where the lists of trusted and
- * revoked keys cannot be used: nothing is taken in then.
+ * options, ret_report: may be NULL. ret_report is written on failure too, with what was done.
+ * Locks:   the store, shared, once for each batch; with a budget, the locks of a collection. Other processes, including a
+ *          collector, may use the cache at the same time.
+ * Returns: OK (look at `refused`); CORRUPT (not such an archive, damaged, ends early, or has more than it announces; what
+ * was complete before stays); DENIED (read-only; more than max_bytes); INVALID; IO (a full disk; stopped); LOCKED;
+ * NO_MEMORY; UNSUPPORTED (no libarchive, no libcrypto, an archive of a newer format). Also INVALID and DENIED if the lists
+ * of trusted and revoked keys cannot be used: nothing is imported then.
  */
 AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd,
                                                       const aoticache_transfer_options *options,
@@ -115,10 +116,10 @@ AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, in
                                                       aoticache_error *ret_error);
 
 /*
- * From one cache directory into another: objects that are there already are not copied. Nothing is shared between the
- * directories afterwards but, where the file system can, blocks. Entries keep when they were used last and how often.
- * Signatures go with the entries. They are needed, as for an import, where the source is neither this user's nor root's, or
- * others may write to it. Otherwise as aoticache_cache_import(). INVALID where both are one directory.
+ * Copies entries from one cache directory to another; existing objects are not copied. Afterwards the directories share
+ * nothing except blocks, if the file system supports that. Entries keep their last use and number of uses. Signatures are
+ * copied with the entries. They are required, as for an import, if the source belongs neither to this user nor to root, or
+ * if others may write to it. Otherwise it behaves as aoticache_cache_import(). INVALID if both are the same directory.
  */
 AOTICACHE_API aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache *source,
                                                      const aoticache_transfer_options *options,

@@ -1,7 +1,7 @@
 /*
- * cache/transfer/trust: whether an entry that wants to come in was signed by somebody who is trusted here, where that is
- * asked. What was not is refused before any of it is in the store. An entry that is here already gets the signatures that
- * came with another copy of it, so that a key can be replaced: those of trusted keys alone.
+ * cache/transfer/trust: checks whether an entry to import was signed by a trusted key, if that is required. Other entries
+ * are refused before any part of them is in the store. If an entry exists already, signatures of trusted keys that came with
+ * another copy are added to it, so that a key can be replaced.
  */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index 
         if (memcmp(&required, claim->requirements, sizeof required) != 0 ||
             aoticache_cache_load_manifest(intake->cache->directory, &hits[i].artifact, &manifest, &bytes, NULL) !=
                 AOTICACHE_OK)
-            continue; /* one that cannot be read is none to be kept */
+            continue; /* an unreadable entry need not be kept */
         const char *guard = manifest->guard != NULL ? manifest->guard : "";
         if (strcmp(guard, claim->guard != NULL ? claim->guard : "") == 0 && manifest->created_ns > *ret_created_ns)
             *ret_created_ns = manifest->created_ns;
@@ -34,7 +34,7 @@ static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index 
     return status;
 }
 
-/* When the entry was made that the claim's would replace, by its manifest; 0: it replaces none. */
+/* Gives the creation time, from its manifest, of the entry that the claim's would replace; 0: it replaces none. */
 static aoticache_status read_replaced(aoticache_intake *intake, const aoticache_intake_claim *claim,
                                       int64_t *ret_created_ns, aoticache_error *ret_error)
 {
@@ -77,7 +77,7 @@ aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const ao
     return AOTICACHE_OK;
 }
 
-/* ---- signatures of what is here already ---- */
+/* ---- signatures of existing entries ---- */
 
 static bool keep_trusted(void *user, const aoticache_signature *signature, aoticache_signature_state state,
                          const aoticache_public_key *key)
@@ -88,7 +88,7 @@ static bool keep_trusted(void *user, const aoticache_signature *signature, aotic
     return true;
 }
 
-/* Those that the entry does not have. */
+/* Keeps only signatures that the entry does not have. */
 static void drop_known(const aoticache_signature_list *known, aoticache_signature_list *list)
 {
     size_t kept = 0;
@@ -111,7 +111,7 @@ static aoticache_status add_signatures(aoticache_intake *intake, const aoticache
     uint64_t bytes;
     aoticache_directory *directory = intake->cache->directory;
     if (aoticache_cache_load_manifest(directory, artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
-        return AOTICACHE_OK; /* a verification tells of it */
+        return AOTICACHE_OK; /* a verification reports it */
     const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
     aoticache_status status = aoticache_trust_check(intake->cache, &statement, list, keep_trusted, &trusted, ret_error);
     aoticache_manifest_free(manifest);
@@ -122,7 +122,7 @@ static aoticache_status add_signatures(aoticache_intake *intake, const aoticache
         status = aoticache_signature_file_add(directory, artifact, &trusted, true, ret_error);
     aoticache_lock_release(&lock);
     intake->report->entries_signed += status == AOTICACHE_OK ? 1 : 0;
-    return status == AOTICACHE_INVALID ? AOTICACHE_OK : status; /* it has as many as it may */
+    return status == AOTICACHE_INVALID ? AOTICACHE_OK : status; /* it has the maximum number */
 }
 
 aoticache_status aoticache_intake_add_signatures(aoticache_intake *intake, const aoticache_digest *artifact,

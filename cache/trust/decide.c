@@ -1,9 +1,8 @@
 /*
- * cache/trust/decide: what the signatures of one entry are worth here, and whether an entry that came from elsewhere may come
- * in.
+ * cache/trust/decide: evaluates the signatures of one entry, and decides whether an entry from elsewhere may be imported.
  *
- * The order of the reasons is fixed: what holds whoever signed it comes first, then a signature that is wrong, then a key
- * that is trusted, and only then whether anybody is asked.
+ * The order of the reasons is fixed: first those that are independent of signatures, then wrong signatures, then trusted
+ * keys, and only then questions to the user.
  */
 #include "base/arguments.h"
 #include "cache/trust/internal.h"
@@ -23,7 +22,7 @@ struct message {
     size_t size;
 };
 
-/* Whether it has the name of a key that is revoked, by that name or by its bytes. */
+/* Returns whether the signature has the name of a key that is revoked, by that name or by its bytes. */
 static bool has_revoked_name(const aoticache_trust *trust, const aoticache_signature *signature)
 {
     for (size_t i = 0; i < trust->revoked_count; i++)
@@ -36,7 +35,7 @@ static bool has_revoked_name(const aoticache_trust *trust, const aoticache_signa
     return false;
 }
 
-/* Whether a key made it that is revoked by its bytes, whatever name the signature has. */
+/* Determines whether the signature was made by a key that is revoked by its bytes, whatever name the signature has. */
 static aoticache_status is_made_by_revoked(const aoticache_trust *trust, const struct message *message,
                                            const aoticache_signature *signature, bool *ret_is_made,
                                            aoticache_error *ret_error)
@@ -50,7 +49,7 @@ static aoticache_status is_made_by_revoked(const aoticache_trust *trust, const s
     return status == AOTICACHE_CORRUPT ? AOTICACHE_OK : status;
 }
 
-/* Which of the trusted keys made a signature. *ret_key: borrowed from the set; NULL where none did. */
+/* Determines which trusted key made a signature. *ret_key: borrowed from the set; NULL if none did. */
 static aoticache_status judge_signature(const aoticache_trust *trust, const struct message *message,
                                         const aoticache_signature *signature, aoticache_signature_state *ret_state,
                                         const aoticache_public_key **ret_key, aoticache_error *ret_error)
@@ -86,12 +85,12 @@ static aoticache_status judge_signature(const aoticache_trust *trust, const stru
 struct decision {
     aoticache_cache *cache;
     const aoticache_trust_claim *claim;
-    bool is_required; /* a trusted signature is */
+    bool is_required; /* a trusted signature is required */
     struct message message;
     aoticache_signature_list signatures;
-    aoticache_public_key signer; /* of a key that is not trusted: see aoticache_trust_verdict.key */
+    aoticache_public_key signer; /* whose key is not trusted: see aoticache_trust_verdict.key */
     aoticache_trust_verdict verdict;
-    char entry[AOTICACHE_DIGEST_HEX_BYTES]; /* the key that it answers: people know it from `aoticache ls` */
+    char entry[AOTICACHE_DIGEST_HEX_BYTES]; /* the entry's key, which users know from `aoticache ls` */
 };
 
 static const char *text_of(aoticache_trust_verdict_reason reason)
@@ -130,7 +129,7 @@ static void accept(struct decision *decision, aoticache_trust_verdict_reason rea
              text_of(reason), key != NULL ? ": " : "", key != NULL ? key->name : "");
 }
 
-/* What holds whoever signed it. False: it is refused. */
+/* Checks the conditions that are independent of signatures. Returns false if the entry is refused. */
 static bool passes_without_keys(struct decision *decision)
 {
     const aoticache_trust_claim *claim = decision->claim;
@@ -164,8 +163,8 @@ static bool passes_without_keys(struct decision *decision)
     return false;
 }
 
-/* Asks about keys that came along and made one of the signatures. *ret_key: one that is trusted now. The first of the others
- * becomes decision->signer. */
+/* Asks about keys that were received with the entry and made one of the signatures. *ret_key: one that is trusted now. The
+ * first of the others becomes decision->signer. */
 static aoticache_status ask_for_keys(struct decision *decision, aoticache_public_key *ret_key, bool *ret_has,
                                      aoticache_error *ret_error)
 {
@@ -195,7 +194,7 @@ static aoticache_status ask_for_keys(struct decision *decision, aoticache_public
     return AOTICACHE_OK;
 }
 
-/* None is by a trusted key, none is wrong. */
+/* Called if no signature is by a trusted key and none is wrong. */
 static void refuse_untrusted(struct decision *decision, const char *revoked)
 {
     const aoticache_signature_list *list = &decision->signatures;
@@ -220,7 +219,7 @@ static void refuse_untrusted(struct decision *decision, const char *revoked)
     decision->verdict.key = *signer;
 }
 
-/* With the mutex held. */
+/* Call this with the mutex held. */
 static aoticache_status decide(struct decision *decision, aoticache_error *ret_error)
 {
     const aoticache_trust *trust = &decision->cache->trust;
@@ -239,7 +238,7 @@ static aoticache_status decide(struct decision *decision, aoticache_error *ret_e
         aoticache_status status = judge_signature(trust, &decision->message, signature, &state, &key, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        if (state == AOTICACHE_SIGNATURE_WRONG) { /* somebody changed one or the other */
+        if (state == AOTICACHE_SIGNATURE_WRONG) { /* one of the two was modified */
             refuse(decision, AOTICACHE_TRUST_WRONG_SIGNATURE, "it has the name of %s, whose key did not make it",
                    signature->name);
             return AOTICACHE_OK;
@@ -294,7 +293,7 @@ aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_
     return AOTICACHE_OK;
 }
 
-/* ---- checking what is here ---- */
+/* ---- checking existing entries ---- */
 
 aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_statement *statement,
                                        const aoticache_signature_list *list, aoticache_signature_fn callback,

@@ -1,8 +1,9 @@
 /*
- * cache/trust/ed25519: signing and verifying (RFC 8032, pure Ed25519), by libcrypto.
+ * cache/trust/ed25519: signs and verifies (RFC 8032, pure Ed25519), with libcrypto.
  *
- * libcrypto's shared library costs a process 1.6 MB and half a millisecond, and a process that checks no signature shall not
- * pay for it. So it is loaded on the first call, and stays. The SHA-256 that is linked from its archive is another copy.
+ * libcrypto's shared library costs a process 1.6 MB and half a millisecond, and a process that checks no signature should
+ * not pay for that. So it is loaded on the first call, and stays loaded. The SHA-256 that is linked from its archive is a
+ * separate copy.
  */
 #include "cache/trust/internal.h"
 
@@ -12,7 +13,7 @@
 
 #include "base/process/optional_library.h"
 
-/* The library that the header belongs to; then those that there have been. */
+/* The library that the header belongs to; then other versions. */
 #ifdef OPENSSL_SHLIB_VERSION
 #define TEXT_OF(number) #number
 #define SONAME(number) "libcrypto.so." TEXT_OF(number)
@@ -22,7 +23,7 @@
 #endif
 
 /* result, name, parameters: the same in OpenSSL 1.1.1 and 3. The engine is always NULL. */
-/* clang-format off */ /* it takes the types of parameters for products */
+/* clang-format off */ /* it parses the types of parameters as products */
 #define FUNCTION_LIST(X)                                                                                              \
     X(EVP_PKEY *, EVP_PKEY_new_raw_private_key, (int type, void *engine, const unsigned char *key, size_t size))    \
     X(EVP_PKEY *, EVP_PKEY_new_raw_public_key, (int type, void *engine, const unsigned char *key, size_t size))     \
@@ -68,10 +69,10 @@ static aoticache_status open_crypto(aoticache_error *ret_error)
         problem);
 }
 
-/* libcrypto gives no key, or no context: it is out of memory, or its configuration forbids Ed25519. */
+/* libcrypto gives no key, or no context: memory is short, or its configuration forbids Ed25519. */
 static aoticache_status refused(aoticache_error *ret_error)
 {
-    crypto.ERR_clear_error_(); /* the host's own calls of libcrypto look at the same queue */
+    crypto.ERR_clear_error_(); /* the host's own calls of libcrypto use the same error queue */
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "libcrypto does not do Ed25519 here: it is out of memory, or openssl.cnf forbids it");
 }

@@ -1,5 +1,5 @@
 /*
- * cache/trust/entries: the signatures of a cache's own entries: reading, adding, making and checking them.
+ * cache/trust/entries: reads, adds, makes and checks the signatures of a cache's own entries.
  */
 #include "base/arguments.h"
 #include "cache/trust/internal.h"

@@ -1,5 +1,5 @@
 /*
- * cache/trust/internal: what the files of this folder share, and what import and merge ask of them.
+ * cache/trust/internal: types and functions shared by the files of this directory, and used by import and merge.
  */
 #ifndef AOTICACHE_CACHE_TRUST_INTERNAL_H
 #define AOTICACHE_CACHE_TRUST_INTERNAL_H
@@ -13,21 +13,21 @@
 
 /* ---- text.c: base64, names, and the text forms ---- */
 
-/* `size` bytes as base64 with padding: ret_text has room for 4 * ((size + 2) / 3) + 1. */
+/* Writes `size` bytes as base64 with padding: ret_text has space for 4 * ((size + 2) / 3) + 1. */
 void aoticache_base64_encode(const uint8_t *bytes, size_t size, char *ret_text);
-/* Exactly `size` bytes, in the one form that the encoder gives. */
+/* Decodes exactly `size` bytes; accepts only the form that the encoder writes. */
 bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes);
 /* OK, or INVALID with the reason. */
 aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error);
 /*
- * Parses `name:base64` of exactly `size` bytes: every key and every signature is read by this function. what: "public key", for
- * messages, which may repeat what stands before the ':'. OK, or INVALID with the reason.
+ * Parses `name:base64` of exactly `size` bytes: every key and every signature is read by this function. what: "public key",
+ * for messages, which may repeat the part before the ':'. OK, or INVALID with the reason.
  */
 aoticache_status aoticache_named_bytes_parse(const char *what, const char *text, size_t size,
                                              char ret_name[AOTICACHE_SIGNER_NAME_BYTES], uint8_t *ret_bytes,
                                              aoticache_error *ret_error);
 
-/* Calls back for each line of a text of signatures that was parsed. Blank lines and other text are refused. */
+/* The signatures parsed from a text. Blank lines and other text are refused. */
 typedef struct aoticache_signature_list {
     aoticache_signature items[AOTICACHE_MAX_SIGNATURES];
     size_t count;
@@ -36,12 +36,12 @@ typedef struct aoticache_signature_list {
 /* NULL is "". OK, INVALID (with the line's number), and INVALID for more than AOTICACHE_MAX_SIGNATURES. Names may repeat. */
 aoticache_status aoticache_signature_list_parse(const char *text, aoticache_signature_list *ret_list,
                                                 aoticache_error *ret_error);
-/* By free(); NULL: no memory. */
+/* The caller frees the text with free(); NULL if memory is short. */
 char *aoticache_signature_list_format(const aoticache_signature_list *list);
-/* Adds, or replaces the one of the same name. False where the list is full. */
+/* Adds a signature, or replaces the one of the same name. Returns false if the list is full. */
 bool aoticache_signature_list_add(aoticache_signature_list *list, const aoticache_signature *signature);
 
-/* ---- ed25519.c: the three operations, by libcrypto, which is loaded on the first call ---- */
+/* ---- ed25519.c: the three operations, with libcrypto, which is loaded on the first call ---- */
 
 /* Returns: OK, UNSUPPORTED, NO_MEMORY. verify: also CORRUPT. */
 aoticache_status aoticache_ed25519_public(const uint8_t seed[32], uint8_t ret_public[32], aoticache_error *ret_error);
@@ -57,7 +57,7 @@ struct aoticache_secret_key {
     uint8_t seed[32];
 };
 
-/* The text of a file, with or without a line end. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY. name: for messages. */
+/* Parses the text of a file, with or without a line end. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY. name: for messages. */
 aoticache_status aoticache_secret_key_parse(const char *text, const char *name, aoticache_secret_key **ret_key,
                                             aoticache_error *ret_error);
 
@@ -66,28 +66,28 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
 #define AOTICACHE_STATEMENT_MAGIC "aoticache statement"
 #define AOTICACHE_STATEMENT_VERSION 1
 
-/* A statement of whatever size as one whose size is ours and whose strings are not NULL. OK, INVALID. */
+/* Converts a statement of any size to one of this library's size, with strings that are not NULL. OK, INVALID. */
 aoticache_status aoticache_statement_read(const aoticache_statement *given, aoticache_statement *ret_statement,
                                           aoticache_error *ret_error);
-/* Borrows from the manifest. */
+/* Makes the statement of a manifest, borrowing from the manifest. */
 aoticache_statement aoticache_statement_of_manifest(const aoticache_digest *digest, const aoticache_manifest *manifest);
-/* The same for bytes that statement_encode() gave. */
+/* Does the same for bytes from statement_encode(). */
 aoticache_status aoticache_statement_verify_bytes(const uint8_t *bytes, size_t size, const aoticache_public_key *key,
                                                   const aoticache_signature *signature, aoticache_error *ret_error);
 
-/* ---- key_files.c: trusted_keys and revoked_keys of a folder of keys ---- */
+/* ---- key_files.c: trusted_keys and revoked_keys of a directory of keys ---- */
 
-/* What revokes a key or an entry. */
+/* What a revocation applies to. */
 typedef enum aoticache_revocation_kind {
     AOTICACHE_REVOKES_KEY,         /* these 32 bytes, whatever the name */
-    AOTICACHE_REVOKES_FINGERPRINT, /* the same, by their SHA-256 */
+    AOTICACHE_REVOKES_FINGERPRINT, /* the same, given by their SHA-256 */
     AOTICACHE_REVOKES_NAME,
     AOTICACHE_REVOKES_ENTRY,
 } aoticache_revocation_kind;
 
 typedef struct aoticache_revocation {
     aoticache_revocation_kind kind;
-    aoticache_public_key key; /* NAME: its name alone */
+    aoticache_public_key key; /* NAME: only its name */
     char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
     aoticache_digest artifact;
 } aoticache_revocation;
@@ -102,11 +102,11 @@ bool aoticache_revocation_names_key(const aoticache_revocation *revocation, cons
  * comment begins with a '#' at the beginning of the line or after a space.
  */
 typedef aoticache_status (*aoticache_key_word_fn)(void *user, const char *word, const char *place);
-/* OK (also where there is no such file), DENIED (owner, mode), IO, NO_MEMORY, and what the callback returns. */
+/* OK (also if there is no such file), DENIED (owner, mode), IO, NO_MEMORY, and the callback's results. */
 aoticache_status aoticache_key_file_read(const char *directory, const char *name, aoticache_key_word_fn callback,
                                          void *user, aoticache_error *ret_error);
 
-/* ---- trust.c: whom a cache believes ---- */
+/* ---- trust.c: the keys that a cache trusts ---- */
 
 typedef struct aoticache_trusted_key {
     aoticache_public_key key;
@@ -114,10 +114,10 @@ typedef struct aoticache_trusted_key {
 } aoticache_trusted_key;
 
 typedef struct aoticache_trust {
-    /* What the options of the cache say, copied when it is opened. NULL: nothing. */
+    /* The cache's options, copied when it is opened. NULL: not set. */
     char *trusted_text, *revoked_text, *sign_with, *directory;
     aoticache_signature_rule rule;
-    /* What is made of that and of the user's files, on first need, with the mutex held. */
+    /* The keys from these options and the user's files; loaded when first needed, with the mutex held. */
     pthread_mutex_t mutex;
     bool is_loaded;
     aoticache_trusted_key *trusted;
@@ -127,58 +127,59 @@ typedef struct aoticache_trust {
     aoticache_secret_key **signers;
     size_t signer_count, signer_capacity;
     bool has_signers;
-    /* Of lookups (revoked.c). */
+    /* For lookups (revoked.c). */
     atomic_int revocations;
     atomic_bool has_told_barred;
 } aoticache_trust;
 
-/* Copies what the options say; reads and loads nothing. OK, NO_MEMORY. */
+/* Copies the options; reads and loads nothing. OK, NO_MEMORY. */
 aoticache_status aoticache_trust_init(aoticache_trust *trust, const aoticache_cache_options *options,
                                       aoticache_error *ret_error);
 void aoticache_trust_clear(aoticache_trust *trust);
 
-/* Reads what was said, the first time, and leaves the mutex locked on OK. Unlock it by pthread_mutex_unlock(). */
+/* Loads the keys if that is not done yet, and leaves the mutex locked on OK. Unlock it with pthread_mutex_unlock(). */
 aoticache_status aoticache_trust_lock(aoticache_cache *cache, aoticache_error *ret_error);
-/* The rest with the mutex held. */
+/* Call these with the mutex held. */
 bool aoticache_trust_revokes_key(const aoticache_trust *trust, const aoticache_public_key *key);
 bool aoticache_trust_has_revoked(const aoticache_trust *trust, const aoticache_digest *artifact);
 aoticache_status aoticache_trust_add(aoticache_trust *trust, const aoticache_public_key *key,
                                      aoticache_trust_origin origin, aoticache_error *ret_error);
 
-/* Checks that none of the keys is revoked here. Takes the mutex itself. Returns: OK, DENIED (one is), and why that cannot be
- * told. */
+/* Checks that none of the keys is revoked here. Takes the mutex itself. Returns: OK, DENIED (one is revoked), and why that
+ * cannot be determined. */
 aoticache_status aoticache_trust_check_signers(aoticache_cache *cache, const aoticache_secret_key *const *keys,
                                                size_t count, aoticache_error *ret_error);
 
-/* Whether an entry is revoked by its digest. Takes the mutex itself, as the next one does. */
+/* Checks whether an entry is revoked by its digest. Takes the mutex itself, as the next function does. */
 aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact,
                                                bool *ret_revoked, aoticache_error *ret_error);
 
-/* The i-th entry that is revoked by its digest: OK, NOT_FOUND (there are not so many), or why that cannot be told. */
+/* Gives the i-th entry that is revoked by its digest: OK, NOT_FOUND (there are fewer), or why that cannot be determined. */
 aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position,
                                                   aoticache_digest *ret_artifact, aoticache_error *ret_error);
 
 /* ---- decide.c ---- */
 
-/* As aoticache_cache_check_signatures(), of a list. The callback is called with the mutex held and must not use the cache. */
+/* Like aoticache_cache_check_signatures(), for a list. The callback is called with the mutex held and must not use the
+ * cache. */
 aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_statement *statement,
                                        const aoticache_signature_list *list, aoticache_signature_fn callback,
                                        void *user, aoticache_error *ret_error);
 
-/* ---- revoked.c: entries that would not be taken in any more ---- */
+/* ---- revoked.c: entries that would be refused now ---- */
 
 #define AOTICACHE_TRUST_FAULT_BYTES 256
 
-/* ret_reason: one line where *ret_faulty. Returns as aoticache_cache_check_signatures(). */
+/* ret_reason: one line if *ret_faulty. Returns as aoticache_cache_check_signatures(). */
 aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aoticache_digest *artifact,
                                             char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
                                             aoticache_error *ret_error);
 /*
- * Whether a lookup must not use an entry, since it would not be taken in any more; logged the first time. Where that cannot
- * be told (a list of revoked keys that cannot be read), signed entries are barred.
+ * Returns whether a lookup must not use an entry because it would be refused now; logged the first time. If that cannot be
+ * determined (a list of revoked keys that cannot be read), signed entries are barred.
  */
 bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifact);
-/* Removes the entries of a manifest, and moves that to quarantine/. Takes the store's lock, exclusively. */
+/* Removes the entries of a manifest, and moves the manifest to quarantine/. Takes the store's lock, exclusively. */
 aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoticache_digest *artifact,
                                               aoticache_error *ret_error);
 
@@ -186,25 +187,25 @@ aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoti
 
 #define AOTICACHE_SIGNATURE_FILE_BYTES (AOTICACHE_MAX_SIGNATURES * AOTICACHE_SIGNATURE_TEXT_BYTES)
 
-/* OK (also where there is none: ""), CORRUPT, IO, DENIED, NO_MEMORY. */
+/* OK (also if there are none: ""), CORRUPT, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_signature_file_read(aoticache_directory *directory, const aoticache_digest *artifact,
                                                aoticache_signature_list *ret_list, aoticache_error *ret_error);
 /*
- * Adds signatures, durably. The caller holds the store's lock, shared. syncs: else the caller makes what was
- * written durable. Returns: OK, INVALID (too many), IO, DENIED, LOCKED, NO_MEMORY.
+ * Adds signatures, durably. The caller holds the store's lock, shared. syncs: false: the caller makes the file durable.
+ * Returns: OK, INVALID (too many), IO, DENIED, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_signature_file_add(aoticache_directory *directory, const aoticache_digest *artifact,
                                               const aoticache_signature_list *more, bool syncs,
                                               aoticache_error *ret_error);
 
-/* A callback for each name in signatures/ that is a digest. Return false to stop. OK, IO, DENIED, NO_MEMORY. */
+/* Called for each name in signatures/ that is a digest. Return false to stop. OK, IO, DENIED, NO_MEMORY. */
 typedef bool (*aoticache_signature_file_fn)(void *user, const aoticache_digest *artifact);
 aoticache_status aoticache_signature_files_list(aoticache_directory *directory, aoticache_signature_file_fn callback,
                                                 void *user, aoticache_error *ret_error);
 
 /* ---- texts and statements ---- */
 
-/* As aoticache_public_key_parse() and aoticache_public_key_format(), of signatures. */
+/* Like aoticache_public_key_parse() and aoticache_public_key_format(), for signatures. */
 aoticache_status aoticache_signature_parse(const char *text, aoticache_signature *ret_signature,
                                            aoticache_error *ret_error);
 void aoticache_signature_format(const aoticache_signature *signature, char ret_text[AOTICACHE_SIGNATURE_TEXT_BYTES]);
@@ -217,7 +218,7 @@ aoticache_status aoticache_statement_encode(const aoticache_statement *statement
 aoticache_status aoticache_statement_sign(const aoticache_statement *statement, const aoticache_secret_key *key,
                                           aoticache_signature *ret_signature, aoticache_error *ret_error);
 
-/* Whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED,
+/* Checks whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED,
  * NO_MEMORY. */
 aoticache_status aoticache_statement_verify(const aoticache_statement *statement, const aoticache_public_key *key,
                                             const aoticache_signature *signature, aoticache_error *ret_error);
@@ -225,43 +226,43 @@ aoticache_status aoticache_statement_verify(const aoticache_statement *statement
 /* ---- signatures of entries ---- */
 
 typedef void (*aoticache_statement_fn)(void *user, const aoticache_statement *statement);
-/* Calls back once with the statement of the entry whose manifest has this digest, as the manifest says. The strings are valid
- * during the call. Returns: as aoticache_cache_check_signatures(). */
+/* Calls back once with the statement made from the manifest of this digest. The strings are valid during the call. Returns:
+ * as aoticache_cache_check_signatures(). */
 aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
                                                 aoticache_statement_fn callback, void *user,
                                                 aoticache_error *ret_error);
 
 /*
- * The signatures of an entry as text: one `name:base64` on each line, each line ended; "" where there is none. They are
- * not checked. The caller frees *ret_text with free().
+ * Reads the signatures of an entry as text: one `name:base64` per line, each line with a line end; "" if there are none.
+ * They are not checked. The caller frees *ret_text with free().
  * Returns: OK, CORRUPT (the file is not one of signatures), IO, DENIED, NO_MEMORY, INVALID.
  */
 aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                                  char **ret_text, aoticache_error *ret_error);
 
 /*
- * Adds signatures, as such text, to those that an entry has; a key has one signature, the new one wins. Durable on OK.
- * They are not checked: decide first (below). The manifest need not be in the store yet, so that an entry becomes visible
- * with its signatures. Those of an entry that does not come are removed by a collection.
+ * Adds signatures, in this text form, to those of an entry; a key has one signature, and a new one replaces it. Durable on
+ * OK. They are not checked: decide first (below). The manifest need not be in the store yet, so that an entry becomes
+ * visible with its signatures. If the entry is never stored, a collection removes its signatures.
  * Locks:   the store, shared.
  * Returns: OK, INVALID (no signatures, or more than AOTICACHE_MAX_SIGNATURES), IO, DENIED (read-only), LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
                                                 const char *text, aoticache_error *ret_error);
 
-/* ---- deciding for an entry that came from elsewhere ---- */
+/* ---- deciding about an entry from elsewhere ---- */
 
-/* An entry that came from elsewhere. Pointers are borrowed during the call. */
+/* An entry from elsewhere. Pointers are borrowed during the call. */
 typedef struct aoticache_trust_claim {
     size_t size;
-    const aoticache_statement *statement; /* made of the manifest that came, whose digest was verified */
-    const char *signatures;               /* one on each line; NULL or "": none */
-    const aoticache_key *wanted;          /* what was asked for; NULL: anything */
-    int64_t replaces_created_ns;          /* when the entry was made that this one would replace; 0: there is none */
-    bool is_ours;        /* from a place that only this user and root may write: no signature is needed */
-    bool allow_unsigned; /* no trusted signature is needed, and it may be older than what it replaces */
-    /* Keys that came along. One is trusted only if ask() says so, which is asked after it was found to have signed the
-     * entry, and must not use the cache. */
+    const aoticache_statement *statement; /* made from the received manifest, whose digest was verified */
+    const char *signatures;               /* one per line; NULL or "": none */
+    const aoticache_key *wanted;          /* the requested key; NULL: any */
+    int64_t replaces_created_ns;          /* when the entry was created that this one would replace; 0: there is none */
+    bool is_ours;        /* its source can be written only by this user and root: no signature is needed */
+    bool allow_unsigned; /* no trusted signature is needed, and it may be older than the entry that it replaces */
+    /* Keys received with the entry. One is trusted only if ask() returns true, which is called after the key was found to
+     * have signed the entry, and must not use the cache. */
     const aoticache_public_key *offered;
     size_t offered_count;
     bool (*ask)(void *user, const aoticache_public_key *key); /* NULL: no */
@@ -271,9 +272,9 @@ typedef struct aoticache_trust_claim {
 #define AOTICACHE_TRUST_CLAIM_INIT AOTICACHE_SIZED_INIT(aoticache_trust_claim)
 
 /*
- * Decides by what the cache's options and the configuration say (trusted_keys, revoked_keys, require_signatures, the
- * user's folder of keys). Counts a refusal (`refused_untrusted`). Writes nothing; the caller logs verdict.message.
- * Returns: OK (look at is_accepted); INVALID, NO_MEMORY, UNSUPPORTED (no libcrypto): the entry must not be taken in.
+ * Decides according to the cache's options and the configuration (trusted_keys, revoked_keys, require_signatures, the user's
+ * directory of keys). Counts a refusal (`refused_untrusted`). Writes nothing; the caller logs verdict.message. Returns: OK
+ * (check is_accepted); INVALID, NO_MEMORY, UNSUPPORTED (no libcrypto): the entry must not be imported.
  */
 aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_trust_claim *claim,
                                         aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error);

@@ -1,9 +1,9 @@
 /*
- * cache/trust/key_files: the files trusted_keys and revoked_keys of a user's folder of keys: reading them, and changing them
- * line by line. Comments and lines that nobody asked to change stay as they are.
+ * cache/trust/key_files: the files trusted_keys and revoked_keys of a user's directory of keys: reads them, and changes them
+ * line by line. Comments and other lines stay unchanged.
  *
- * A change is a new file that is renamed over the old one, with the folder locked, so that no change of two processes is
- * lost and no reader sees half of one.
+ * A change is a new file that is renamed over the old one, with the directory locked, so that concurrent changes of two
+ * processes are not lost and no reader sees a partial change.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #define MAX_FILE_BYTES (1u << 20)
 #define SPACES " \t\r"
 
-/* ---- what revokes ---- */
+/* ---- revocations ---- */
 
 static bool is_fingerprint(const char *text)
 {
@@ -90,7 +90,7 @@ static aoticache_status check_trust(const char *path, const struct stat *found, 
     return AOTICACHE_OK;
 }
 
-/* NOT_FOUND where it is not there. */
+/* NOT_FOUND if it is not there. */
 static aoticache_status open_folder(const char *directory, int *ret_fd, aoticache_error *ret_error)
 {
     struct stat found;
@@ -125,7 +125,7 @@ static aoticache_status read_all(int fd, const char *path, char **ret_text, aoti
     return AOTICACHE_OK;
 }
 
-/* "" where there is no such file. */
+/* Gives "" if there is no such file. */
 static aoticache_status read_text(int folder, const char *path, const char *name, char **ret_text,
                                   aoticache_error *ret_error)
 {
@@ -151,8 +151,8 @@ static char *path_of(const char *directory, const char *name, aoticache_error *r
 }
 
 /*
- * Cuts the comment and the spaces around the rest off a line, and returns the rest: "" where there is none. It is parsed whole:
- * a second word on a line is not left out but makes the line one that cannot be read. Changes the line.
+ * Removes the comment and surrounding spaces from a line, and returns the rest: "" if there is none. The rest is parsed as a
+ * whole: a second word on a line makes it an invalid line. Changes the line.
  */
 static char *word_of(char *line)
 {
@@ -193,7 +193,7 @@ aoticache_status aoticache_key_file_read(const char *directory, const char *name
 
 /* ---- changing ---- */
 
-/* Makes the folder, and those above it, for the user alone. */
+/* Creates the directory and its parents, for the user alone. */
 static aoticache_status make_folder(const char *directory, aoticache_error *ret_error)
 {
     cleanup_free char *path = strdup(directory);
@@ -211,10 +211,11 @@ static aoticache_status make_folder(const char *directory, aoticache_error *ret_
     }
 }
 
-/* Which lines go. Returns true for one that is to go; sets *user's own notes. */
+/* Decides which lines are removed: returns true for those. Updates *user. */
 typedef bool (*drops_fn)(void *user, const char *word);
 
-/* The text without the lines that go, and with one more. By free(); NULL: no memory. */
+/* Returns the text without the removed lines and with the added one; the caller frees it with free(). NULL if memory is
+ * short. */
 static char *edit(const char *text, drops_fn drops, void *user, const char *added)
 {
     char *edited = malloc(strlen(text) + (added != NULL ? strlen(added) : 0) + 3);
@@ -244,7 +245,7 @@ static aoticache_status replace_file(int folder, const char *path, const char *n
 {
     char temporary[64];
     snprintf(temporary, sizeof temporary, "%s.new-%ld", name, (long)getpid());
-    aoticache_syscall_unlinkat(folder, temporary, 0); /* of a process of this number that died */
+    aoticache_syscall_unlinkat(folder, temporary, 0); /* left by a dead process with the same number */
     cleanup_fd int fd = aoticache_syscall_openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (fd >= 0 && aoticache_syscall_write(fd, text, strlen(text)) == 0 && aoticache_syscall_fsync(fd) == 0 &&
         aoticache_syscall_renameat(folder, temporary, folder, name) == 0 && aoticache_syscall_fsync(folder) == 0)
@@ -254,7 +255,7 @@ static aoticache_status replace_file(int folder, const char *path, const char *n
     return aoticache_error_set_errno(ret_error, saved, "cannot write %s", path);
 }
 
-/* Rewrites one file of a folder that is open and locked, if that changes it. */
+/* Rewrites one file of a directory that is open and locked, if that changes it. */
 static aoticache_status change_file(int folder, const char *directory, const char *name, drops_fn drops, void *user,
                                     const char *added, aoticache_error *ret_error)
 {
@@ -292,7 +293,7 @@ aoticache_status aoticache_key_directory_own_key(const char *directory, const ch
     aoticache_status status = AOTICACHE_OK;
     if (ret_key == NULL)
         return AOTICACHE_REFUSE_NULL(ret_error, ret_key);
-    status = open_to_change(directory, &folder, ret_error); /* locked: two first exports make one key */
+    status = open_to_change(directory, &folder, ret_error); /* locked, so that two first exports make only one key */
     cleanup_free char *path = status == AOTICACHE_OK ? path_of(directory, AOTICACHE_SECRET_KEY_FILE, ret_error) : NULL;
     if (path == NULL)
         return status == AOTICACHE_OK ? AOTICACHE_NO_MEMORY : status;
@@ -348,7 +349,7 @@ aoticache_status aoticache_key_directory_trust(const char *directory, const aoti
     aoticache_status status = aoticache_signer_name_check(key->name, ret_error);
     if (status == AOTICACHE_OK)
         status = open_to_change(directory, &folder, ret_error);
-    if (status == AOTICACHE_OK) /* changes nothing: it looks */
+    if (status == AOTICACHE_OK) /* changes nothing: only reads */
         status =
             change_file(folder, directory, AOTICACHE_TRUSTED_KEYS_FILE, drops_for_trust, &trusting, NULL, ret_error);
     if (status == AOTICACHE_OK && trusting.has_namesake)
@@ -389,7 +390,7 @@ aoticache_status aoticache_key_directory_revoke(const char *directory, const cha
     cleanup_free char *word = what != NULL ? strdup(what) : NULL;
     if (status == AOTICACHE_OK && word == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    /* Refusing comes first: who dies in between leaves a key that is named twice, and is refused. */
+    /* The revocation is written first: if the process dies in between, the key is in both files, and is refused. */
     if (status == AOTICACHE_OK)
         status = change_file(folder, directory, AOTICACHE_REVOKED_KEYS_FILE, drops_same_word, word, word, ret_error);
     if (status == AOTICACHE_OK)

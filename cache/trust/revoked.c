@@ -1,10 +1,10 @@
 /*
- * cache/trust/revoked: entries of this cache that it would not take in any more: revoked ones, those that only a revoked key
- * signed, and those with a signature that is not of them. Finding them, removing them, and keeping them from lookups, which
- * is what counts where a revocation has reached a machine and nobody has run `aoticache verify --repair` there yet.
+ * cache/trust/revoked: entries of this cache that would be refused now: revoked entries, those that only a revoked key
+ * signed, and those with a signature that is not valid for them. Finds and removes them, and hides them from lookups, which
+ * matters if a revocation has reached a machine but `aoticache verify --repair` was not run there yet.
  *
- * What was compiled here has no signature and is no concern of this file. Where nothing is revoked, a lookup asks for nothing
- * but whether the user has a file of revoked keys, once for each opened cache.
+ * Entries compiled here have no signature and are not affected. If nothing is revoked, a lookup only checks whether the user
+ * has a file of revoked keys, once for each opened cache.
  */
 #include "base/arguments.h"
 #include "cache/trust/internal.h"
@@ -67,7 +67,7 @@ aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aotica
 
 enum { REVOCATIONS_UNKNOWN, REVOCATIONS_NONE, REVOCATIONS_SOME };
 
-/* Where nobody has revoked anything, the keys themselves are not read. */
+/* If nothing is revoked, the keys themselves are not read. */
 static bool may_have_revocations(const aoticache_trust *trust)
 {
     cleanup_free char *path = NULL;
@@ -79,7 +79,7 @@ static bool may_have_revocations(const aoticache_trust *trust)
            (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* A list that cannot be read may name any key: it counts as one that does, and is read again the next time. */
+/* A list that cannot be read may name any key: it counts as revoking something, and is read again the next time. */
 static bool has_revocations(aoticache_cache *cache)
 {
     aoticache_trust *trust = &cache->trust;
@@ -126,7 +126,7 @@ bool aoticache_trust_bars(aoticache_cache *cache, const aoticache_digest *artifa
     return true;
 }
 
-/* With the store locked. The manifest is moved away, or an index that is built anew would bring the entry back. */
+/* Call this with the store locked. The manifest is moved away, because a rebuilt index would otherwise restore the entry. */
 static aoticache_status remove_locked(aoticache_cache *cache, aoticache_index *index, const aoticache_digest *artifact,
                                       aoticache_error *ret_error)
 {
@@ -176,7 +176,7 @@ static bool add_candidate(void *user, const aoticache_digest *artifact)
     return !candidates->is_out_of_memory;
 }
 
-/* Those that have signatures, and those that are revoked by their digest. */
+/* Lists entries with signatures, and those that are revoked by their digest. */
 static aoticache_status list_candidates(aoticache_cache *cache, struct candidates *candidates,
                                         aoticache_error *ret_error)
 {
@@ -194,7 +194,7 @@ static aoticache_status list_candidates(aoticache_cache *cache, struct candidate
     return status;
 }
 
-/* What is not there, or cannot be read, can answer nothing, and a verification tells of it. */
+/* An entry that is missing, or cannot be read, cannot be served, and a verification reports it. */
 static bool is_beyond_reach(aoticache_status status)
 {
     return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;

@@ -1,8 +1,8 @@
 /*
- * cache/trust/secret_key: secret keys: making one, reading and writing its file.
+ * cache/trust/secret_key: makes secret keys, and reads and writes their files.
  *
- * A secret key leaves this file as the seed of a signature alone. Buffers that had it are overwritten, its text is in no
- * message, and a file that somebody else may read or write is not read.
+ * A secret key leaves this file only as the seed of a signature. Buffers that contained it are overwritten, its text is in
+ * no message, and a file that other users may read or write is not read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
     const bool is_line = length < sizeof line && text[length + (text[length] == '\n')] == '\0';
     memcpy(line, text, is_line ? length : 0);
     line[is_line ? length : 0] = '\0';
-    /* The parser's own message is not passed on: what stands before a ':' may be the secret. */
+    /* The parser's own message is not forwarded: the part before a ':' may be the secret. */
     aoticache_status status =
         aoticache_named_bytes_parse("secret key", line, sizeof bytes, key_name, bytes, NULL) == AOTICACHE_OK
             ? AOTICACHE_OK
@@ -70,7 +70,7 @@ aoticache_status aoticache_secret_key_generate(const char *name, aoticache_secre
     if (key == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a key");
     memcpy(key->public_key.name, name, strlen(name));
-    if (getrandom(key->seed, sizeof key->seed, 0) != sizeof key->seed) /* up to 256 bytes come whole */
+    if (getrandom(key->seed, sizeof key->seed, 0) != sizeof key->seed) /* up to 256 bytes are returned completely */
         status = aoticache_error_set_errno(ret_error, errno, "cannot get random bytes for a key");
     if (status == AOTICACHE_OK)
         status = aoticache_ed25519_public(key->seed, key->public_key.bytes, ret_error);

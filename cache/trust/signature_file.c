@@ -1,9 +1,9 @@
 /*
- * cache/trust/signature_file: signatures/<digest of the manifest>: the signatures of one entry, one `name:base64` on each
- * line (docs/store.md).
+ * cache/trust/signature_file: signatures/<digest of the manifest>: the signatures of one entry, one `name:base64` per line
+ * (docs/store.md).
  *
- * They are files of their own and no objects, because signatures are added to an entry that is there, and an object never
- * changes. Their name is the manifest's digest, so an index that is built anew needs to know nothing of them.
+ * They are separate files and not objects, because signatures are added to existing entries, and an object never changes.
+ * Their name is the manifest's digest, so a rebuilt index needs no information about them.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -94,7 +94,8 @@ static aoticache_status write_file(aoticache_directory *directory, int folder, c
     return status;
 }
 
-/* What is there, with more. A file that cannot be used is set aside: those that come were judged, those in it were not. */
+/* Adds signatures to the existing ones. A file that cannot be used is quarantined: the new signatures were checked, those in
+ * the file were not. */
 static aoticache_status add(aoticache_directory *directory, int folder, const aoticache_digest *artifact,
                             const aoticache_signature_list *more, bool syncs, aoticache_error *ret_error)
 {

@@ -1,9 +1,9 @@
 /*
- * cache/trust/statement: the canonical bytes of what is signed of an entry (docs/signatures.md), and signing and verifying
+ * cache/trust/statement: the canonical bytes that are signed for an entry (docs/signatures.md), and signing and verifying
  * them.
  *
- * The digest of the manifest implies all that follows it. The rest is there so that whoever has a row of an index alone, and
- * not the manifest, can check the signature, and so that a signature can never pass for one of something else.
+ * The digest of the manifest determines everything after it. The rest is included so that the signature can be checked with
+ * only a row of an index, without the manifest, and so that it can never be valid for anything else.
  */
 #include "base/arguments.h"
 #include "cache/trust/internal.h"

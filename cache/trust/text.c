@@ -1,8 +1,8 @@
 /*
  * cache/trust/text: the text forms of keys, signatures and fingerprints, and base64 (RFC 4648).
  *
- * What is parsed may have been written by anybody. Every value has one text: base64 with padding, and with zero bits where
- * the last character has some to spare. So two texts that differ are two signatures.
+ * The parsed texts are untrusted. Every value has exactly one text: base64 with padding, and with zeros in the unused bits
+ * of the last character. So two different texts are two different signatures.
  */
 #include "base/arguments.h"
 #include "base/digest.h"
@@ -55,7 +55,8 @@ bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes)
 
 /* ---- names ---- */
 
-/* A name begins a word of a list of keys: the ':' ends it there, a space ends the word, and a '#' in its place begins a comment. */
+/* A name is the beginning of a word in a list of keys: it ends at the ':', a space would end the word, and a '#' at its
+ * beginning would begin a comment. */
 static bool is_name(const char *name, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -145,7 +146,7 @@ void aoticache_signature_format(const aoticache_signature *signature, char ret_t
 void aoticache_public_key_fingerprint(const aoticache_public_key *key, char ret_text[AOTICACHE_FINGERPRINT_BYTES])
 {
     aoticache_digest digest = {.bytes = {0}};
-    char text[FINGERPRINT_DIGITS + 2]; /* with the '=' that a fingerprint leaves out */
+    char text[FINGERPRINT_DIGITS + 2]; /* including the '=' that a fingerprint omits */
     aoticache_digest_of(key->bytes, sizeof key->bytes, &digest);
     aoticache_base64_encode(digest.bytes, sizeof digest.bytes, text);
     memcpy(ret_text, "SHA256:", 7);

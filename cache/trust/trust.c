@@ -1,8 +1,8 @@
 /*
- * cache/trust/trust: whom a cache believes: what its options say and what the user's files say.
+ * cache/trust/trust: the keys that a cache trusts: those of its options and those of the user's files.
  *
- * Nothing is read before the first decision, so a process that takes nothing in pays for nothing. The set is read once; a
- * key that is trusted on being asked joins it.
+ * Nothing is read before the first decision, so a process that imports nothing has no costs. The set is read once; a key
+ * that the user accepts is added to it.
  */
 #include "base/arguments.h"
 #include "cache/trust/internal.h"
@@ -18,7 +18,7 @@
 
 #define NO_MEMORY(ret_error) aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for keys")
 
-/* ---- what was said when the cache was opened ---- */
+/* ---- the options when the cache was opened ---- */
 
 static bool copy_text(const char *text, char **ret_copy)
 {
@@ -55,7 +55,7 @@ void aoticache_trust_clear(aoticache_trust *trust)
     memset(trust, 0, sizeof *trust);
 }
 
-/* ---- reading it, with the mutex held ---- */
+/* ---- loading the keys, with the mutex held ---- */
 
 struct loading {
     aoticache_trust *trust;
@@ -87,7 +87,7 @@ static aoticache_status load_trusted(void *user, const char *word, const char *p
     return AOTICACHE_OK;
 }
 
-/* What cannot be read may have revoked the very key that signs: nothing is accepted then. */
+/* A line that cannot be parsed may have revoked the very key that signs: nothing is accepted then. */
 static aoticache_status load_revoked(void *user, const char *word, const char *place)
 {
     struct loading *loading = user;
@@ -129,7 +129,7 @@ static aoticache_status load_signers(aoticache_trust *trust, aoticache_error *re
         return trust->directory == NULL ? AOTICACHE_OK : NO_MEMORY(ret_error);
     if (paths == NULL)
         return NO_MEMORY(ret_error);
-    /* Without sign_with it is one path, which may have spaces. */
+    /* Without sign_with it is one path, which may contain spaces. */
     for (char *path = trust->sign_with != NULL ? strtok_r(paths, " \t", &rest) : paths;
          status == AOTICACHE_OK && path != NULL;
          path = trust->sign_with != NULL ? strtok_r(NULL, " \t", &rest) : NULL) {
@@ -152,7 +152,7 @@ static aoticache_status need_signers(aoticache_trust *trust, aoticache_error *re
 {
     if (trust->has_signers)
         return AOTICACHE_OK;
-    for (size_t i = 0; i < trust->signer_count; i++) /* of a try that failed */
+    for (size_t i = 0; i < trust->signer_count; i++) /* from a failed try */
         aoticache_secret_key_free(trust->signers[i]);
     trust->signer_count = 0;
     aoticache_status status = load_signers(trust, ret_error);
@@ -181,7 +181,7 @@ static aoticache_status load_all(aoticache_cache *cache, aoticache_error *ret_er
             aoticache_key_file_read(trust->directory, AOTICACHE_REVOKED_KEYS_FILE, load_revoked, &loading, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    /* An own key that cannot be read is no reason to refuse those of others. */
+    /* If the user's own key cannot be read, entries of other keys are still accepted. */
     if (need_signers(trust, &detail) != AOTICACHE_OK)
         aoticache_log(loading.logger, AOTICACHE_LOG_WARNING, "%s; entries that your own key signed are not trusted",
                       detail.message);
@@ -266,9 +266,9 @@ aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_
     return AOTICACHE_OK;
 }
 
-/* ---- who signs ---- */
+/* ---- signers ---- */
 
-/* With the mutex held, and all of it loaded. */
+/* Call this with the mutex held and everything loaded. */
 static aoticache_status check_signers(const aoticache_trust *trust, const aoticache_secret_key *const *keys,
                                       size_t count, aoticache_error *ret_error)
 {

@@ -1,18 +1,18 @@
 /*
- * cache/trust/trust: signatures of entries, and whose signature this machine believes.
+ * cache/trust/trust: signatures of entries, and the keys that this machine trusts.
  *
- * Objects prove themselves by their digests. What nothing proves is that a library computes what its key promises. So what
- * is signed is a statement: this key, with these requirements and this guard, is answered by this manifest, made by this
- * producer at this time. docs/signatures.md specifies its bytes. Signatures are Ed25519 (RFC 8032). Keys and signatures
- * have the text form of Nix, `name:base64`, and secret keys of `nix key generate-secret` work.
+ * Digests prove that objects are unchanged, but not that a library computes what its key promises. Therefore a statement is
+ * signed: this key, with these requirements and this guard, is served by this manifest, made by this producer at this time.
+ * docs/signatures.md specifies its bytes. Signatures are Ed25519 (RFC 8032). Keys and signatures have the text form of Nix,
+ * `name:base64`, and secret keys of `nix key generate-secret` work.
  *
- * An entry that was compiled here needs no signature. One that comes from elsewhere (an archive, a remote) is taken in only
- * if a key that this machine trusts signed its statement. docs/security.md says what that stops.
+ * An entry that was compiled here needs no signature. An entry from elsewhere (an archive, a remote) is imported only if a
+ * key that this machine trusts signed its statement. docs/security.md says which attacks that prevents.
  *
- * libcrypto is loaded when the first signature is made or checked, never before. Where it is missing, these calls return
- * UNSUPPORTED, and nothing is accepted for want of a check.
+ * libcrypto is loaded only when the first signature is made or checked. If it is missing, these calls return UNSUPPORTED,
+ * and nothing is accepted unchecked.
  *
- * Thread safety: as a cache's. Keys, signatures and statements are plain data.
+ * Thread safety: that of a cache. Keys, signatures and statements are plain data.
  *
  * Users include <aoticache.h>.
  */
@@ -44,49 +44,50 @@ typedef struct aoticache_signature {
     uint8_t bytes[64];
 } aoticache_signature;
 
-/* `text` is exactly one key or signature: no spaces, no line end, one base64 form. Returns: OK, INVALID with the reason. */
+/* Parses a text that is exactly one key or signature: no spaces, no line end, one base64 form. Returns: OK, INVALID with the
+ * reason. */
 AOTICACHE_API aoticache_status aoticache_public_key_parse(const char *text, aoticache_public_key *ret_key,
                                                           aoticache_error *ret_error);
 AOTICACHE_API void aoticache_public_key_format(const aoticache_public_key *key,
                                                char ret_text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES]);
-/* SHA-256 of the 32 bytes, in base64 without padding. It does not depend on the name. */
+/* Writes the SHA-256 of the 32 bytes, in base64 without padding. It does not depend on the name. */
 AOTICACHE_API void aoticache_public_key_fingerprint(const aoticache_public_key *key,
                                                     char ret_text[AOTICACHE_FINGERPRINT_BYTES]);
 
 /* ---- secret keys ---- */
 
-/* Its memory is overwritten when it is freed. No message ever has a byte of it. */
+/* Its memory is overwritten when it is freed. No message ever contains a part of it. */
 typedef struct aoticache_secret_key aoticache_secret_key;
 
-/* A new key. Returns: OK, INVALID (the name), UNSUPPORTED (no libcrypto), IO (no random bytes), NO_MEMORY. */
+/* Creates a key. Returns: OK, INVALID (the name), UNSUPPORTED (no libcrypto), IO (no random bytes), NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_secret_key_generate(const char *name, aoticache_secret_key **ret_key,
                                                              aoticache_error *ret_error);
 /*
- * Reads a file with one line `name:base64` of 64 bytes: the seed, then the public key, which must be that of the seed.
- * The file must be a regular one of the effective user, and nobody else may read or write it (0600 or 0400).
- * Returns: OK, NOT_FOUND, DENIED (owner, mode), INVALID (no secret key), UNSUPPORTED, IO, NO_MEMORY.
+ * Reads a file with one line `name:base64` of 64 bytes: the seed, then the public key, which must be that of the seed. The
+ * file must be a regular file of the effective user, and no other user may read or write it (0600 or 0400). Returns: OK,
+ * NOT_FOUND, DENIED (owner, mode), INVALID (not a secret key), UNSUPPORTED, IO, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_secret_key_read(const char *path, aoticache_secret_key **ret_key,
                                                          aoticache_error *ret_error);
-/* Writes a new file with mode 0600, durably. Returns: OK, IO, DENIED, INVALID (there is a file: it is never replaced). */
+/* Writes a new file with mode 0600, durably. Returns: OK, IO, DENIED, INVALID (the file exists: it is never replaced). */
 AOTICACHE_API aoticache_status aoticache_secret_key_write(const aoticache_secret_key *key, const char *path,
                                                           aoticache_error *ret_error);
-/* Borrowed from the key. */
+/* Returns the public key, borrowed from the secret key. */
 AOTICACHE_API const aoticache_public_key *aoticache_secret_key_public(const aoticache_secret_key *key);
 /* NULL is allowed. */
 AOTICACHE_API void aoticache_secret_key_free(aoticache_secret_key *key);
 
 /* ---- statements ---- */
 
-/* What is signed of an entry. Strings are borrowed during a call. */
+/* What is signed for an entry. Strings are borrowed during a call. */
 typedef struct aoticache_statement {
     size_t size;
     aoticache_key key;
     aoticache_cpu_features requirements;
     const char *guard;         /* NULL or "": an exact entry */
     aoticache_digest artifact; /* of the manifest */
-    const char *producer;      /* as the manifest says; NULL is "" */
-    int64_t created_ns;        /* as the manifest says: wall clock */
+    const char *producer;      /* from the manifest; NULL is "" */
+    int64_t created_ns;        /* from the manifest: wall clock */
 } aoticache_statement;
 
 #define AOTICACHE_STATEMENT_INIT AOTICACHE_SIZED_INIT(aoticache_statement)
@@ -100,15 +101,15 @@ typedef struct aoticache_statement {
 AOTICACHE_API aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_digest *artifact,
                                                     const aoticache_secret_key *key, aoticache_error *ret_error);
 
-/* What is known of one signature of an entry. */
+/* The state of one signature of an entry. */
 typedef enum aoticache_signature_state {
     AOTICACHE_SIGNATURE_TRUSTED = 0, /* a trusted key made it */
-    AOTICACHE_SIGNATURE_UNKNOWN = 1, /* no key of this name is known, so it cannot be checked */
-    AOTICACHE_SIGNATURE_REVOKED = 2, /* a key of this name is revoked, and no trusted one made it */
-    AOTICACHE_SIGNATURE_WRONG = 3,   /* a trusted key has this name, and did not make it of this entry */
+    AOTICACHE_SIGNATURE_UNKNOWN = 1, /* there is no known key of this name, so it cannot be checked */
+    AOTICACHE_SIGNATURE_REVOKED = 2, /* a key of this name is revoked, and no trusted key made it */
+    AOTICACHE_SIGNATURE_WRONG = 3,   /* a trusted key has this name, but did not make the signature for this entry */
 } aoticache_signature_state;
 
-/* key: that made it, else NULL. Return false to stop. */
+/* key: the key that made it, otherwise NULL. Return false to stop. */
 typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature,
                                        aoticache_signature_state state, const aoticache_public_key *key);
 /*
@@ -119,7 +120,7 @@ AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache 
                                                                 const aoticache_digest *artifact,
                                                                 aoticache_signature_fn callback, void *user,
                                                                 aoticache_error *ret_error);
-/* The same of any statement; `text`: one signature on each line, NULL or "": none. Returns: OK, INVALID, UNSUPPORTED (no
+/* Does the same for any statement; `text`: one signature per line, NULL or "": none. Returns: OK, INVALID, UNSUPPORTED (no
  * libcrypto), IO, DENIED, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_cache_check_statement(aoticache_cache *cache,
                                                                const aoticache_statement *statement, const char *text,
@@ -127,11 +128,11 @@ AOTICACHE_API aoticache_status aoticache_cache_check_statement(aoticache_cache *
                                                                aoticache_error *ret_error);
 
 /*
- * Removes the entries that would not be taken in any more: revoked ones, those that only a revoked key signed, those with a
- * signature that has a trusted key's name and is not of them. Entries without signatures stay, unless they are revoked.
- * `aoticache_cache_verify()` with repair does the same.
+ * Removes the entries that would be refused now: revoked entries, those that only a revoked key signed, and those with a
+ * signature that has a trusted key's name but is not valid for them. Entries without signatures stay, unless they are
+ * revoked. `aoticache_cache_verify()` with repair does the same.
  *
- * callback, ret_removed: may be NULL. Called for each entry that was removed, with one line that says why.
+ * callback, ret_removed: may be NULL. callback is called for each entry that was removed, with the reason in one line.
  * Locks:   the store, exclusively, for each entry.
  * Returns: OK, INVALID, IO, DENIED (read-only), LOCKED, NO_MEMORY, UNSUPPORTED (no libcrypto).
  */
@@ -140,9 +141,9 @@ AOTICACHE_API aoticache_status aoticache_cache_remove_revoked(aoticache_cache *c
                                                               void *user, uint64_t *ret_removed,
                                                               aoticache_error *ret_error);
 
-/* ---- deciding for an entry that came from elsewhere ---- */
+/* ---- deciding about an entry from elsewhere ---- */
 
-/* Why an entry is taken in or not: name, number, text. */
+/* Why an entry is imported or refused: name, number, text. */
 #define AOTICACHE_TRUST_LIST(X)                                               \
     X(SIGNED, 0, "a trusted key signed it")                                   \
     X(UNCHECKED, 1, "no signature is required here")                          \
@@ -165,18 +166,18 @@ typedef enum aoticache_trust_verdict_reason {
 typedef struct aoticache_trust_verdict {
     bool is_accepted;
     aoticache_trust_verdict_reason reason;
-    /* SIGNED: whose. UNKNOWN_KEY: of the first that signed it; only the name, with bytes of zero, if the key itself did not
-     * come along or did not make the signature. Otherwise all zero. */
+    /* SIGNED: the signer. UNKNOWN_KEY: the first signer; only the name, with bytes of zero, if the key itself was not
+     * received or did not make the signature. Otherwise all zero. */
     aoticache_public_key key;
     char message[512]; /* one line: the first digits of the entry's key, the reason, the names, and what to do */
 } aoticache_trust_verdict;
 
-/* ---- whom this machine trusts ---- */
+/* ---- the keys that this machine trusts ---- */
 
-/* Where the trust in a key comes from. */
+/* Why a key is trusted. */
 typedef enum aoticache_trust_origin {
     AOTICACHE_TRUST_ORIGIN_CONFIGURED = 0, /* trusted_keys of the configuration or the options */
-    AOTICACHE_TRUST_ORIGIN_USER = 1,       /* the file trusted_keys of the user's folder of keys */
+    AOTICACHE_TRUST_ORIGIN_USER = 1,       /* the file trusted_keys of the user's directory of keys */
     AOTICACHE_TRUST_ORIGIN_OWN = 2,        /* the user's own key */
 } aoticache_trust_origin;
 
@@ -187,38 +188,39 @@ typedef bool (*aoticache_trusted_fn)(void *user, const aoticache_public_key *key
 AOTICACHE_API aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_trusted_fn callback,
                                                             void *user, aoticache_error *ret_error);
 /*
- * The secret keys that this cache signs with: those of `sign_with`, else the user's own if there is one. Borrowed from the
- * cache. Returns: OK (also where there is none), what aoticache_secret_key_read() returns, and DENIED also if one of them is
- * revoked: a revoked key signs nothing.
+ * Gives the secret keys with which this cache signs: those of `sign_with`, otherwise the user's own if there is one.
+ * Borrowed from the cache. Returns: OK (also if there is none), the results of aoticache_secret_key_read(), and DENIED also
+ * if one of them is revoked: a revoked key signs nothing.
  */
 AOTICACHE_API aoticache_status aoticache_cache_signers(aoticache_cache *cache,
                                                        const aoticache_secret_key *const **ret_keys, size_t *ret_count,
                                                        aoticache_error *ret_error);
 
 /*
- * The user's folder of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line; '#' at the
- * beginning of a line or after a space begins a comment). These functions change the files, whoever has the cache open; a cache reads them when it first needs
- * them. The folder must be the effective user's or root's, and not writable by others.
+ * The user's directory of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line; '#' at
+ * the beginning of a line or after a space begins a comment). These functions change the files even while caches are open; a
+ * cache reads them when it first needs them. The directory must belong to the effective user or root, and must not be
+ * writable by others.
  */
 #define AOTICACHE_SECRET_KEY_FILE "secret-key"
 #define AOTICACHE_TRUSTED_KEYS_FILE "trusted_keys"
 #define AOTICACHE_REVOKED_KEYS_FILE "revoked_keys"
 
 /*
- * The user's own key, made under `name` where there is none, with its folder. is_new may be NULL.
+ * Gives the user's own key; creates it under `name`, with its directory, if there is none. is_new may be NULL.
  * Returns as aoticache_secret_key_read(), _generate() and _write().
  */
 AOTICACHE_API aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name,
                                                                aoticache_secret_key **ret_key, bool *ret_is_new,
                                                                aoticache_error *ret_error);
 
-/* Trusts a key. It is no longer among the revoked ones of this folder. Returns: OK (also where it was trusted), INVALID
- * (another key of this name is trusted), IO, DENIED, NO_MEMORY. */
+/* Trusts a key, and removes it from the revoked keys of this directory. Returns: OK (also if it was trusted already),
+ * INVALID (another key of this name is trusted), IO, DENIED, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_key_directory_trust(const char *directory, const aoticache_public_key *key,
                                                              aoticache_error *ret_error);
 /*
- * Revokes: `what` is a public key, a fingerprint, a name, or the digest of a manifest (64 digits). What it names is no
- * longer among the trusted keys of this folder. Returns: OK, INVALID, IO, DENIED, NO_MEMORY.
+ * Revokes `what`: a public key, a fingerprint, a name, or the digest of a manifest (64 digits). The key is also removed from
+ * the trusted keys of this directory. Returns: OK, INVALID, IO, DENIED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_key_directory_revoke(const char *directory, const char *what,
                                                               aoticache_error *ret_error);

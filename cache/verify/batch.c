@@ -1,5 +1,5 @@
 /*
- * cache/verify/batch: lists some folders of objects/, and sets beside each object what the index says of it.
+ * cache/verify/batch: lists some directories of objects/, and adds the rows of the index to each object.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *dige
     return true;
 }
 
-/* detail: NULL for what is foreign. False: out of memory. */
+/* detail: NULL for a foreign file. Returns false if memory is short. */
 static bool add_odd(aoticache_verify_batch *batch, const char *path, const char *detail)
 {
     if (!AOTICACHE_ARRAY_RESERVE(batch->odd, batch->odd_capacity, batch->odd_count + 1))
@@ -105,7 +105,7 @@ static int by_digest(const void *left, const void *right)
     return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
 }
 
-/* Sets in each object what the index says of it. */
+/* Sets the rows of the index in each object. */
 static void match_rows(aoticache_verify_batch *batch)
 {
     size_t named = 0, claim = 0, part = 0;
@@ -170,14 +170,15 @@ aoticache_status aoticache_verification_read_rows(const aoticache_verification *
     return status;
 }
 
-/* ---- folders ---- */
+/* ---- directories ---- */
 
 static bool is_hex(const char *name, size_t length)
 {
     return strlen(name) == length && strspn(name, "0123456789abcdef") == length;
 }
 
-/* Where it is shut, each of its 256 folders could not be examined, there or not: check_top() says it once. */
+/* Returns whether objects/ can be entered: if not, none of its 256 directories can be examined, and check_top() reports that
+ * once. */
 static bool can_enter_objects(const aoticache_verification *verification)
 {
     return faccessat(verification->cache->directory->fd, AOTICACHE_OBJECTS, X_OK, AT_EACCESS) == 0 || errno != EACCES;
@@ -232,7 +233,7 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
         struct stat found;
         snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", name);
         if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
-            continue; /* gone; or it is told of above */
+            continue; /* gone; or reported above */
         if (!is_hex(name, 2) || aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
             status = aoticache_verification_report_foreign(verification, path, ret_error);
     }

@@ -1,8 +1,8 @@
 /*
- * cache/verify/entries: whether entries say what their manifests say, and putting entries back that the index has lost.
+ * cache/verify/entries: checks whether entries agree with their manifests, and restores entries that the index has lost.
  *
- * A lookup trusts the row (it reads no manifest where the library is the only file), so a row that is wrong makes a
- * sound object look damaged, or answers another's key.
+ * A lookup trusts the row (it reads no manifest if the library is the only file), so a wrong row makes a sound object look
+ * damaged, or serves another key.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static bool has_part(const aoticache_verify_item *item, const aoticache_digest *
     return false;
 }
 
-/* What is not among an artifact's objects in the index would be collected under it. */
+/* An object that is missing from the artifact's objects in the index would be collected while it is needed. */
 static aoticache_status compare_objects(const aoticache_verify_item *item, const aoticache_manifest *manifest,
                                         aoticache_error *ret_error)
 {
@@ -78,9 +78,9 @@ aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache
     return status;
 }
 
-/* ---- looking again ---- */
+/* ---- comparing again ---- */
 
-/* Compares as of now. OK also where no entry names the artifact any more. */
+/* Compares the current state. OK also if no entry names the artifact any longer. */
 static aoticache_status compare_again(aoticache_verification *verification, const aoticache_digest *artifact,
                                       int64_t *ret_entry_id, aoticache_error *ret_error)
 {
@@ -98,7 +98,7 @@ static aoticache_status compare_again(aoticache_verification *verification, cons
     return status;
 }
 
-/* With the store locked. The wrong entries go, and what the manifest says is recorded in their place. */
+/* Call this with the store locked. Removes the wrong entries, and records the manifest's contents instead. */
 static aoticache_status record_again(aoticache_verification *verification, const aoticache_digest *artifact,
                                      aoticache_error *ret_error)
 {
@@ -125,7 +125,7 @@ static aoticache_status record_again(aoticache_verification *verification, const
                                                     ret_error);
         aoticache_manifest_free(manifest);
     }
-    /* Where it is no manifest, or a file of it is gone, there is nothing to record. */
+    /* If it is not a manifest, or one of its files is gone, there is nothing to record. */
     bool is_settled = status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
     if (is_settled || status == AOTICACHE_OK)
         verification->report.repaired++;
@@ -141,7 +141,7 @@ aoticache_status aoticache_verification_confirm_entries(aoticache_verification *
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_status status = compare_again(verification, &item->digest, &entry_id, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || status == AOTICACHE_UNSUPPORTED)
-        return AOTICACHE_OK; /* changed or removed meanwhile; of a newer program */
+        return AOTICACHE_OK; /* changed or removed meanwhile; or of a newer program */
     if (status != AOTICACHE_CORRUPT)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     verification->report.wrong_entries++;
@@ -156,7 +156,7 @@ aoticache_status aoticache_verification_confirm_entries(aoticache_verification *
     return status;
 }
 
-/* ---- manifests that the index does not know ---- */
+/* ---- manifests without an entry ---- */
 
 /* A manifest that another entry of the same key, requirements and guard has replaced is garbage, not a lost entry. */
 static bool is_superseded(aoticache_index *index, const aoticache_manifest *manifest)
@@ -167,8 +167,9 @@ static bool is_superseded(aoticache_index *index, const aoticache_manifest *mani
 }
 
 /*
- * A manifest of which a file is gone (found damaged, or removed by a person) can answer nothing: it is garbage too. Where a
- * file cannot be looked at it is not known whether it is, and the manifest is left to who can.
+ * Returns whether all files exist. A manifest with a missing file (found damaged, or removed by a user) cannot be served: it
+ * is garbage too. If a file cannot be examined, its state is unknown, and the manifest is left for a process that can
+ * examine it.
  */
 static bool is_complete(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
@@ -209,7 +210,7 @@ static int newest_first(const void *left, const void *right)
     return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
 }
 
-/* With the store locked, shared: nothing is removed between looking at the files and recording the entry. */
+/* Call this with the store locked, shared: nothing is removed between checking the files and recording the entry. */
 static aoticache_status put_back(aoticache_verification *verification, const aoticache_digest *digest, uint64_t bytes,
                                  const aoticache_manifest *manifest, aoticache_error *ret_error)
 {
@@ -223,7 +224,7 @@ static aoticache_status put_back(aoticache_verification *verification, const aot
     aoticache_lock_release(&lock);
     if (status == AOTICACHE_OK)
         verification->report.repaired++;
-    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* a file of it is gone: garbage */
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* one of its files is gone: garbage */
 }
 
 static aoticache_status report_lost(aoticache_verification *verification, const aoticache_digest *digest,

@@ -1,8 +1,8 @@
 /*
  * cache/verify/examine: reads the objects of a batch in several threads.
  *
- * A thread takes the next object of the sorted batch, so that all before the first unseen one are done: that is where
- * another run can go on. Threads report and repair nothing; the caller's thread meanwhile asks whether to go on.
+ * Each thread takes the next object of the sorted batch, so all objects before the first unseen one are done: another run
+ * can continue there. The threads report and repair nothing; the caller's thread meanwhile checks whether to continue.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,17 +17,17 @@
 #include "cache/verify/internal.h"
 
 #define MAX_JOBS 256
-#define QUESTION_NS 50000000 /* between questions whether to go on */
+#define QUESTION_NS 50000000 /* between checks whether to continue */
 
 struct pool {
     aoticache_verification *verification;
     aoticache_verify_batch *batch;
-    atomic_size_t next; /* item to take */
+    atomic_size_t next; /* next item to take */
     atomic_size_t done;
     atomic_bool is_stopped;
     pthread_mutex_t mutex;
     pthread_cond_t finished;
-    size_t running; /* by mutex */
+    size_t running; /* protected by mutex */
 };
 
 /* ---- one object ---- */
@@ -69,7 +69,7 @@ aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, b
                                        ret_error);
 }
 
-/* Asked by the threads; the caller's thread has asked the clock and the caller. */
+/* Called by the threads; the caller's thread checks the clock and calls the caller. */
 static bool is_running(void *user)
 {
     const struct pool *pool = user;
@@ -82,7 +82,7 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
     bool is_manifest = !verification->options.quick && item->claim_count > 0;
     aoticache_status compared = AOTICACHE_OK;
     int64_t entry_id;
-    /* Reading a manifest verifies its digest: only where something is wrong it is read again to see what. */
+    /* Reading a manifest verifies its digest: only if something is wrong it is read again to find out what. */
     if (is_manifest) {
         compared = aoticache_verify_item_compare(verification->cache, item, &entry_id, NULL);
         item->verdict = AOTICACHE_OBJECT_SOUND;
@@ -138,7 +138,7 @@ static size_t count_jobs(const aoticache_verification *verification, size_t item
     return jobs < items ? jobs : items;
 }
 
-/* Returns how many threads there are. */
+/* Returns how many threads were started. */
 static size_t start(struct pool *pool, size_t jobs, pthread_t threads[MAX_JOBS])
 {
     pthread_mutex_lock(&pool->mutex);
@@ -172,7 +172,7 @@ void aoticache_verification_examine(aoticache_verification *verification, aotica
     aoticache_condition_init(&pool.finished);
     size_t count = start(&pool, count_jobs(verification, batch->count), threads);
     if (count == 0)
-        examine_items(&pool); /* no thread can be had */
+        examine_items(&pool); /* no thread could be started */
     wait_for(&pool);
     for (size_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);

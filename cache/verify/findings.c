@@ -1,6 +1,6 @@
 /*
- * cache/verify/findings: what all parts of a verification share: counting and reporting what is found, listing folders, and
- * asking whether to go on.
+ * cache/verify/findings: functions shared by all parts of a verification: counting and reporting findings, listing
+ * directories, and checking whether to continue.
  */
 #include <dirent.h>
 #include <errno.h>

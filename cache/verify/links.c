@@ -1,9 +1,9 @@
 /*
- * cache/verify/links: artifacts/, whose folders hold hard links to objects under the names that a library expects
- * beside itself, and marks/, one small file for each key that is pinned or tagged.
+ * cache/verify/links: checks artifacts/, whose directories contain hard links to objects under the names that a library
+ * expects next to itself, and marks/, one small file for each key that is pinned or tagged.
  *
- * A folder of links is made anew when it is missing or stale, so one that is wrong goes to quarantine as a whole. A
- * folder whose artifact has no entry is a leftover: a collection removes it.
+ * A directory of links is recreated if it is missing or stale, so a wrong one is quarantined as a whole. A directory whose
+ * artifact has no entry is a leftover: a collection removes it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool is_digest_name(const char *name)
            strspn(name, "0123456789abcdef") == AOTICACHE_DIGEST_HEX_BYTES - 1;
 }
 
-/* For each name in a folder of the root that is not there for every cache. */
+/* Iterates over the names in a directory of the root that not every cache has. */
 aoticache_status aoticache_verification_for_each_name(aoticache_verification *verification, const char *path,
                                                       aoticache_verification_name_fn check, aoticache_error *ret_error)
 {
@@ -35,7 +35,7 @@ aoticache_status aoticache_verification_for_each_name(aoticache_verification *ve
     aoticache_status status = aoticache_verification_open_listing(verification, path, &listing, &detail);
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
-    if (listing == NULL) /* what is not ours was told of in the root */
+    if (listing == NULL) /* a directory that is not trusted was reported with the root */
         return status == AOTICACHE_OK || status == AOTICACHE_DENIED
                    ? AOTICACHE_OK
                    : aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
@@ -80,7 +80,7 @@ static const aoticache_manifest_file *find_file(const aoticache_manifest *manife
     return NULL;
 }
 
-/* OK; CORRUPT; DENIED where it cannot be looked at. */
+/* Returns OK; CORRUPT; DENIED if it cannot be examined. */
 static aoticache_status check_link(const aoticache_directory *directory, int folder, const char *name,
                                    const aoticache_digest *digest, aoticache_error *ret_error)
 {
@@ -94,14 +94,14 @@ static aoticache_status check_link(const aoticache_directory *directory, int fol
         }
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not there", name);
     }
-    /* An object that is not there is told of as missing, one that cannot be looked at as that. */
+    /* A missing object is reported as missing, and one that cannot be examined as unreadable. */
     if (fstatat(directory->fd, path, &object, AT_SYMLINK_NOFOLLOW) != 0 ||
         (link.st_dev == object.st_dev && link.st_ino == object.st_ino))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object that the artifact has", name);
 }
 
-/* The name of a file in the folder that is none of the artifact's; false where there is none. */
+/* Gives the name of a file in the directory that does not belong to the artifact; returns false if there is none. */
 static bool has_other_file(int folder, const aoticache_manifest *manifest, char ret_name[256])
 {
     cleanup_dir DIR *listing = aoticache_directory_list(folder);
@@ -114,7 +114,7 @@ static bool has_other_file(int folder, const aoticache_manifest *manifest, char 
     return false;
 }
 
-/* OK, NOT_FOUND (there is nothing to compare it with), CORRUPT with what is wrong, DENIED (it cannot be looked at). */
+/* Returns OK, NOT_FOUND (there is nothing to compare with), CORRUPT with the error, DENIED (it cannot be examined). */
 static aoticache_status compare_folder(aoticache_verification *verification, int parent, const char *name,
                                        aoticache_error *ret_error)
 {
@@ -150,7 +150,7 @@ static aoticache_status repair_folder(aoticache_verification *verification, int 
     aoticache_status status = aoticache_lock_store(directory, true, &lock, ret_error);
     if (status == AOTICACHE_OK && compare_folder(verification, parent, name, NULL) == AOTICACHE_CORRUPT) {
         status = aoticache_directory_quarantine(directory, parent, name, name, ret_error);
-        /* overlayfs: a folder of a lower layer cannot be renamed. The layer keeps it, as quarantine/ would. */
+        /* overlayfs: a directory of a lower layer cannot be renamed. The layer keeps it, as quarantine/ would. */
         if (status == AOTICACHE_IO && errno == EXDEV && aoticache_directory_remove_tree(parent, name) == 0)
             status = AOTICACHE_OK;
         verification->report.repaired += status == AOTICACHE_OK ? 1 : 0;
@@ -173,7 +173,7 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
     status = compare_folder(verification, parent, name, &detail);
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
-    /* Twice: another process may have been replacing it. */
+    /* Compared twice: another process may have been replacing it. */
     if (status != AOTICACHE_CORRUPT || compare_folder(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
         return AOTICACHE_OK;
     verification->report.wrong_links++;
@@ -191,7 +191,7 @@ aoticache_status aoticache_verification_check_links(aoticache_verification *veri
 struct known_pins {
     aoticache_key key;
     bool is_pinned;
-    char tag[AOTICACHE_MAX_TAG_BYTES]; /* any of them */
+    char tag[AOTICACHE_MAX_TAG_BYTES]; /* any of its tags */
 };
 
 static bool copy_pins(void *user, const aoticache_pins *pins)
@@ -205,7 +205,7 @@ static bool copy_pins(void *user, const aoticache_pins *pins)
     return false;
 }
 
-/* Setting what is set already has a damaged file moved aside and written anew as the index knows it. */
+/* Repeating an existing setting makes the change quarantine a damaged file and rewrite it from the index. */
 static aoticache_status repair_pin_file(aoticache_verification *verification, int folder, const char *name,
                                         const aoticache_key *key, aoticache_error *ret_error)
 {

@@ -1,8 +1,8 @@
 /*
- * cache/verify/objects: goes through objects/ and the index side by side, some folders at a time.
+ * cache/verify/objects: iterates over objects/ and the index together, some directories at a time.
  *
- * Both are in the order of digests, so a batch of folders is a range of the index: what is in the index only is missing,
- * what is in objects/ only belongs to no entry. Nothing is kept of a batch that is done.
+ * Both are in the order of digests, so a batch of directories is a range of the index: an object that is only in the index
+ * is missing, one that is only in objects/ does not belong to an entry. Nothing is kept of a batch that is done.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +15,11 @@
 #include "cache/verify/internal.h"
 
 #define FOLDERS 256
-/* Folders are added to a batch until it has so many objects: at its end threads wait for each other. */
+/* Directories are added to a batch until it has this many objects: at its end threads wait for each other. */
 #define BATCH_OBJECTS 4096
 #define SAVE_NS UINT64_C(1000000000)
 
-/* ---- what is wrong with one ---- */
+/* ---- problems of one object ---- */
 
 static aoticache_status remove_entries_of(aoticache_verification *verification, const aoticache_digest *digest,
                                           aoticache_error *ret_error)
@@ -30,8 +30,8 @@ static aoticache_status remove_entries_of(aoticache_verification *verification, 
     return aoticache_index_remove_object(verification->index, digest, &removed, ret_error);
 }
 
-/* With the store locked. What is damaged goes to quarantine, and the entries that need it go; so do those of what is
- * missing. */
+/* Call this with the store locked. A damaged object is quarantined, and the entries that need it are removed; so are those
+ * of a missing object. */
 static aoticache_status retire(aoticache_verification *verification, const aoticache_digest *digest,
                                const aoticache_object_state *state, aoticache_error *ret_error)
 {
@@ -48,7 +48,7 @@ static aoticache_status retire(aoticache_verification *verification, const aotic
     return status;
 }
 
-/* sight: CORRUPT or NOT_FOUND, without the lock. */
+/* sight: CORRUPT or NOT_FOUND, determined without the lock. */
 static aoticache_status repair(aoticache_verification *verification, const aoticache_digest *digest,
                                const aoticache_object_state *state, aoticache_error *ret_error)
 {
@@ -77,7 +77,8 @@ static aoticache_status read_again(aoticache_verification *verification, const a
                                  ret_error);
 }
 
-/* A quick look compares sizes and reads nothing; before anything is repaired it is read, for the row may be what is wrong. */
+/* Compares only sizes and reads nothing; before anything is repaired the object is read, because the row may be wrong
+ * instead. */
 static aoticache_status examine_quickly(aoticache_verification *verification, aoticache_verify_item *item,
                                         aoticache_object_state *ret_state, aoticache_error *ret_error)
 {
@@ -89,7 +90,7 @@ static aoticache_status examine_quickly(aoticache_verification *verification, ao
     return status;
 }
 
-/* What cannot be used because it is not ours at all, as opposed to ours and damaged. */
+/* Returns whether it cannot be used because it is foreign, as opposed to a damaged object of the cache. */
 static bool is_foreign_object(const aoticache_verification *verification, const char *path)
 {
     struct stat found;
@@ -106,7 +107,7 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
     aoticache_status status = verification->options.quick ? examine_quickly(verification, item, &state, &detail)
                                                           : read_again(verification, item, &state, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || verification->is_interrupted)
-        return AOTICACHE_OK; /* collected meanwhile; missing ones are counted later */
+        return AOTICACHE_OK; /* collected meanwhile; missing objects are counted later */
     aoticache_object_path(&item->digest, path);
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
@@ -120,7 +121,7 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
         return AOTICACHE_OK;
     const uint64_t repaired = verification->report.repaired;
     status = repair(verification, &item->digest, &state, ret_error);
-    /* The process that takes a damaged object away counts it, so that it counts once, however often it is found. */
+    /* Only the process that quarantines a damaged object counts it, so that it counts once, however often it is found. */
     if (!is_foreign && verification->report.repaired > repaired)
         aoticache_cache_count(verification->cache, AOTICACHE_COUNTER_damaged, 1);
     return status;
@@ -173,9 +174,9 @@ static aoticache_status confirm_absent(aoticache_verification *verification, con
     return repair(verification, digest, &(aoticache_object_state){.status = AOTICACHE_NOT_FOUND}, ret_error);
 }
 
-/* ---- all of them ---- */
+/* ---- all objects ---- */
 
-/* Rows of the index that come before `digest` and were not found on disk; NULL: all that are left. */
+/* Confirms rows of the index that come before `digest` and were not found on disk; NULL: all remaining rows. */
 static aoticache_status confirm_rows_before(aoticache_verification *verification, const aoticache_verify_batch *batch,
                                             const aoticache_digest *digest, size_t *position,
                                             aoticache_error *ret_error)
@@ -207,7 +208,7 @@ static aoticache_status judge_batch(aoticache_verification *verification, aotica
         const uint64_t bytes = verification->report.bytes;
         if (status == AOTICACHE_OK)
             status = judge_item(verification, item, ret_error);
-        if (verification->is_interrupted) { /* the next part looks at it */
+        if (verification->is_interrupted) { /* the next part examines it */
             verification->report.objects--;
             verification->report.bytes = bytes;
             return status;
@@ -280,7 +281,7 @@ aoticache_status aoticache_verification_check_objects(aoticache_verification *ve
     aoticache_status status = AOTICACHE_OK;
     if (!verification->has_cursor)
         status = aoticache_verification_check_top(verification, ret_error);
-    verification->has_cursor = true; /* at 0: no object comes before, and objects/ itself is done */
+    verification->has_cursor = true; /* at 0: no object precedes it, and objects/ itself is done */
     verification->saved_ns = aoticache_monotonic_ns();
     return status == AOTICACHE_OK ? walk_folders(verification, verification->first_folder, check_batch, ret_error)
                                   : status;

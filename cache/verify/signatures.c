@@ -1,6 +1,6 @@
 /*
- * cache/verify/signatures: whether signatures/ has nothing but signatures, and whether entries have any that are revoked or
- * not of them.
+ * cache/verify/signatures: checks that signatures/ contains only signatures, and that entries have none that are revoked or
+ * not valid for them.
  */
 #include <stdio.h>
 
@@ -23,7 +23,7 @@ static aoticache_status report(aoticache_verification *verification, const char 
     return AOTICACHE_OK;
 }
 
-/* An entry that would not be taken in any more. Signatures whose entry has gone wait for a collection. */
+/* Checks for an entry that would be refused now. Signatures whose entry is gone wait for a collection. */
 static aoticache_status check_entry(aoticache_verification *verification, const aoticache_digest *artifact,
                                     const char *path, aoticache_error *ret_error)
 {
@@ -38,7 +38,7 @@ static aoticache_status check_entry(aoticache_verification *verification, const 
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     if (status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_DENIED || status == AOTICACHE_INVALID)
         aoticache_verification_note_unreadable(verification, path, detail.message);
-    if (status != AOTICACHE_OK || !is_faulty) /* damage of the manifest was told of by its object */
+    if (status != AOTICACHE_OK || !is_faulty) /* damage of the manifest was reported for its object */
         return AOTICACHE_OK;
     report(verification, path, reason);
     if (!verification->options.repair)
@@ -76,7 +76,7 @@ static aoticache_status check_file(aoticache_verification *verification, int fol
     return AOTICACHE_OK;
 }
 
-/* Without a file of signatures. */
+/* Checks revoked entries without a file of signatures. */
 static aoticache_status check_revoked(aoticache_verification *verification, aoticache_error *ret_error)
 {
     aoticache_digest artifact;

@@ -1,8 +1,7 @@
 /*
- * cache/verify/state: how far a verification came, in the file verify.state: lines of a word and its value.
+ * cache/verify/state: the position of a verification, in the file verify.state: lines of a word and its value.
  *
- * It is replaced as a whole and not synced: without it, or with anything odd in it, the next run begins at the
- * beginning.
+ * It is replaced atomically and not synced: if it is missing or invalid, the next run starts at the beginning.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +85,7 @@ void aoticache_verification_forget(aoticache_verification *verification)
 
 /* ---- reading ---- */
 
-/* The value of the next line, which must be `word`'s; NULL where it is not so. */
+/* Returns the value of the next line, which must begin with `word`; NULL if it does not. */
 static const char *read_line(char **text, const char *word)
 {
     size_t length = strlen(word);
@@ -165,7 +164,7 @@ void aoticache_verification_restore(aoticache_verification *verification)
     struct state state = {.is_quick = 0};
     if (!read_state(verification->cache->directory, &state) || state.is_quick != verification->options.quick)
         return;
-    /* What was found and left as it is would not be repaired by a part that goes on behind it. */
+    /* Problems that were found and not repaired would not be repaired by a part that continues after them. */
     if (state.is_repair != verification->options.repair && aoticache_verify_report_problems(&state.report) > 0)
         return;
     verification->is_index_checked = state.is_index_checked != 0;

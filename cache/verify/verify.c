@@ -189,7 +189,7 @@ static aoticache_status check_links_and_pins(aoticache_verification *verificatio
     if (status == AOTICACHE_OK && !verification->is_stopped)
         verification->phase = AOTICACHE_VERIFY_DONE;
     else
-        count_again(verification, &before); /* these folders have no order to go on in */
+        count_again(verification, &before); /* these directories have no order to go on in */
     return status;
 }
 

@@ -1,5 +1,5 @@
 /*
- * cache/verify/verify: looking whether the store is sound, and repairing it.
+ * cache/verify/verify: checks whether the store is sound, and repairs it.
  *
  * Users include <aoticache.h>.
  */
@@ -14,22 +14,22 @@ extern "C" {
 
 typedef struct aoticache_verify_options {
     size_t size; /* sizeof this struct, set by the initializer */
-    /* Damaged and foreign files go to quarantine/, entries that cannot be served are removed, entries of manifests that
-     * the index lacks are put back; a damaged index is built anew from the manifests. */
+    /* Damaged and foreign files go to quarantine/, entries that cannot be served are removed, entries of manifests that the
+     * index lacks are restored; a damaged index is rebuilt from the manifests. */
     bool repair;
-    /* Names, owners, modes and sizes, and SQLite's quick check; no object is read, so that damage which keeps the size,
-     * and entries that the index lost, are not found. */
+    /* Check only names, owners, modes and sizes, and run SQLite's quick check; no object is read, so damage that keeps the
+     * size, and entries that the index lost, are not found. */
     bool quick;
-    /* Go on where a verification that was stopped (the time limit, the caller, a kill) came to; from the beginning
-     * where none was, or where it was of another kind: quick or not, or without repair and with findings. */
+    /* Continue where an earlier verification was stopped (by the time limit, the caller, a kill); from the beginning if
+     * there was none, or if it was of another kind: quick or not, or without repair and with findings. */
     bool resume;
-    uint32_t jobs;          /* objects that are read at the same time; 0: the processors that this process may use */
-    uint64_t time_limit_ms; /* stop after so long; 0: no limit */
+    uint32_t jobs;          /* objects read concurrently; 0: the number of processors that this process may use */
+    uint64_t time_limit_ms; /* stop after this time; 0: no limit */
 } aoticache_verify_options;
 
 #define AOTICACHE_VERIFY_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_verify_options)
 
-/* name, what it counts. All parts of a verification that was resumed, added up. */
+/* name, what it counts. A resumed verification has the sums of all its parts. */
 #define AOTICACHE_VERIFY_COUNT_LIST(X)                                                                                \
     X(objects, "objects looked at")                                                                                   \
     X(bytes, "their bytes")                                                                                           \
@@ -46,13 +46,13 @@ typedef struct aoticache_verify_options {
     X(unreadable, "files and folders that could not be looked at: no permission, or the disk fails")
 
 typedef struct aoticache_verify_report {
-    uint64_t entries; /* in the index, in the end */
+    uint64_t entries; /* in the index, at the end */
 #define AOTICACHE_VERIFY_FIELD(name, text) uint64_t name;
     AOTICACHE_VERIFY_COUNT_LIST(AOTICACHE_VERIFY_FIELD)
 #undef AOTICACHE_VERIFY_FIELD
-    uint64_t resumed_objects; /* of objects: looked at by earlier parts */
+    uint64_t resumed_objects; /* objects that earlier parts examined */
     uint64_t resumed_bytes;
-    bool is_partial; /* it was stopped before everything was looked at */
+    bool is_partial; /* it was stopped before everything was examined */
 } aoticache_verify_report;
 
 /* Returns how much is wrong: damaged + missing + foreign + unindexed + wrong_*. What is repaired is still among them. What is
@@ -67,22 +67,24 @@ static inline uint64_t aoticache_verify_report_problems(const aoticache_verify_r
  * "unreadable"; name: the file; detail: one
  * line. */
 typedef void (*aoticache_verify_fn)(void *user, const char *what, const char *name, const char *detail);
-/* Objects done and in all (as far as it is known: the index says); return false to stop. */
+/* done, all: objects done and in total (as far as the index knows); return false to stop. */
 typedef bool (*aoticache_verify_progress_fn)(void *user, uint64_t done, uint64_t all);
 
 /*
- * Compares all objects with their names, all entries with their manifests, the index with the store, artifacts/ with
- * the objects, marks/ with themselves, and signatures/ with the entries and with who is trusted here. options may be NULL for the defaults.
+ * Compares all objects with their names, all entries with their manifests, the index with the store, artifacts/ with the
+ * objects, marks/ with themselves, and signatures/ with the entries and with the trusted keys. options may be NULL for the
+ * defaults.
  *
- * callback and progress may be NULL; both are called on the caller's thread, progress some ten times a second. Objects
- * are read by threads that live as long as the call and take no signals. Memory: some hundred bytes for each object of
- * a few of the 256 folders, whatever there is in all, and forty for each manifest without an entry.
+ * callback and progress may be NULL; both are called on the caller's thread, progress some ten times a second. Objects are
+ * read by threads that live as long as the call and take no signals. Memory: some hundred bytes for each object of a few of
+ * the 256 directories, whatever the total number, and forty for each manifest without an entry.
  *
- * Where it is stopped, and now and then before, the file verify.state in the cache directory says how far it came (not
- * in a read-only cache); one that ends removes it. What was stored meanwhile in a part that was done is not looked at.
+ * If it is stopped, and periodically before, it records its position in the file verify.state in the cache directory (not in
+ * a read-only cache); a verification that finishes removes the file. Objects stored meanwhile in a range that is already
+ * done are not examined.
  *
- * Locks:   none to look; to repair the store's, exclusively, for each thing that is repaired.
- * Returns: OK (look at the report), INVALID, IO, LOCKED, NO_MEMORY, DENIED (repair of a read-only cache).
+ * Locks:   none to check; to repair, the store's lock, exclusively, for each repair.
+ * Returns: OK (see the report), INVALID, IO, LOCKED, NO_MEMORY, DENIED (repair of a read-only cache).
  */
 AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_verify_options *options,
                                                       aoticache_verify_fn callback,
@@ -90,8 +92,8 @@ AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, co
                                                       aoticache_verify_report *ret_report, aoticache_error *ret_error);
 
 /*
- * Checks the index alone: SQLite's quick check, or with is_full its integrity check, and that its tables belong
- * together. Changes nothing.
+ * Checks only the index: SQLite's quick check, or with is_full its integrity check, and that its tables are consistent with
+ * each other. Changes nothing.
  * Returns: OK, CORRUPT with what is wrong, NOT_FOUND (there is no index, or none that can be opened), INVALID, IO,
  * LOCKED, NO_MEMORY, DENIED.
  */

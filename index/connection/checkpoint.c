@@ -1,20 +1,20 @@
 /*
  * index/connection/checkpoint: merging the log (-wal) into the file, which SQLite calls a checkpoint.
  *
- * SQLite before 3.51.3 can lose pages where a merge begins at the very moment at which a writer begins the log anew
- * (https://sqlite.org/wal.html#walresetbug): the merge then says of the new log that as much of it is in the file as there
- * was of the old one, and what is written next never comes there. Collections merge beside putters all the time, so this is
- * more than a rarity here. What keeps it away, with every version: a log that has a reader cannot begin anew, and each
- * merge has one at its side, on a connection of its own. Where all of the log was in the file when the reader came, it
- * reads the file alone and keeps the merge from touching that: there was nothing to do then.
+ * SQLite before 3.51.3 can lose pages if a merge begins at the same moment at which a writer restarts the log
+ * (https://sqlite.org/wal.html#walresetbug): the merge then records for the new log the number of merged pages of the old
+ * one, and the pages written next are never merged. Collections often merge concurrently with puts, so this can happen here.
+ * It is prevented for every version: a log that has a reader cannot restart, and each merge runs while a separate connection
+ * holds a reader. If the whole log was merged when the reader began, it reads only the file and keeps the merge from writing
+ * to it: there is then nothing to do.
  *
- * Nothing else merges: the hook below is in the place of SQLite's own. (Closing the last connection does, and has no other
- * beside it.)
+ * Nothing else merges: the hook below replaces SQLite's own. (Closing the last connection merges too, but then there is no
+ * other connection.)
  */
 #include "index/connection/internal.h"
 #include "index/eviction/eviction.h"
 
-#define MANY_PAGES 64000 /* 256 MB of log: far more than gathers while others merge, too */
+#define MANY_PAGES 64000 /* 256 MB of log: far more than accumulates while other processes merge, too */
 
 /* Opens a reader of the log; NULL if that is not possible now. */
 static sqlite3 *begin_reader(aoticache_index *index)

@@ -1,9 +1,9 @@
 /*
- * index/connection/connect: from a path to a connection whose tables are known to be ours.
+ * index/connection/connect: opens a connection for a path and checks that the tables are those of this library.
  *
- * A cold hit pays for what happens here, so an index that exists is opened with three small PRAGMAs and no more: WAL is a
- * property of the file, statements are prepared when they are used, durability is set before the first write. The second
- * half of the file is about folders and disks that cannot be written to.
+ * A cold hit waits for this code, so an existing index is opened with only three small PRAGMAs: WAL is a property of the
+ * file, statements are prepared when they are used, durability is set before the first write. The second half of the file is
+ * about directories and disks that cannot be written to.
  */
 #include "index/connection/internal.h"
 #include "base/cleanup.h"
@@ -18,14 +18,14 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#define MAX_VALUE_BYTES (16 << 20) /* no row of a damaged file makes us allocate more */
+#define MAX_VALUE_BYTES (16 << 20) /* limits allocations for the rows of a damaged file */
 #define MAX_SQL_BYTES (64 << 10)
-#define SHM_BYTES (32 << 10) /* the least that SQLite makes a -shm file */
+#define SHM_BYTES (32 << 10) /* the smallest -shm file that SQLite creates */
 
 /*
- * The file is private to the user: 0600, whatever the umask leaves of it, or 0660 if a group shares the directory. SQLite
- * gives the WAL and the journal the same mode and owner. The entry in the folder becomes durable with the first transaction,
- * whose journal makes SQLite sync the folder.
+ * The file is private to the user: 0600, whatever the umask is, or 0660 if a group shares the directory. SQLite gives the
+ * WAL and the journal the same mode and owner. The entry in the directory becomes durable with the first transaction, whose
+ * journal makes SQLite sync the directory.
  */
 static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -49,8 +49,9 @@ static bool is_missing(const aoticache_index *index, int result)
 }
 
 /*
- * SQLite opens for reading what it cannot open for writing. Where another process made the file between these two, that
- * looks like a file without write permission, and is not.
+ * Returns whether SQLite opened the file for reading only because another process created it at that moment. SQLite opens
+ * for reading what it cannot open for writing. If another process creates the file between these two attempts, that looks
+ * like a missing write permission.
  */
 static bool is_read_only_by_chance(const aoticache_index *index)
 {
@@ -59,7 +60,7 @@ static bool is_read_only_by_chance(const aoticache_index *index)
 }
 
 /*
- * The caller holds the registry's lock. Closing a descriptor of a file gives up all locks that the process has on that file,
+ * The caller holds the registry's lock. Closing a descriptor of a file releases all locks that the process has on that file,
  * so no other thread may use the file that create_file closes.
  */
 static aoticache_status open_or_create(aoticache_index *index, aoticache_error *ret_error)
@@ -78,7 +79,7 @@ static aoticache_status open_or_create(aoticache_index *index, aoticache_error *
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
-/* The file may be damaged, or a stranger's. This turns on SQLite's defences against that; none of them reads the file. */
+/* The file may be damaged or malicious. This turns on SQLite's defences against that; none of them reads the file. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
@@ -93,13 +94,14 @@ static void configure(aoticache_index *index)
     sqlite3_limit(index->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_file_control(index->db, "main", SQLITE_FCNTL_MMAP_SIZE, &no_mmap);
     sqlite3_exec(index->db, "PRAGMA cell_size_check=ON", NULL, NULL, NULL);
-    /* SQLITE_TMPDIR and TMPDIR are the caller's where this program runs with other rights: no temporary file is made there. */
+    /* SQLITE_TMPDIR and TMPDIR are set by the caller even if this program runs with other rights: no temporary file is made
+     * there. */
     if (getauxval(AT_SECURE) != 0)
         sqlite3_exec(index->db, "PRAGMA temp_store=MEMORY", NULL, NULL, NULL);
     aoticache_index_checkpoint_prepare(index);
 }
 
-/* Returns the "file:" URI of the path, with every byte that could mean something in a URI as %XX. NULL: no memory. */
+/* Returns the "file:" URI of the path, with every byte that has a meaning in a URI as %XX. NULL if memory is short. */
 static char *uri_of(const char *path, const char *query)
 {
     size_t size = 7 + 3 * strlen(path) + strlen(query) + 1;
@@ -119,14 +121,14 @@ bool aoticache_index_has_wal(const aoticache_index *index)
     return aoticache_index_vfs_stat(index, "-wal", &file) == 0 ? file.st_size > 0 : errno != ENOENT;
 }
 
-/* Also where that cannot be said: then something else is wrong, and is told. */
+/* Returns true also if that cannot be determined: another error exists then, and is reported. */
 static bool folder_is_writable(const aoticache_index *index)
 {
     return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 ||
            (errno != EACCES && errno != EPERM && errno != EROFS);
 }
 
-/* Opens the index as it is ("immutable"). There are no locks, so nothing may be left in the WAL. */
+/* Opens the index as it is ("immutable"). There are no locks, so the WAL must be empty. */
 static aoticache_status open_immutable(aoticache_index *index, aoticache_error *ret_error)
 {
     cleanup_free char *uri = uri_of(index->name, "?immutable=1");
@@ -142,9 +144,9 @@ static aoticache_status open_immutable(aoticache_index *index, aoticache_error *
 }
 
 /*
- * Opens an index in a folder that we cannot write to. Reading a WAL index needs its -shm file, which cannot be made there.
- * Nothing is left in the WAL, and nobody with our rights can change the file, so it is read as it is. Changes that a more
- * powerful user makes while it is open go unnoticed.
+ * Opens an index in a directory that this user cannot write to. Reading a WAL index needs its -shm file, which cannot be
+ * created there. The WAL is empty, and no process with the same rights can change the file, so it is read as it is. Changes
+ * by a more privileged user while it is open are not noticed.
  */
 static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -166,8 +168,8 @@ static bool disk_is_full(const aoticache_index *index)
 }
 
 /*
- * True for the results that SQLite gives if it cannot make the -shm file for lack of space. ENOENT is from its second try,
- * which does not create the file.
+ * Returns true for the results that SQLite gives if it cannot create the -shm file for lack of space. ENOENT is from its
+ * second attempt, which does not create the file.
  */
 static bool disk_had_no_space(const aoticache_index *index)
 {
@@ -178,7 +180,7 @@ static bool disk_had_no_space(const aoticache_index *index)
             (cause == ENOSPC || cause == EDQUOT || (cause == ENOENT && disk_is_full(index))));
 }
 
-/* True if the complete -shm file is there, so others may be writing. A failed attempt can leave a part of it. */
+/* Returns true if the complete -shm file exists, so other processes may be writing. A failed attempt can leave a part of it. */
 static bool has_shm(const aoticache_index *index)
 {
     struct stat file;
@@ -186,9 +188,8 @@ static bool has_shm(const aoticache_index *index)
 }
 
 /*
- * A process that died may have left changes that are only in the WAL. They go into the database by a connection that needs no
- * -shm file, because it keeps all others out. This takes no space if the database does not grow; if it fails, the WAL stays as
- * it is.
+ * Merges changes that a dead process left only in the WAL. It uses a connection that needs no -shm file because it excludes
+ * all others. This takes no space if the database does not grow; if it fails, the WAL is unchanged.
  */
 static void fold_wal(aoticache_index *index)
 {
@@ -207,8 +208,8 @@ static void fold_wal(aoticache_index *index)
 }
 
 /*
- * Without a -shm file, only connections that came here themselves have the index open, and they read it as it is. A process
- * that makes the file later, when there is space again, may write: aoticache_index_enter looks for that.
+ * Opens the index without a -shm file. Only connections that were opened in this way have it open then, and they read it as
+ * it is. A process that creates the file later, when there is space again, may write: aoticache_index_enter checks for that.
  */
 static aoticache_status open_without_shm(aoticache_index *index, aoticache_error *ret_error)
 {

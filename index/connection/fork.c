@@ -1,15 +1,15 @@
 /*
  * index/connection/fork: connections do not survive a fork, so a child must not use those of its parent.
  *
- * What makes it harder than opening anew: SQLite keeps, for the whole process, one record per open file of the locks it
- * holds, and the child inherits that record but not the locks (fcntl locks belong to a process). A connection that the
- * child opens while the parent's is still on record would believe itself protected and not be; another process could then
- * delete the WAL under it. So the child closes its copies of all inherited connections first. That touches neither the
- * file nor the parent's locks as long as no transaction is under way and closing does not checkpoint.
+ * Reopening alone does not suffice: SQLite keeps, for the whole process, one record per open file of the locks it holds, and
+ * the child inherits that record but not the locks (fcntl locks belong to a process). A connection that the child opens
+ * while the parent's connection is still recorded would run without the locks that SQLite assumes; another process could
+ * then delete the WAL that it uses. So the child closes its copies of all inherited connections first. That touches neither
+ * the file nor the parent's locks as long as no transaction is in progress and closing does not checkpoint.
  *
- * Owns the list of open indexes and the count of threads that are inside SQLite through this library. If that count was
- * not zero at the fork, SQLite's own mutexes may be locked in the child by threads that do not exist there: such a child
- * is refused, which is better than waiting for ever.
+ * Owns the list of open indexes and the count of threads that are inside SQLite through this library. If that count was not
+ * zero at the fork, SQLite's own mutexes may be locked in the child by threads that do not exist there: such a child is
+ * refused, which is better than waiting forever.
  */
 #include "index/connection/internal.h"
 
@@ -22,8 +22,8 @@ static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static aoticache_index *registry_head;
 
 /*
- * This is the process that the connections belong to. It is negative while a thread of that process drops inherited ones, and
- * 0 if there is none.
+ * The process that owns the connections. It is negative while a thread of that process drops inherited ones, and 0 if there
+ * is none.
  */
 static _Atomic pid_t owner;
 static atomic_uint threads_inside;
@@ -54,7 +54,7 @@ static void drop_inherited(void)
     for (aoticache_index *index = registry_head; index != NULL; index = index->next) {
         pthread_mutex_init(&index->lock, NULL);
         if (atomic_load(&unusable)) {
-            index->db = NULL; /* a connection in the middle of something can only be left as it is */
+            index->db = NULL; /* a connection in the middle of an operation can only be abandoned */
             continue;
         }
         if (index->db != NULL)
@@ -68,7 +68,7 @@ static void become_owner(pid_t process)
     pid_t seen = atomic_load(&owner);
     while (seen != process) {
         if (seen == -process)
-            sched_yield(); /* another thread is at it */
+            sched_yield(); /* another thread is dropping them */
         else if (atomic_compare_exchange_weak(&owner, &seen, -process)) {
             if (seen != 0)
                 drop_inherited();

@@ -1,14 +1,15 @@
 /*
- * index/connection/guard: a file of the index as SQLite has it open, between SQLite and its own VFS. Each read and each change
- * first asks whether the descriptor is still of the file that was opened, and whether the file may become that long.
+ * index/connection/guard: wraps each file of the index that SQLite opens, between SQLite and its own VFS. Each read and each
+ * change first checks whether the descriptor still belongs to the file that was opened, and whether the file may become that
+ * long.
  *
- * A program may close descriptors that it does not know (a daemon closes all) and open a file of its own, which then has the
- * number of ours: SQLite would write its log into that file. And a file that grows beyond RLIMIT_FSIZE kills the process
- * (SIGXFSZ), unless the limit is looked at before.
+ * A program may close descriptors that it does not know (a daemon closes all) and open another file, which then gets the
+ * number of the index's descriptor: SQLite would write its log into that file. And a file that grows beyond RLIMIT_FSIZE
+ * kills the process (SIGXFSZ), unless the limit is checked before.
  *
- * SQLite does not tell the number of a descriptor. It is where the unix VFS has it (struct unixFile: three pointers, then `int h`),
- * which is believed only if that number is a descriptor of the very file that was opened. Otherwise nothing is compared, and all
- * else is as it was.
+ * SQLite does not report the number of a descriptor. It is read from the unix VFS (struct unixFile: three pointers, then
+ * `int h`), and used only if that number is a descriptor of the very file that was opened. Otherwise nothing is compared,
+ * and everything else works as without the guard.
  */
 #include "index/connection/internal.h"
 
@@ -42,9 +43,10 @@ int aoticache_index_guard_bytes(const sqlite3_vfs *plain_vfs)
     return (int)sizeof(guarded_file) + plain_vfs->szOsFile;
 }
 
-/* ---- what is asked before ---- */
+/* ---- checks before each operation ---- */
 
-/* Whether the descriptor is another file's by now. False also where that cannot be told: it is closed then, or nothing works. */
+/* Returns whether the descriptor belongs to another file by now. Returns false also if that cannot be determined: the
+ * descriptor is then closed, or nothing works. */
 static bool is_other_file(const guarded_file *guarded, bool *ret_is_known)
 {
     struct stat found;
@@ -52,7 +54,7 @@ static bool is_other_file(const guarded_file *guarded, bool *ret_is_known)
     return *ret_is_known && guarded->number >= 0 && (found.st_dev != guarded->device || found.st_ino != guarded->inode);
 }
 
-/* Fails with `result` unless the descriptor is still of the file that was opened. */
+/* Fails with `result` unless the descriptor still belongs to the file that was opened. */
 static int check_file(sqlite3_file *file, int result)
 {
     guarded_file *guarded = (guarded_file *)file;
@@ -62,7 +64,7 @@ static int check_file(sqlite3_file *file, int result)
     return guarded->last_errno == 0 ? SQLITE_OK : result;
 }
 
-/* SQLITE_FULL where the limit of the process does not let the file become so long. */
+/* Returns SQLITE_FULL if the process's limit does not allow the file to become so long. */
 static int check_length(sqlite3_file *file, sqlite3_int64 end)
 {
     if (aoticache_syscall_is_within_limit((uint64_t)end))
@@ -123,7 +125,7 @@ static int guarded_check_lock(sqlite3_file *file, int *ret_is_locked)
     return plain_of(file)->pMethods->xCheckReservedLock(plain_of(file), ret_is_locked);
 }
 
-/* SQLite asks for the cause of a failure here. */
+/* SQLite queries the cause of a failure here. */
 static int guarded_control(sqlite3_file *file, int what, void *argument)
 {
     const guarded_file *guarded = (const guarded_file *)file;
@@ -144,10 +146,10 @@ static int guarded_device(sqlite3_file *file)
     return plain_of(file)->pMethods->xDeviceCharacteristics(plain_of(file));
 }
 
-/* The shared memory is a file of its own, which is made longer where it is too short. */
+/* The shared memory is a separate file, which is extended if it is too short. */
 static int guarded_map_shared(sqlite3_file *file, int region, int bytes, int extends, void volatile **ret_memory)
 {
-    const sqlite3_int64 least = 3; /* what SQLite cuts it to when it opens it */
+    const sqlite3_int64 least = 3; /* the size to which SQLite truncates it when it opens it */
     int result = check_file(file, SQLITE_IOERR_SHMMAP);
     if (result == SQLITE_OK)
         result = check_length(file, extends ? ((sqlite3_int64)region + 1) * bytes : least);
@@ -180,7 +182,8 @@ static int guarded_unfetch(sqlite3_file *file, sqlite3_int64 offset, void *memor
     return plain_of(file)->pMethods->xUnfetch(plain_of(file), offset, memory);
 }
 
-/* SQLite would close what is another's file by now: it gets a descriptor of nothing in its place. */
+/* SQLite would close a descriptor that belongs to another file by now: it is given one of /dev/null
+ * instead. */
 static int guarded_close(sqlite3_file *file)
 {
     guarded_file *guarded = (guarded_file *)file;
@@ -196,7 +199,7 @@ static int guarded_close(sqlite3_file *file)
 
 /* ---- opening ---- */
 
-/* One table for each version of the interface, since SQLite calls what a version has. */
+/* One table for each version of the interface, because SQLite calls the methods of that version. */
 #define METHODS(version)                                                                             \
     {(version),       guarded_close,        guarded_read,   guarded_write,      guarded_truncate,    \
      guarded_sync,    guarded_size,         guarded_lock,   guarded_unlock,     guarded_check_lock,  \
@@ -205,7 +208,7 @@ static int guarded_close(sqlite3_file *file)
 
 static const sqlite3_io_methods methods[] = {METHODS(1), METHODS(2), METHODS(3)};
 
-/* Finds the number of the descriptor, and believes it if it is of the file that has this name. */
+/* Finds the number of the descriptor, and uses it only if it belongs to the file that has this name. */
 static void find_number(guarded_file *guarded, const sqlite3_vfs *plain_vfs, const char *name)
 {
     struct stat open_file, named_file;
@@ -235,7 +238,7 @@ int aoticache_index_guard_open(sqlite3_vfs *plain_vfs, const char *name, sqlite3
     const int version = plain->pMethods->iVersion;
     file->pMethods = &methods[version < 1 ? 0 : version > 3 ? 2 : version - 1];
     if (result == SQLITE_OK) {
-        const int saved = errno; /* SQLite's errno is asked for after a failure of its caller's */
+        const int saved = errno; /* SQLite reads its caller's errno after a failure */
         find_number(guarded, plain_vfs, name);
         errno = saved;
     }

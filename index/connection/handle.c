@@ -1,8 +1,8 @@
 /*
- * index/connection/handle: an index as its users hold it: opened, closed, and entered around every use.
+ * index/connection/handle: the public side of an index: opened, closed, and entered around every use.
  *
- * Enter takes the mutex and makes sure that there is a connection and that it belongs to this process. Many writes may
- * share one transaction (bulk).
+ * Enter takes the mutex and ensures that there is a connection that belongs to this process. Many writes may share one
+ * transaction (bulk).
  */
 #include "base/log.h"
 #include "index/connection/internal.h"
@@ -14,8 +14,8 @@
 /* ---- every use ---- */
 
 /*
- * Who opens a cache on a disk that is full, or that turns out not to be writable, is only given what can be read there. So is
- * the index that was opened without a connection, as nothing was asked of it that earlier processes had not asked.
+ * Connects an index that was opened without a connection because the query cache sufficed. If the disk is full, or turns out
+ * not to be writable, it is opened only for reading, as when a cache is opened.
  */
 static aoticache_status connect_late(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -51,8 +51,8 @@ aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *
 }
 
 /*
- * A transaction that could not be ended, not even rolled back (there was no memory for it), ends with its connection: open,
- * it would keep all others from writing, and the next one here could not begin.
+ * Ends an open transaction by closing its connection if it could not be rolled back (memory was short): an open transaction
+ * would keep all other processes from writing, and the next one here could not begin.
  */
 void aoticache_index_leave(aoticache_index *index)
 {
@@ -233,7 +233,7 @@ const char *aoticache_index_sqlite_version(void)
 
 const char *aoticache_index_journal_mode(const aoticache_index *index)
 {
-    aoticache_index *own = (aoticache_index *)index; /* asking changes nothing that a user could see */
+    aoticache_index *own = (aoticache_index *)index; /* a query changes nothing visible */
     char mode[16];
     if (index == NULL || aoticache_index_enter(own, NULL) != AOTICACHE_OK)
         return "delete";
@@ -247,7 +247,8 @@ void aoticache_index_at_exit(aoticache_index *index)
     if (aoticache_index_fork_enter(index->path, NULL) != AOTICACHE_OK)
         return;
     pthread_mutex_lock(&index->lock);
-    /* Merging costs this process the disk's time, a log each process that follows: it has to read it, and to ask at all. */
+    /* Merging costs this process some disk time; leaving the log would cost each later process more: it has to connect and
+     * read the log. */
     if (index->db != NULL && !index->is_bulk && aoticache_index_has_wal(index))
         aoticache_index_disconnect(index);
     aoticache_query_cache_keep(index);

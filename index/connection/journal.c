@@ -1,12 +1,13 @@
 /*
- * index/connection/journal: WAL or a rollback journal.
+ * index/connection/journal: chooses between WAL and a rollback journal.
  *
- * WAL is what makes lookups run beside a writer, but its -wal index is memory that all processes map, so it works only
- * where they share a machine. File systems that several machines mount are recognised by their type; on others the
- * memory is mapped once to see.
+ * With WAL, lookups run concurrently with a writer, but its index (-shm) is memory that all processes map, so it works only
+ * if they share a machine. File systems that several machines mount are recognized by their type; on others the memory is
+ * mapped once as a test.
  *
- * btrfs and its like write each page to a new place. Where there is no room for it, or no quota, the kernel ends a process
- * that writes to mapped memory, and with WAL a lookup does (tests/environments, btrfs_blocks). So there is no WAL there, either.
+ * btrfs and similar file systems write each page to a new position. If there is no space for it, or no quota, the kernel
+ * ends a process that writes to mapped memory, and with WAL a lookup does that (tests/environments, btrfs_blocks). So WAL is
+ * not used there, either.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -38,7 +39,7 @@ const char *aoticache_index_filesystem_lacks_wal(long type)
     case 0x01161970UL: /* GFS2 */
     case 0x7461636fUL: /* OCFS2 */
     case 0x19830326UL: /* BeeGFS */
-    case 0x65735546UL: /* FUSE: sshfs, GlusterFS and others, nobody can tell which */
+    case 0x65735546UL: /* FUSE: sshfs, GlusterFS and others, which cannot be distinguished */
         return is_shared;
     case 0x9123683eUL: /* btrfs */
     case 0xca451a4eUL: /* bcachefs */
@@ -68,8 +69,8 @@ int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, cha
 }
 
 /*
- * Maps the shared memory as WAL will, and unmaps it. This comes before the switch, because a file in WAL mode cannot be read
- * at all where WAL does not work. A connection that has WAL already does not come here: it would lose its own mapping.
+ * Maps the shared memory as WAL will, and unmaps it. This is done before the switch, because a file in WAL mode cannot be
+ * read at all if WAL does not work. A connection that uses WAL already must not call this: it would lose its own mapping.
  */
 static int probe_shared_memory(aoticache_index *index)
 {
@@ -83,7 +84,7 @@ static int probe_shared_memory(aoticache_index *index)
     return result;
 }
 
-/* Switching takes the file for a moment, and SQLite does not wait for that by itself: so this does. */
+/* Switches to WAL. Switching locks the file for a moment, and SQLite does not wait for that itself: so this function does. */
 static int switch_to_wal(aoticache_index *index, char ret_mode[16])
 {
     uint64_t deadline = aoticache_monotonic_ns() + (uint64_t)index->lock_timeout_ms * 1000000U;

@@ -1,24 +1,24 @@
 /*
- * index/connection/query_cache: what the index said to questions of earlier processes, in a file beside it.
+ * index/connection/query_cache: results of queries by earlier processes, in a file next to the index.
  *
- * Most processes ask an index that nobody changes what another one has asked before. SQLite's start, its reading of the
- * tables' definitions and its statements would be most of what such a process waits for. So a process that had to ask leaves
- * the answers here, and the next one takes them from here. It connects when it asks something else, or writes.
+ * Most processes query an unchanged index for what another process has queried before. Starting SQLite, reading the tables'
+ * definitions and running statements would be most of the time that such a process waits. So a process that had to query the
+ * index leaves the answers here, and later processes read them here. They connect only for other queries, or to write.
  *
- * An answer is believed while the index is in the state in which it was given:
+ * An answer is trusted while the index is in the state in which it was queried:
  *
- * - Nothing is in the WAL. Who changes the index writes there first. It is merged into the index before it is emptied, and
- *   that sets the index's time of change, which no program can set back.
+ * - The WAL is empty. A process that changes the index writes there first. The WAL is merged into the index before it is
+ *   emptied, and that sets the index's change time, which no program can set back.
  * - The index is the same file, with the same times. The clock of such times ticks every few milliseconds, so the state of a
- *   file that was changed less than two seconds ago is not noted: a change within the same tick would not show.
- * - The machine was not started anew, the file system is a local one, and nobody but this user and root can write to the index.
+ *   file that was changed less than two seconds ago is not recorded: a change within the same tick would not be visible.
+ * - The machine was not rebooted, the file system is local, and only this user and root can write to the index.
  *
- * File facts (entries/file_facts.h) are no answers: what they say of the store's files is compared with those files, so they stay when
- * the index changes, until the machine is started anew.
+ * File facts (entries/file_facts.h) are not answers of the index: they are compared with the store's files themselves, so
+ * they stay valid when the index changes, until the next boot.
  *
- * The state is read before the first question and once more before the file is written: what was changed in between is in the
- * WAL, or in another time of change. It is compared at each question, too. The file is written in place, without waiting for
- * the disk. A hash tells whether it is whole; nothing else of it is trusted.
+ * The state is read before the first query and again before the file is written: a change in between is in the WAL, or has
+ * changed the time. It is compared at each query, too. The file is overwritten in place, without waiting for the disk. A
+ * hash shows whether it is complete; nothing else in it is trusted.
  */
 #include "index/connection/query_cache.h"
 #include "index/connection/internal.h"
@@ -36,11 +36,11 @@
 #include "base/hash_map.h"
 #include "base/syscalls.h"
 
-#define VERSION "aotcans1" /* another one whenever an encoding changes */
+#define VERSION "aotcans1" /* changed whenever an encoding changes */
 
 struct header {
     char version[8];
-    uint64_t hash; /* of all behind it */
+    uint64_t hash; /* of everything after it */
     aoticache_index_state state;
 };
 
@@ -57,7 +57,7 @@ static bool is_ours(const struct stat *found)
     return S_ISREG(found->st_mode) && aoticache_file_is_ours(found);
 }
 
-/* False: nothing is believed now. */
+/* Returns false if nothing can be trusted now. */
 static bool read_state(const aoticache_index *index, aoticache_index_state *ret_state)
 {
     struct stat file;
@@ -81,7 +81,7 @@ static bool is_as_noted(const aoticache_index *index)
 
 /* ---- records ---- */
 
-/* Reads the record at *at, and moves *at behind it. False: there is none. */
+/* Reads the record at *at, and moves *at after it. Returns false if there is none. */
 static bool next_record(const uint8_t *bytes, size_t size, size_t *at, struct record *ret_record)
 {
     if (size - *at < sizeof *ret_record)
@@ -106,7 +106,7 @@ static const uint8_t *find_record(const uint8_t *bytes, size_t size, aoticache_i
     return NULL;
 }
 
-/* False: there is no room. */
+/* Returns false if there is no space. */
 static bool add_record(aoticache_query_cache *cache, aoticache_index_question question, const void *key,
                        size_t key_size, const void *answer, size_t size)
 {
@@ -134,7 +134,7 @@ static bool has_noted(const aoticache_query_cache *cache, aoticache_index_questi
 
 /* ---- the file ---- */
 
-/* Fills header and *ret_records, which the caller frees. False: there is no file that can be used. */
+/* Fills header and *ret_records, which the caller frees. Returns false if there is no usable file. */
 static bool read_file(const aoticache_index *index, struct header *header, uint8_t **ret_records, size_t *ret_size)
 {
     struct stat found;
@@ -157,7 +157,7 @@ static bool read_file(const aoticache_index *index, struct header *header, uint8
     return true;
 }
 
-/* Who may not write here is told so by SQLite, when it connects. */
+/* Returns whether this process may write the file. If it may not, SQLite reports that when it connects. */
 static bool may_keep(const aoticache_index *index)
 {
     return !index->read_only && !index->is_group_shared && aoticache_file_system_is_local(index->folder_fd) &&
@@ -190,7 +190,7 @@ static bool is_fact(uint32_t question)
     return question == AOTICACHE_INDEX_KEEPS_CHECKSUM || question == AOTICACHE_INDEX_KEEPS_MANIFEST;
 }
 
-/* What this process asked comes first, then what else the file had, as far as there is room. */
+/* Adds what this process queried first, then the file's other records, as far as there is space. */
 static void add_what_else_is_known(aoticache_query_cache *cache)
 {
     struct record record;
@@ -218,7 +218,7 @@ static void write_file(const aoticache_index *index)
     cleanup_fd int fd = aoticache_index_vfs_create(index, AOTICACHE_QUERY_CACHE_SUFFIX, O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_nlink != 1)
         return;
-    /* Another process may write now, too, or read: what does not fit together has another hash. */
+    /* Another process may be writing or reading now, too: a mixture of two files has a wrong hash. */
     if (aoticache_syscall_write(fd, bytes, size) != 0 ||
         (found.st_size > (off_t)size && aoticache_syscall_ftruncate(fd, (off_t)size) != 0))
         aoticache_syscall_ftruncate(fd, 0);
@@ -281,7 +281,7 @@ void aoticache_query_cache_note(aoticache_index *index, aoticache_index_question
                                 size_t key_size, const void *answer, size_t size)
 {
     aoticache_query_cache *cache = &index->query_cache;
-    /* What a transaction of this connection has changed is seen here before it is so, and may be taken back. */
+    /* A transaction of this connection sees its own changes before they are committed, and may be rolled back. */
     if (!cache->is_noting || sqlite3_get_autocommit(index->db) == 0)
         return;
     if (!has_noted(cache, question, key, key_size) && add_record(cache, question, key, key_size, answer, size))

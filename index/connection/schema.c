@@ -1,12 +1,11 @@
 /*
- * index/connection/schema: the tables, their version, and the way from an older version to this one.
+ * index/connection/schema: the tables, their version, and migrations from older versions.
  *
- * entries is what a lookup reads: narrow rows, stored in the order of the primary key, so that one descent of one tree
- * gives all the entries of a key, most demanding first. What only listing needs is in details, under the same id, so that
- * recording a use does not touch the rows that lookups read. Ids are never used twice (AUTOINCREMENT): a use or a removal
- * that comes late must not hit the entry that came after. They begin at a number made of the time, so that those of an
- * index that was built anew are above those that its predecessor gave: who asks for entries "after number n" may have n
- * from there.
+ * Lookups read the table entries: narrow rows, stored in the order of the primary key, so that one descent of one tree gives
+ * all the entries of a key, most demanding first. Columns only for listings are in details, under the same id, so that
+ * recording a use does not touch the rows that lookups read. Ids are never reused (AUTOINCREMENT): a late use or removal
+ * must not affect a newer entry. They begin at a number derived from the time, so that those of a rebuilt index are above
+ * those of its predecessor: a caller that lists entries "after number n" may have n from there.
  */
 #include "base/clock.h"
 #include "index/connection/internal.h"
@@ -16,8 +15,8 @@
 #define APPLICATION_ID 0x616f7463 /* "aotc" */
 
 /*
- * One step per version: migrations[n] makes version n + 1 of version n. Steps that were released never change. Each changes
- * the tables, which is how statements of an older library that is still open notice (aoticache_index_refuse_newer).
+ * One step per version: migrations[n] converts version n to version n + 1. Released steps never change. Each changes the
+ * tables, so statements of an older library that still has the index open notice it (aoticache_index_refuse_newer).
  */
 static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "CREATE TABLE entries("
@@ -65,15 +64,15 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;",
     /* 3: columns and tables for collections; index/connection/sql.h describes them */
     AOTICACHE_SCHEMA_3_COLLECT AOTICACHE_SCHEMA_3_STATISTICS AOTICACHE_SCHEMA_3_MARKS,
-    /* 4: judgements, which say on which machines the host's own kernel is faster */
+    /* 4: timing results, which say on which machines the host's own kernel is faster */
     AOTICACHE_SCHEMA_4_JUDGEMENTS,
     /* 5: digests of files that were hashed before */
     AOTICACHE_SCHEMA_5_FILE_DIGESTS,
-    /* 6: where in the object of its manifest the only file of an artifact begins; 0: it is an object of its own */
+    /* 6: where the only file of an artifact begins in the object of its manifest; 0: it is a separate object */
     "ALTER TABLE entries ADD COLUMN content_offset INTEGER NOT NULL DEFAULT 0;",
 };
 
-/* The ids of an index begin at the second in which it is made, times this. Nobody makes more entries in a second. */
+/* The ids of an index begin at the second in which it is created, times this. Fewer entries than this are stored per second. */
 #define IDS_PER_SECOND (1 << 20)
 #define FIRST_SECOND 1700000000 /* so that ids stay short */
 
@@ -105,8 +104,8 @@ static aoticache_status read_number(aoticache_index *index, const char *sql, int
 }
 
 /*
- * These are two reads outside a transaction, and another process may make the tables between them. It sets both numbers at
- * once, so if only one is set, both are read again.
+ * Does two reads outside a transaction; another process may create the tables between them. It sets both numbers at once, so
+ * if only one is set, both are read again.
  */
 static aoticache_status read_version(aoticache_index *index, schema_version *ret_schema, aoticache_error *ret_error)
 {
@@ -121,7 +120,7 @@ static aoticache_status read_version(aoticache_index *index, schema_version *ret
     return status;
 }
 
-/* Judges the two numbers alone; an empty file is OK, too. */
+/* Checks only the two numbers; an empty file is OK, too. */
 static aoticache_status check_version(const aoticache_index *index, const schema_version *schema,
                                       aoticache_error *ret_error)
 {
@@ -140,8 +139,8 @@ static aoticache_status check_version(const aoticache_index *index, const schema
 }
 
 /*
- * A file without version and without tables is new; one with tables is somebody else's. Or another process has made the
- * tables since the version was read: then it has set the version too, in the same transaction.
+ * A file without version and without tables is new; one with tables belongs to another program, unless another process has
+ * created the tables since the version was read: then it has set the version too, in the same transaction.
  */
 static aoticache_status check_empty(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -158,12 +157,12 @@ static aoticache_status check_empty(aoticache_index *index, aoticache_error *ret
                                index->path);
 }
 
-/* The caller is inside a transaction. */
+/* Call this inside a transaction. */
 static aoticache_status migrate_steps(aoticache_index *index, aoticache_error *ret_error)
 {
     schema_version schema = {0};
     aoticache_status status = read_version(index, &schema, ret_error);
-    if (status == AOTICACHE_OK) /* again: another process may have been faster */
+    if (status == AOTICACHE_OK) /* checked again: another process may have been faster */
         status = check_version(index, &schema, ret_error);
     if (status != AOTICACHE_OK || schema.version == AOTICACHE_INDEX_VERSION)
         return status;
@@ -196,18 +195,18 @@ static aoticache_status migrate(aoticache_index *index, aoticache_error *ret_err
     return aoticache_index_end(index, migrate_steps(index, ret_error), ret_error);
 }
 
-/* Reports that tables must be made or changed in an index that is read-only. */
+/* Reports that tables must be created or changed in an index that is read-only. */
 static aoticache_status refuse_read_only(const aoticache_index *index, const schema_version *schema,
                                          aoticache_error *ret_error)
 {
-    if (!index->read_only && aoticache_index_vfs_is_writable(index, "")) /* SQLite goes on with what it can open */
+    if (!index->read_only && aoticache_index_vfs_is_writable(index, "")) /* SQLite continues with what it can open */
         return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: could not be opened for writing", index->path);
     if (schema->version != 0)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "index %s: version %lld must be migrated to %d: open it once for writing",
                                    index->path, (long long)schema->version, AOTICACHE_INDEX_VERSION);
     if (index->read_only)
-        return AOTICACHE_NOT_FOUND; /* as good as absent: whoever makes it has not come to the tables yet */
+        return AOTICACHE_NOT_FOUND; /* treated as missing: the process that creates it has not created the tables yet */
     return aoticache_error_set(ret_error, AOTICACHE_DENIED, "index %s: is empty and cannot be written to", index->path);
 }
 
@@ -225,7 +224,7 @@ aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_
         return status;
     if (sqlite3_db_readonly(index->db, "main") != 0)
         return refuse_read_only(index, &schema, ret_error);
-    /* This lets a collection give pages back. It takes effect only in an empty file, so older indexes go without it. */
+    /* This lets a collection release pages. It takes effect only in an empty file, so older indexes lack it. */
     if (schema.version == 0)
         sqlite3_exec(index->db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL, NULL);
     if (schema.version == 0)

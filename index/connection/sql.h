@@ -1,6 +1,6 @@
 /*
- * index/connection/sql: all SQL of the folder: the tables from version 3 on (those of versions 1 and 2 are in schema.c) and every
- * statement, prepared on first use. What reads a statement's rows names it in a comment.
+ * index/connection/sql: all SQL of the directory: the tables from version 3 on (those of versions 1 and 2 are in schema.c)
+ * and every statement, prepared on first use. The code that reads a statement's rows names it in a comment.
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_SQL_H
 #define AOTICACHE_INDEX_CONNECTION_SQL_H
@@ -8,15 +8,16 @@
 /*
  * ---- collections ----
  *
- * Keys and digests lie anywhere in their trees, so each row that is found by one costs a removal a page of its own, in the
- * log and in the file. So there are no more tables and indexes than these: an artifact is the row of its manifest in objects.
+ * Keys and digests are spread randomly over their trees, so for each row found by one a removal writes a separate page, to
+ * the log and to the file. Therefore there are no other tables and indexes than these: an artifact is the row of its
+ * manifest in objects.
  *
- * totals: one row, kept right by every transaction (internal.h, `change`). objects.refs: how often artifacts name the
- * object, so that a removal asks no tree for others that do; objects.artifact: one of those artifacts, x'' where it is not
- * known. objects.entry: in the row of a manifest, an entry of the artifact, else 0; sharers: its other entries.
- * objects.parts: in the row of a manifest, the digests of the artifact's objects in their order, itself among them.
- * details_last_use: the order of last use (last_used_ns begins as created_ns). removals: objects whose rows are gone and
- * whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a folder of side files.
+ * totals: one row, updated by every transaction (internal.h, `change`). objects.refs: how many artifacts name the
+ * object, so that a removal need not search for others; objects.artifact: one of those artifacts, x'' if it is not known.
+ * objects.entry: in the row of a manifest, an entry of the artifact, otherwise 0; sharers: its other entries. objects.parts:
+ * in the row of a manifest, the digests of the artifact's objects in order, including the manifest itself. details_last_use:
+ * the order of last use (last_used_ns begins as created_ns). removals: objects whose rows are deleted and whose files still
+ * exist; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a directory of side files.
  */
 
 #define AOTICACHE_INDEX_COUNTED_TOTALS                                                 \
@@ -25,8 +26,8 @@
     " (SELECT count(*) FROM failures)"
 
 /*
- * The digests in objects.parts, one to a row: those of short artifacts, nearly all, by a join with the first four numbers;
- * the rest of the others' by the recursive table `long`. n: what has the column parts; g: whatever is wanted with each.
+ * The digests in objects.parts, one per row: for short artifacts, nearly all, with a join with the first four numbers; the
+ * rest of long artifacts with the recursive table `long`. n: has the column parts; g: other columns wanted with each digest.
  */
 #define AOTICACHE_INDEX_SHORT_PART_SQL "substr(n.parts, p.column1 * 32 + 1, 32)"
 #define AOTICACHE_INDEX_SHORT_SQL "CROSS JOIN (VALUES(0), (1), (2), (3)) p WHERE p.column1 * 32 < length(n.parts)"
@@ -64,7 +65,7 @@
     "CREATE INDEX details_last_use ON details(last_used_ns);"                                                    \
     "CREATE INDEX failures_retry ON failures(retry_ns);"                                                         \
     "CREATE TABLE removals("                                                                                     \
-    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was dealt with does not come again */              \
+    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was processed is not reused */                     \
     " object BLOB NOT NULL,"                                                                                     \
     " bytes INTEGER NOT NULL,"                                                                                   \
     " kind INTEGER NOT NULL) STRICT;"                                                                            \
@@ -76,7 +77,7 @@
 
 #define AOTICACHE_INDEX_NOT_PINNED_SQL "NOT EXISTS (SELECT 1 FROM marks m WHERE m.key = d.key AND m.pinned = 1)"
 
-/* Also what was recorded in the future; both halves are ranges of the index failures_retry. */
+/* Includes failures recorded in the future; both halves are ranges of the index failures_retry. */
 #define AOTICACHE_INDEX_EXPIRED_SQL "(retry_ns <= ?1 OR (retry_ns > ?1 AND failed_ns > ?1))"
 
 /* name, SQL */
@@ -94,7 +95,7 @@
     X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
                    " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
-    /* Before the transaction in which it goes, and there: whether it still is to. */                                 \
+    /* Before the transaction that removes it, and inside it: whether it is still to be removed. */                   \
     X(LOOK_UP_VICTIM, "SELECT e.artifact, e.file_count, m.bytes, m.parts FROM entries e"                              \
                       " CROSS JOIN objects m ON m.digest = e.artifact WHERE e.key = ?1 AND e.id = ?2")                \
     X(GROUP_OF_VICTIM, "SELECT d.op, d.device, d.producer, d.bytes FROM details d"                                    \
@@ -115,7 +116,7 @@
                  " (SELECT id FROM details WHERE last_used_ns > ?1 LIMIT ?2)")                                        \
     X(COUNT_USED_SINCE, "SELECT count(*) FROM details WHERE last_used_ns > ?1")                                       \
     X(NEWEST_USE, "SELECT ifnull(max(last_used_ns), 0) FROM details")                                                 \
-    /* Writes a page, whatever there is. */                                                                           \
+    /* Always writes a page. */                                                                                       \
     X(SETTLE, "INSERT INTO meta(name, value) VALUES('settled', 1) ON CONFLICT(name) DO UPDATE SET value = value + 1") \
     X(GET_META, "SELECT value FROM meta WHERE name = ?1")                                                             \
     X(PUT_META, "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET value = excluded.value")
@@ -124,41 +125,41 @@
  * ---- statistics ----
  *
  * history.level and latencies.level: 0, 1, 2: slots of five minutes, an hour, a day; 3: everything (latencies alone:
- * counters have the table counts); 4: what everything was when the numbers were zeroed, at start 0. groups.kind: 0
- * operator, 1 device, 2 environment; 16 more: when the numbers were zeroed.
+ * counters have the table counts); 4: the totals at the time when the numbers were zeroed, at start 0. groups.kind: 0
+ * operator, 1 device, 2 environment; plus 16: at the time when the numbers were zeroed.
  */
 
 #define AOTICACHE_LEVEL_TOTAL 3
 #define AOTICACHE_LEVEL_ZERO 4
 #define AOTICACHE_GROUP_ZERO 16 /* as in the statements below */
 
-#define AOTICACHE_SCHEMA_3_STATISTICS                                                                                                                                                                              \
-    "CREATE TABLE history("                                                                                                                                                                                        \
-    " level INTEGER NOT NULL,"                                                                                                                                                                                     \
-    " start INTEGER NOT NULL," /* seconds since 1970 */                                                                                                                                                            \
-    " name TEXT NOT NULL,"                                                                                                                                                                                         \
-    " value INTEGER NOT NULL,"                                                                                                                                                                                     \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                     \
-    "CREATE TABLE latencies("                                                                                                                                                                                      \
-    " level INTEGER NOT NULL,"                                                                                                                                                                                     \
-    " start INTEGER NOT NULL,"                                                                                                                                                                                     \
-    " name TEXT NOT NULL,"                                                                                                                                                                                         \
-    " sum INTEGER NOT NULL,"                                                                                                                                                                                       \
-    " maximum INTEGER NOT NULL,"                                                                                                                                                                                   \
-    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                                                                                                              \
-    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                     \
-    "CREATE TABLE groups("                                                                                                                                                                                         \
-    " kind INTEGER NOT NULL,"                                                                                                                                                                                      \
-    " name TEXT NOT NULL,"                                                                                                                                                                                         \
-    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"                                                                                                       \
-    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL,"                                                                                                   \
-    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                             \
-    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" /* What an index of an older version holds becomes groups: names beyond the limit become one. */ \
-    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                                                                                                                       \
-    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                                                                                                                             \
-    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                                                                                                                              \
-    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                                                                                                                               \
-    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"                                                                                                               \
+#define AOTICACHE_SCHEMA_3_STATISTICS                                                                                                                                                                    \
+    "CREATE TABLE history("                                                                                                                                                                              \
+    " level INTEGER NOT NULL,"                                                                                                                                                                           \
+    " start INTEGER NOT NULL," /* seconds since 1970 */                                                                                                                                                  \
+    " name TEXT NOT NULL,"                                                                                                                                                                               \
+    " value INTEGER NOT NULL,"                                                                                                                                                                           \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                           \
+    "CREATE TABLE latencies("                                                                                                                                                                            \
+    " level INTEGER NOT NULL,"                                                                                                                                                                           \
+    " start INTEGER NOT NULL,"                                                                                                                                                                           \
+    " name TEXT NOT NULL,"                                                                                                                                                                               \
+    " sum INTEGER NOT NULL,"                                                                                                                                                                             \
+    " maximum INTEGER NOT NULL,"                                                                                                                                                                         \
+    " counts BLOB NOT NULL," /* index/stats/history.c encodes them */                                                                                                                                    \
+    " PRIMARY KEY(level, start, name)) STRICT, WITHOUT ROWID;"                                                                                                                                           \
+    "CREATE TABLE groups("                                                                                                                                                                               \
+    " kind INTEGER NOT NULL,"                                                                                                                                                                            \
+    " name TEXT NOT NULL,"                                                                                                                                                                               \
+    " hits INTEGER NOT NULL, misses INTEGER NOT NULL, compiles INTEGER NOT NULL, failures INTEGER NOT NULL,"                                                                                             \
+    " compile_ns INTEGER NOT NULL, saved_ns INTEGER NOT NULL, entries INTEGER NOT NULL, bytes INTEGER NOT NULL,"                                                                                         \
+    " PRIMARY KEY(kind, name)) STRICT, WITHOUT ROWID;"                                                                                                                                                   \
+    "INSERT INTO meta(name, value) VALUES('statistics_ns', CAST(strftime('%s', 'now') AS INTEGER) * 1000000000);" /* The contents of an older index become groups: names beyond the limit become one. */ \
+    "INSERT INTO groups SELECT k, iif(row_number() OVER (PARTITION BY k ORDER BY n) <= 4096"                                                                                                             \
+    " AND length(CAST(n AS BLOB)) < 256, n, '(other)'), 0, 0, 0, 0, 0, 0, c, b FROM ("                                                                                                                   \
+    "SELECT 0 AS k, op AS n, count(*) AS c, sum(bytes) AS b FROM details GROUP BY op"                                                                                                                    \
+    " UNION ALL SELECT 1, device, count(*), sum(bytes) FROM details GROUP BY device"                                                                                                                     \
+    " UNION ALL SELECT 2, producer, count(*), sum(bytes) FROM details GROUP BY producer) WHERE true"                                                                                                     \
     " ON CONFLICT(kind, name) DO UPDATE SET entries = entries + excluded.entries, bytes = bytes + excluded.bytes;"
 
 /* Sums stop at the largest integer, as in ADD_COUNT. */
@@ -167,7 +168,7 @@
 /* name, SQL */
 #define AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                                                                                                      \
     X(BEGIN_READ, "BEGIN")                                                                                                                                                                            \
-    /* A use after ?4, which is now, was recorded by a clock that was ahead: the one of ?2 takes its place. */                                                                                        \
+    /* A use after ?4, which is now, was recorded by a clock that was ahead: ?2 replaces it. */                                                                                                       \
     X(TALLY,                                                                                                                                                                                          \
       "UPDATE details SET last_used_ns = iif(last_used_ns > ?4, ?2, max(last_used_ns, ?2)), " AOTICACHE_SQL_SUM(                                                                                      \
           "uses", "?3") " WHERE id = ?1 RETURNING op, device, producer")                                                                                                                              \
@@ -179,7 +180,7 @@
                     " WHERE level = ?1 AND start < ?2 GROUP BY longer, name"                                                                                                                          \
                     " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "excluded.value"))                                                                                   \
     X(HISTORY_DROP, "DELETE FROM history WHERE level = ?1 AND start < ?2")                                                                                                                            \
-    /* Of days so many are kept, not those of so many years: a clock that was ahead for a moment drops none. */                                                                                       \
+    /* For days the limit is a number of slots, not of years: a clock that was briefly ahead drops none. */                                                                                           \
     X(HISTORY_CUT, "SELECT DISTINCT start FROM history WHERE level = ?1 ORDER BY start DESC LIMIT 1 OFFSET ?2")                                                                                       \
     X(LATENCY_GET, "SELECT start, name, sum, maximum, counts FROM latencies"                                                                                                                          \
                    " WHERE level = ?1 AND start = ?2 AND name = ?3")                                                                                                                                  \
@@ -232,8 +233,8 @@
 /*
  * ---- pins, tags and usage ----
  *
- * Rows are of keys, not of entries: a key may be pinned or tagged before anything is stored for it. Each such key has a row
- * in marks, even where it is tagged alone.
+ * Rows belong to keys, not to entries: a key may be pinned or tagged before anything is stored for it. Each such key has a
+ * row in the table marks, even if it only has tags.
  */
 
 #define AOTICACHE_SCHEMA_3_MARKS                                                                            \
@@ -241,7 +242,7 @@
     "CREATE TABLE tags(key BLOB NOT NULL, tag TEXT NOT NULL, PRIMARY KEY(key, tag)) STRICT, WITHOUT ROWID;" \
     "CREATE INDEX tags_tag ON tags(tag);"
 
-/* Bytes of a group: each object counts once in it, however many of its entries name it. */
+/* Bytes of a group: each object counts once, however many of its entries name it. */
 #define AOTICACHE_INDEX_NAMED_SQL " named n CROSS JOIN details d ON d.id = n.entry"
 #define AOTICACHE_INDEX_USAGE_SQL(group, join)                                                                              \
     "WITH RECURSIVE named(parts, entry) AS NOT MATERIALIZED (SELECT parts, entry FROM objects WHERE entry <> 0"             \
@@ -275,10 +276,10 @@
     X(USAGE_BY_TAG, AOTICACHE_INDEX_USAGE_SQL("ifnull(t.tag, '')", " LEFT JOIN tags t ON t.key = d.key"))
 
 /*
- * ---- judgements ----
+ * ---- timing results ----
  *
- * Rows are of keys, not of entries: a kernel that lost is not compiled again only because a collection has removed it.
- * size: the class of sizes of a dynamic kernel, 0 of an exact one. slower: 1: the host's own kernel is the faster one.
+ * Rows belong to keys, not to entries, so that a slower kernel is not compiled again just because a collection has removed
+ * it. size: the size class of a dynamic kernel, 0 for an exact one. slower: 1: the host's own kernel is faster.
  */
 
 #define AOTICACHE_SCHEMA_4_JUDGEMENTS                                                             \
@@ -289,7 +290,7 @@
     " PRIMARY KEY(key, machine, threads, size)) STRICT, WITHOUT ROWID;"                           \
     "CREATE INDEX judgements_slower ON judgements(key) WHERE slower = 1;"
 
-/* Whether the kernel has lost wherever it was judged. */
+/* Whether the kernel was slower on every machine that timed it. */
 #define AOTICACHE_INDEX_LOST_SQL(key) "ifnull((SELECT min(v.slower) FROM judgements v WHERE v.key = " key "), 0)"
 
 /* name, SQL */
@@ -309,7 +310,8 @@
 /*
  * ---- digests of files that were hashed before ----
  *
- * device, inode: which file. The rest says in which state it was hashed: any change of it is another change time.
+ * device, inode: identify the file. The rest is the state in which it was hashed: any change of the file changes its change
+ *                time.
  */
 
 #define AOTICACHE_SCHEMA_5_FILE_DIGESTS                                                                      \
@@ -329,7 +331,7 @@
 
 /* ---- entries, objects and failures ---- */
 
-/* What a listing shows of an entry: details d and entries e (entries/list.c reads it). */
+/* The columns of an entry in a listing: details d and entries e (entries/list.c reads it). */
 #define AOTICACHE_INDEX_LIST_COLUMNS                                                                                   \
     "SELECT e.id, e.key, e.artifact, e.library, e.file_count, e.requirements, d.guard, d.op, d.device, d.description," \
     " d.producer, e.compile_ns, e.created_ns, d.last_used_ns, d.uses, d.bytes"
@@ -353,13 +355,13 @@
                     " e.requirements, e.content_offset FROM details d CROSS JOIN entries e"                           \
                     " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")                                              \
     X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                          \
-    /* What one removal needs to know: key, id, artifact, files. */                                                   \
+    /* The data that one removal needs: key, id, artifact, files. */                                                  \
     X(FIND_SAME, "SELECT e.key, e.id, e.artifact, e.file_count FROM entries e JOIN details d ON d.id = e.id"          \
                  " WHERE e.key = ?1 AND e.requirements = ?2 AND d.guard = ?3 LIMIT 1")                                \
     X(FIND_KEY, "SELECT key, id, artifact, file_count FROM entries WHERE key = ?1 LIMIT 1")                           \
     X(FIND_ID, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d JOIN entries e"                           \
                " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 LIMIT 1")                                           \
-    /* By the artifact that the object's row names; where it names none, by looking through all artifacts. */         \
+    /* Through the artifact in the object's row; if it has none, by searching all artifacts. */                       \
     X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects o"                                      \
                    " CROSS JOIN objects m ON m.digest = o.artifact CROSS JOIN details d ON d.id = m.entry"            \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE o.digest = ?1 LIMIT 1")              \
@@ -387,7 +389,7 @@
     X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact),"             \
                       " entry = iif(digest = ?2, 0, entry), parts = iif(digest = ?2, x'', parts) WHERE digest = ?1")  \
     X(LIST_ENTRY, AOTICACHE_INDEX_LIST_SQL " WHERE d.id = ?1")                                                        \
-    /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, what is behind. */ \
+    /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, later operators */ \
     X(LIST_OF_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                   \
     X(LIST_BEHIND_OP, AOTICACHE_INDEX_LIST_SQL " WHERE d.op > ?1 AND ?2 IS NOT NULL ORDER BY d.op, d.id LIMIT ?3")    \
     /* One range of the index details_op, whose entries end with the id. */                                           \
@@ -400,13 +402,13 @@
     X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
     X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"       \
                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                             \
-    /* What was recorded in the future was recorded by a wrong clock, and is not believed. */                         \
+    /* A failure recorded in the future was recorded by a wrong clock, and is ignored. */                             \
     X(LOOKUP_FAILURE, "SELECT message FROM failures WHERE key = ?1 AND retry_ns > ?2 AND failed_ns <= ?2")            \
     X(FORGET_FAILURE, "DELETE FROM failures WHERE key = ?1")                                                          \
     X(FORGET_FAILURES, "DELETE FROM failures WHERE retry_ns <= ?1")                                                   \
     X(LIST_FAILURES, "SELECT key, op, description, message, failed_ns, retry_ns, count FROM failures"                 \
                      " ORDER BY failed_ns DESC, key")                                                                 \
-    /* Sums stop at the largest integer: SQLite would go on in floating point, which a strict column refuses. */      \
+    /* Sums stop at the largest integer: SQLite would continue in floating point, which a strict column refuses. */   \
     X(ADD_USE, "UPDATE details SET last_used_ns = max(last_used_ns, ?2),"                                             \
                " uses = min(uses, 9223372036854775807 - ?3) + ?3 WHERE id = ?1")                                      \
     X(ADD_COUNT, "INSERT INTO counts(name, value) VALUES(?1, ?2)"                                                     \

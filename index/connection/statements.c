@@ -1,6 +1,6 @@
 /*
  * index/connection/statements: prepares each statement when it is first used, runs it, and moves values in and out. Also
- * begins and ends the write transaction. What a statement means is known to the file that uses it.
+ * begins and ends the write transaction. The file that uses a statement documents its meaning.
  */
 #include "index/connection/internal.h"
 
@@ -21,7 +21,7 @@ aoticache_status aoticache_index_prepare(aoticache_index *index, aoticache_index
         int result = sqlite3_prepare_v3(index->db, statement_sql[which], -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
         if (result != SQLITE_OK)
             return aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
-        /* A cold hit asks while it has the lock for reading (lookup.c), a transaction for writing has asked at its begin. */
+        /* A cold hit checks that while it holds the read lock (lookup.c); a write transaction has checked it at its begin. */
         aoticache_status status = AOTICACHE_OK;
         if (which != SQL(LOOKUP) && sqlite3_txn_state(index->db, "main") != SQLITE_TXN_WRITE)
             status = aoticache_index_refuse_newer(index, ret_error);
@@ -121,13 +121,13 @@ const char *aoticache_index_relaxed_sql(aoticache_index *index)
 {
     char mode[16];
     aoticache_index_journal_pragma(index, NULL, mode);
-    /* Of a journal that was synced once, NORMAL may roll back a page that came to the disk in part. */
+    /* With a journal that was synced once, NORMAL could roll back a page that was only partly written to the disk. */
     return strcmp(mode, "wal") == 0 ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL";
 }
 
 /*
- * EXTRA rather than FULL: the same with WAL, but with a rollback journal only EXTRA makes the end of a transaction (the
- * journal's removal) survive power loss.
+ * EXTRA rather than FULL: the same with WAL, but with a rollback journal only EXTRA makes a commit (the journal's removal)
+ * survive power loss.
  */
 static aoticache_status set_durability(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error)
@@ -145,7 +145,7 @@ static aoticache_status set_durability(aoticache_index *index, aoticache_index_d
 
 struct beginning {
     aoticache_index_durability durability;
-    aoticache_status status; /* of what comes before the statement */
+    aoticache_status status; /* of the step before the statement */
     aoticache_error *error;
 };
 
@@ -285,7 +285,7 @@ bool aoticache_index_read_text(sqlite3_stmt *statement, int column, const char *
     if (sqlite3_column_type(statement, column) != SQLITE_TEXT)
         return false;
     const char *text = (const char *)sqlite3_column_text(statement, column);
-    /* NULL: out of memory. A NUL inside would make readers see another text than the one that is stored. */
+    /* NULL: out of memory. With a NUL inside, readers would see a different text than the stored one. */
     if (text == NULL || strlen(text) != (size_t)sqlite3_column_bytes(statement, column))
         return false;
     *ret_text = text;

@@ -1,5 +1,5 @@
 /*
- * index/connection/status: SQLite's result codes as results of this library, with one line that names the file.
+ * index/connection/status: converts SQLite's result codes to statuses of this library, with one line that names the file.
  */
 #include "index/connection/internal.h"
 
@@ -70,8 +70,9 @@ static bool is_lack_of_space(int primary, int system_errno)
 }
 
 /*
- * Where SQLite cannot open the log for writing, for whatever reason, it opens it for reading, and calls the index read-only at
- * the next write. True: that was the reason, as far as access rights go; the next try may succeed.
+ * Returns whether SQLite failed only because it could open just the log for reading: if it cannot open the log for writing,
+ * for whatever reason, it opens it for reading, and reports the index as read-only at the next write. True means that access
+ * rights are not the reason; the next attempt may succeed.
  */
 static bool is_read_only_by_accident(const aoticache_index *index, int result)
 {
@@ -79,7 +80,8 @@ static bool is_read_only_by_accident(const aoticache_index *index, int result)
            aoticache_index_vfs_is_writable(index, "-wal");
 }
 
-/* SQLite does not hand on the cause of a commit that fails. The file has it: the log or the journal, or the index. */
+/* Finds the cause of a failed commit, which SQLite does not report, by examining the file: the log or the journal, or the
+ * index. */
 static int find_cause(const aoticache_index *index, int result)
 {
     sqlite3_file *journal = NULL;
@@ -123,7 +125,8 @@ static aoticache_status describe_failure(aoticache_index *index, int result, con
     return aoticache_error_set(ret_error, status, "index %s: %s: %s", index->path, what, text);
 }
 
-/* What a newer library has made of the tables looks like damage. A forged file beside the index comes first, and counts. */
+/* Checks for a newer library, whose changes of the tables look like damage. A forged file next to the index takes
+ * precedence. */
 static aoticache_status or_newer(aoticache_index *index, aoticache_status status, aoticache_error *ret_error)
 {
     if (status != AOTICACHE_CORRUPT || index->db == NULL || index->foreign_name[0] != '\0')
@@ -139,7 +142,7 @@ aoticache_status aoticache_index_fail(aoticache_index *index, int result, const 
 
 aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error)
 {
-    const int result = sqlite3_errcode(index->db); /* a value that could not be read says nothing of the row */
+    const int result = sqlite3_errcode(index->db); /* a value that could not be read does not mean a damaged row */
     if ((result & 0xff) == SQLITE_NOMEM || (result & 0xff) == SQLITE_IOERR)
         return aoticache_index_fail(index, result, table, ret_error);
     const aoticache_status status =

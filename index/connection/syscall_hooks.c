@@ -1,10 +1,10 @@
 /*
- * index/connection/syscall_hooks: SQLite's own changes of the disk pass through base/syscalls, so that tests can fail them or
- * die at them.
+ * index/connection/syscall_hooks: SQLite's own changes of the disk pass through base/syscalls, so that tests can make them
+ * fail or end the process there.
  *
  * Most are system calls that SQLite's unix VFS lets one replace. Syncs are not among them: for these the methods of each
- * file are replaced by a copy with another xSync. Writes to memory that is shared through the -shm file are not seen; they
- * change nothing that must survive.
+ * file are replaced by a copy with another xSync. Writes to memory shared through the -shm file are not covered; they change
+ * nothing that must survive.
  */
 #include "index/connection/internal.h"
 #include "base/syscalls.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static sqlite3_vfs hooked_vfs;       /* the default VFS with another xOpen */
-static const sqlite3_vfs *plain_vfs; /* as it was */
+static const sqlite3_vfs *plain_vfs; /* the original */
 
 /* ---- system calls ---- */
 
@@ -58,7 +58,7 @@ static int hooked_mkdir(const char *path, mode_t mode)
     return aoticache_syscall_hook_ask("mkdir", path) != 0 ? -1 : mkdir(path, mode);
 }
 
-/* SQLite opens a folder only to sync it. */
+/* SQLite opens a directory only to sync it. */
 static int (*plain_open_directory)(const char *path, int *ret_fd);
 
 static int hooked_open_directory(const char *path, int *ret_fd)
@@ -110,7 +110,7 @@ static int hooked_sync(sqlite3_file *file, int flags)
     return SQLITE_IOERR_FSYNC;
 }
 
-/* Returns the copy of a table, made at first sight; if all copies are in use, the table itself. */
+/* Returns the copy of a table, made when it is first needed; if all copies are in use, the table itself. */
 static const sqlite3_io_methods *hooked_methods(const sqlite3_io_methods *plain)
 {
     const sqlite3_io_methods *methods = plain;

@@ -1,5 +1,5 @@
 /*
- * index/connection/version: an index that a newer library has migrated is not used here.
+ * index/connection/version: refuses an index that a newer library has migrated.
  */
 #include "index/connection/internal.h"
 
@@ -14,7 +14,7 @@ aoticache_status aoticache_index_check_version(const aoticache_index *index, int
                                index->path, (long long)version, AOTICACHE_INDEX_VERSION);
 }
 
-/* What cannot be read says nothing: the statement that is asked for says it better. */
+/* A failure to read the version is not reported: the statement itself will report it better. */
 aoticache_status aoticache_index_refuse_newer(aoticache_index *index, aoticache_error *ret_error)
 {
     sqlite3_stmt **const statement = &index->statements[SQL(VERSION)];

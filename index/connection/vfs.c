@@ -1,16 +1,16 @@
 /*
- * index/connection/vfs: what SQLite may do in the file system for an index: open, look for and delete the files of that
- * very index in the folder that was opened for it, and nothing else.
+ * index/connection/vfs: restricts what SQLite does in the file system for an index: it may only open, look for and delete
+ * the files of that index in the directory that was opened for it.
  *
- * Two things make that necessary. A rollback journal may name a "super-journal" (https://sqlite.org/fileformat.html,
- * section 3): SQLite, rolling back, opens that file and deletes it, so whoever can put a journal beside an index could have
- * any file deleted that its next reader may delete. No journal of this library names one, as nothing is ever attached. And
- * SQLite opens by path what its caller has checked by descriptor: whoever may rename one of the folders above exchanges it
- * in between.
+ * There are two reasons for that. First, a rollback journal may name a "super-journal" (https://sqlite.org/fileformat.html,
+ * section 3): SQLite, rolling back, opens that file and deletes it, so a user who can put a journal next to an index could
+ * have any file deleted that the next reader may delete. Journals of this library never name one, because no database is
+ * ever attached. Second, SQLite opens by path what its caller has checked by descriptor: a user who may rename one of the
+ * directories above could replace it in between.
  *
- * So each index has a VFS of its own, which is the ordinary one but for names: it knows three, in the folder's descriptor
- * (/proc/self/fd), and notes any other that a file asks for. What it opens is guarded (guard.c). It is registered for the moment of opening only: SQLite finds
- * it by name there and keeps the address.
+ * So each index has its own VFS, which differs from the ordinary one only in names: it allows three names, in the
+ * directory's descriptor (/proc/self/fd), and records any other name that a file requests. The files that it opens are
+ * guarded (guard.c). It is registered only while a connection is opened: SQLite finds it by name then and keeps the address.
  */
 #include "index/connection/internal.h"
 
@@ -26,7 +26,7 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 
-/* All processes must use the same locks, whatever VFS the program made its default. Tests wrap this one. */
+/* All processes must use the same locks, whatever VFS is the program's default. Tests wrap this one. */
 static sqlite3_vfs *find_plain(void)
 {
     sqlite3_vfs *found = sqlite3_vfs_find(AOTICACHE_INDEX_HOOKED_VFS);
@@ -40,14 +40,14 @@ static aoticache_index *index_of(sqlite3_vfs *vfs)
     return vfs->pAppData;
 }
 
-/* The index's own name in its folder. */
+/* The index's own name in its directory. */
 static const char *file_of(const aoticache_index *index)
 {
     const char *slash = strrchr(index->path, '/');
     return slash == NULL ? index->path : slash + 1;
 }
 
-/* True if the name is the index's name with this suffix. */
+/* Returns true if the name is the index's name with this suffix. */
 static bool has_suffix(const aoticache_index *index, const char *name, const char *suffix)
 {
     const size_t length = strlen(index->name);
@@ -59,7 +59,7 @@ static bool is_side_file(const aoticache_index *index, const char *name)
     return has_suffix(index, name, "-journal") || has_suffix(index, name, "-wal");
 }
 
-/* Notes the first foreign file; aoticache_index_fail() reports it. */
+/* Records the first foreign file; aoticache_index_fail() reports it. */
 static void note_foreign(aoticache_index *index, const char *name)
 {
     char *copy = index->foreign_name;
@@ -70,7 +70,7 @@ static void note_foreign(aoticache_index *index, const char *name)
         *copy = (unsigned char)*copy < ' ' || *copy == 0x7f ? '?' : *copy; /* messages are one line */
 }
 
-/* Opening a FIFO would wait for ever, and SQLite's own refusal of links gives no cause. */
+/* Opening a FIFO would wait forever, and SQLite's own refusal of links gives no cause. */
 static int check_type(const aoticache_index *index, const char *name)
 {
     struct stat found;
@@ -82,8 +82,8 @@ static int check_type(const aoticache_index *index, const char *name)
 }
 
 /*
- * SQLite that cannot create a file opens it for reading next, and the cause it then gives is that the file is not there. So the
- * cause is asked for once more: a file that can be created now is there for another try.
+ * If SQLite cannot create a file it then opens it for reading, and reports the cause that the file does not exist. So this
+ * determines the cause again: a file that can be created now exists for another attempt.
  */
 static int create_or_explain(aoticache_index *index, const char *name, sqlite3_file *file, int flags, int *ret_flags)
 {
@@ -99,7 +99,7 @@ static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
     aoticache_index *index = index_of(vfs);
     int result = SQLITE_OK;
     file->pMethods = NULL;
-    if (name != NULL) { /* else a temporary file: SQLite makes one up */
+    if (name != NULL) { /* otherwise a temporary file: SQLite generates a name */
         if (has_suffix(index, name, "") || is_side_file(index, name)) {
             result = check_type(index, name);
         } else {
@@ -144,12 +144,12 @@ static int vfs_full_name(sqlite3_vfs *vfs, const char *name, int size, char *ret
     return snprintf(ret_name, (size_t)size, "%s", name) < size ? SQLITE_OK : SQLITE_CANTOPEN;
 }
 
-/* ---- the folder ---- */
+/* ---- the directory ---- */
 
 /*
- * All indexes of this process in one folder share its descriptor. SQLite keeps one record of a file's shared memory for all
+ * All indexes of this process in one directory share its descriptor. SQLite keeps one record of a file's shared memory for all
  * connections, under the name that the first of them had, and deletes the file by that name when the last one closes. With a
- * descriptor for each index, the number in that name could mean another folder by then.
+ * descriptor for each index, the number in that name could mean another directory by then.
  */
 struct aoticache_index_folder {
     int fd;
@@ -161,7 +161,7 @@ struct aoticache_index_folder {
 
 static struct aoticache_index_folder *folders; /* guarded by the registry's lock */
 
-/* Takes over fd if it returns a folder. */
+/* Takes ownership of fd if it returns a directory. */
 static struct aoticache_index_folder *share_folder(int *fd)
 {
     struct stat found;
@@ -200,14 +200,14 @@ void aoticache_index_vfs_close_folder(aoticache_index *index)
     aoticache_index_registry_unlock();
 }
 
-/* The folder's part of the index's path, by free(). */
+/* Returns the directory part of the index's path; the caller frees it with free(). */
 static char *folder_path(const aoticache_index *index)
 {
     const char *file = file_of(index);
     return file == index->path ? strdup(".") : strndup(index->path, (size_t)(file - index->path));
 }
 
-/* "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if nobody else may rename folders. */
+/* Makes "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if no other user may rename directories. */
 aoticache_status aoticache_index_vfs_name(aoticache_index *index, aoticache_error *ret_error)
 {
     char by_descriptor[64];
@@ -236,7 +236,7 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
     cleanup_free char *path = folder_path(index);
     if (path == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
-    /* Links on the way to the folder are followed: a home directory behind one is common. */
+    /* Links on the way to the directory are followed: a home directory that is a link is common. */
     cleanup_fd int fd =
         folder_fd != NULL ? fcntl(*folder_fd, F_DUPFD_CLOEXEC, 0) : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && index->read_only)
@@ -252,7 +252,7 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
     return AOTICACHE_OK;
 }
 
-/* Writes the index's own file name with a suffix. False: it is too long. */
+/* Writes the index's own file name with a suffix. Returns false if it is too long. */
 static bool name_of(const aoticache_index *index, const char *suffix, char ret_file[NAME_MAX + 1])
 {
     int length = snprintf(ret_file, NAME_MAX + 1, "%s%s", file_of(index), suffix);

@@ -1,5 +1,5 @@
 /*
- * index/connection/writer_queue: how a connection waits for the write lock, and why none waits for ever.
+ * index/connection/writer_queue: how a connection waits for the write lock, so that none waits forever.
  *
  * SQLite's lock is not fair. A process that writes continuously leaves it free for microseconds between two transactions, each of
  * which takes milliseconds on a slow disk, so a process that tries periodically would hardly ever find it free. Therefore a
@@ -9,8 +9,8 @@
  * The gate is advisory: SQLite's lock keeps writers apart. If the gate cannot be locked (no space for the file, no flock, a
  * stopped process holds it), writing continues without it.
  *
- * Who waits to write leaves the connection to other threads meanwhile: a lookup does not need that lock, and must not wait
- * for the process that has it, which may be stopped.
+ * A thread that waits to write releases the connection to other threads meanwhile: a lookup does not need that lock, and
+ * must not wait for the process that has it, which may be stopped.
  */
 #include "index/connection/internal.h"
 
@@ -24,11 +24,12 @@
 #include "base/syscalls.h"
 
 #define SHORTEST_PAUSE_NS 50000u
-#define LONGEST_PAUSE_NS 500000u /* and half as much again: a try costs about 5 us */
+#define LONGEST_PAUSE_NS 500000u /* longest pause, plus up to half as much: an attempt costs about 5 us */
 
 /* ---- waiting ---- */
 
-/* A pause that grows with the time waited, and varies, so that two do not fall into step. 0: the time is over. */
+/* Returns a pause that grows with the time waited, and varies, so that two processes do not synchronize. 0: the time is
+ * over. */
 static long next_pause_ns(uint64_t begun_ns, uint64_t limit_ns)
 {
     uint64_t now = aoticache_monotonic_ns();
@@ -45,7 +46,7 @@ static bool wait_a_little(uint64_t begun_ns, uint64_t limit_ns)
 {
     const struct timespec pause = {.tv_nsec = next_pause_ns(begun_ns, limit_ns)};
     if (pause.tv_nsec > 0)
-        nanosleep(&pause, NULL); /* a signal merely makes the next try come sooner */
+        nanosleep(&pause, NULL); /* a signal only makes the next attempt earlier */
     return pause.tv_nsec > 0;
 }
 
@@ -64,8 +65,8 @@ static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64
         return wait_a_little(begun_ns, limit_ns);
     const struct timespec pause = {.tv_nsec = next_pause_ns(begun_ns, limit_ns)};
     if (pause.tv_nsec == 0)
-        return false;                        /* with the connection still saying what failed */
-    index->wait_ms = index->lock_timeout_ms; /* theirs */
+        return false;                        /* the connection still has the message of the failure */
+    index->wait_ms = index->lock_timeout_ms; /* set by other threads */
     pthread_mutex_unlock(&index->lock);
     nanosleep(&pause, NULL);
     pthread_mutex_lock(&index->lock);
@@ -80,7 +81,8 @@ static void open_gate(aoticache_index *index)
     index->gate_fd = aoticache_index_vfs_create(index, "-gate", O_NONBLOCK);
 }
 
-/* True if the write lock may be tried: the gate is ours, cannot be opened, or was waited for long enough. */
+/* Returns true if the write lock may be tried: the gate is locked by this connection, cannot be opened, or was waited for
+ * long enough. */
 static bool pass_gate(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
 {
     if (index->is_in_gate)
@@ -107,8 +109,8 @@ int aoticache_index_writer_queue_step(aoticache_index *index, aoticache_index_wr
     int result;
     do {
         result = SQLITE_BUSY;
-        index->wait_ms = 0; /* it is waited for here, not in SQLite with the connection in its hands */
-        /* Half of the time is for the gate. Whoever does not wait takes nobody's turn for long. */
+        index->wait_ms = 0; /* this function waits, not SQLite while it holds the connection */
+        /* Half of the time is for the gate. A process that does not wait does not keep others waiting long. */
         if (wait_ms == 0 || pass_gate(index, begun_ns, limit_ns / 2))
             result = try(index, user);
     } while ((result & 0xff) == SQLITE_BUSY && wait_ms != 0 && wait_beside_others(index, begun_ns, limit_ns));
@@ -122,7 +124,7 @@ void aoticache_index_writer_queue_leave(aoticache_index *index)
     if (!index->is_in_gate)
         return;
     int saved = errno;
-    flock(index->gate_fd, LOCK_UN); /* said expressly: the child of a fork may share the description */
+    flock(index->gate_fd, LOCK_UN); /* explicitly: the child of a fork may share the description */
     index->is_in_gate = false;
     errno = saved;
 }

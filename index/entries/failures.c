@@ -1,5 +1,5 @@
 /*
- * index/entries/failures: compiles that failed, remembered with their message until it is time to try again. Listed by list.c.
+ * index/entries/failures: failed compiles, remembered with their message until they may be retried. Listed by list.c.
  */
 #include "index/connection/internal.h"
 
@@ -26,7 +26,7 @@ static aoticache_status count_failures(aoticache_index *index, const aoticache_d
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-/* Returns when the compile may be tried again, after `earlier` failures before this one. */
+/* Returns when the compile may be retried, after `earlier` failures before this one. */
 static int64_t retry_time(const aoticache_index_failure *failure, uint32_t earlier)
 {
     int64_t delay = failure->delay_ns;
@@ -52,7 +52,7 @@ static aoticache_status put_row(aoticache_index *index, const aoticache_index_fa
     aoticache_index_bind_digest(statement, 1, &failure->key);
     aoticache_index_bind_text(statement, 2, failure->op);
     aoticache_index_bind_text(statement, 3, failure->description);
-    size_t length = strnlen(failure->message, MAX_MESSAGE_BYTES); /* a compiler may have talked for long */
+    size_t length = strnlen(failure->message, MAX_MESSAGE_BYTES); /* a compiler's output may be long */
     sqlite3_bind_text(statement, 4, failure->message, (int)length, SQLITE_STATIC);
     sqlite3_bind_int64(statement, 5, failure->failed_ns);
     sqlite3_bind_int64(statement, 6, retry_time(failure, earlier));

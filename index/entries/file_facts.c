@@ -1,5 +1,5 @@
 /*
- * index/entries/file_facts: see file_facts.h.
+ * index/entries/file_facts: stores facts about files of the store in the query cache.
  */
 #include "index/entries/file_facts.h"
 #include "index/connection/internal.h"

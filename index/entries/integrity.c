@@ -1,6 +1,6 @@
 /*
- * index/entries/integrity: SQLite's check of the file, joins that find rows without their counterparts, and ranges of the
- * tables. The statements are prepared for each use, as only verification needs them.
+ * index/entries/integrity: SQLite's check of the file, joins that find rows without counterparts, and ranges of the tables.
+ * The statements are prepared for each use, because only verification needs them.
  */
 #include "index/entries/integrity.h"
 
@@ -9,7 +9,7 @@
 #include "index/connection/internal.h"
 #include "index/entries/internal.h"
 
-#define OPERATIONS_PER_QUESTION 20000 /* of SQLite's machine: a millisecond or so */
+#define OPERATIONS_PER_QUESTION 20000 /* of SQLite's virtual machine: a millisecond or so */
 
 /* Enters the index and prepares the statement; unless it returns OK, nothing is held. */
 static aoticache_status begin_query(aoticache_index *index, const char *sql, sqlite3_stmt **ret_statement,
@@ -20,7 +20,7 @@ static aoticache_status begin_query(aoticache_index *index, const char *sql, sql
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_refuse_newer(index, ret_error); /* what is right in its tables would be wrong here */
+    status = aoticache_index_refuse_newer(index, ret_error); /* a newer library's tables would look wrong here */
     int result = SQLITE_OK;
     if (status == AOTICACHE_OK)
         result = sqlite3_prepare_v2(index->db, sql, -1, ret_statement, NULL);
@@ -59,7 +59,7 @@ static aoticache_status refuse_damaged(const aoticache_index *index, const char 
                                (int)strcspn(text, "\n"), text);
 }
 
-/* The first row's first column must be `expected`; NULL: there must be no row. */
+/* Checks that the first row's first column is `expected`; NULL: that there is no row. */
 static aoticache_status check_one(aoticache_index *index, const char *sql, const char *expected,
                                   struct question *question, aoticache_error *ret_error)
 {
@@ -82,8 +82,8 @@ static aoticache_status check_one(aoticache_index *index, const char *sql, const
 }
 
 /*
- * Each statement gives a row for something that lacks what it needs. Every entry has details and an artifact that names it. If
- * there are no more of either than entries, each of them belongs to an entry.
+ * Each statement gives a row if something lacks its counterpart. Every entry has details and an artifact that names it. If
+ * there are not more of either than entries, each of them belongs to an entry.
  */
 static const char *const relations[] = {
     "SELECT 'entry ' || e.id || CASE WHEN d.id IS NULL THEN ' has no details'"

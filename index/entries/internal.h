@@ -1,13 +1,13 @@
 /*
- * index/entries/internal: reading objects, and removing entries inside a transaction that the caller has begun: put
- * replaces an entry so, and an eviction removes many.
+ * index/entries/internal: reads objects, and removes entries inside a transaction that the caller has begun: put replaces an
+ * entry in this way, and an eviction removes many.
  */
 #ifndef AOTICACHE_INDEX_ENTRIES_INTERNAL_H
 #define AOTICACHE_INDEX_ENTRIES_INTERNAL_H
 
 #include "index/connection/internal.h"
 
-/* Gives each row of a list of objects (digest, bytes) to a function: an aoticache_index_row_fn, whose user is a reader. */
+/* Passes each row of a list of objects (digest, bytes) to a function: an aoticache_index_row_fn, whose user is a reader. */
 typedef struct aoticache_index_object_reader {
     aoticache_index_object_fn callback;
     void *user;
@@ -22,28 +22,29 @@ typedef struct aoticache_index_found {
     uint32_t file_count;
 } aoticache_index_found;
 
-/* One entry that `find` (bound by the caller) names: OK or NOT_FOUND. Leaves `find` reset, its bindings in place. */
+/* Reads one entry that `find` (bound by the caller) gives: OK or NOT_FOUND. Leaves `find` reset, with its bindings. */
 aoticache_status aoticache_index_find(aoticache_index *index, sqlite3_stmt *find, aoticache_index_found *ret_found,
                                       aoticache_error *ret_error);
-/* Removes the entry and what it alone needed. */
+/* Removes the entry and the rows that only it needed. */
 aoticache_status aoticache_index_remove_one(aoticache_index *index, const aoticache_index_found *found,
                                             aoticache_error *ret_error);
-/* The same for who has counted it, and knows what its artifact consists of: the manifest is the first of the objects. */
+/* Does the same for a caller that has already counted the entry, and knows its artifact's objects: the manifest is the
+ * first. */
 aoticache_status aoticache_index_remove_known(aoticache_index *index, const aoticache_index_found *found,
                                               const aoticache_index_object *objects, size_t count,
                                               aoticache_error *ret_error);
-/* Removes entries as long as `find` finds one. ret_removed: how many; may be NULL. */
+/* Removes entries until `find` finds no more. ret_removed: how many; may be NULL. */
 aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_stmt *find, uint64_t *ret_removed,
                                               aoticache_error *ret_error);
 
-/* Forgets removals (ascending numbers) whose files have gone. */
+/* Deletes removals (ascending numbers) whose files are gone. */
 aoticache_status aoticache_index_delete_removals(aoticache_index *index, const int64_t *done, size_t count,
                                                  aoticache_error *ret_error);
 
-/* Removes what an artifact is: the rows of the objects that it alone names. They are needed again: no file is to go. */
+/* Removes an artifact: the rows of the objects that only it names. They will be needed again: no file is to be removed. */
 aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,
                                                aoticache_error *ret_error);
-/* The entry has the artifact of another one. */
+/* Adds an entry that has the same artifact as another one. */
 aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aoticache_digest *artifact, int64_t entry_id,
                                             aoticache_error *ret_error);
 

@@ -1,5 +1,5 @@
 /*
- * index/entries/judgements: writes, lists and forgets the rows of judgements.
+ * index/entries/judgements: writes, lists and deletes timing results.
  */
 #include "index/entries/judgements.h"
 #include "index/connection/internal.h"
@@ -43,12 +43,12 @@ aoticache_status aoticache_index_put_judgements(aoticache_index *index, const ao
     return status;
 }
 
-/* ---- what is kept of a key's for the next process (connection/query_cache.c) ---- */
+/* ---- results of a key in the query cache (connection/query_cache.c) ---- */
 
 struct kept_row {
     int64_t judged_ns;
     uint64_t kernel_ns, fallback_ns;
-    uint32_t size, threads, is_slower, machine_size; /* the machine's name is behind it, with its 0 */
+    uint32_t size, threads, is_slower, machine_size; /* the machine's name follows, with its NUL */
 };
 static_assert(sizeof(struct kept_row) == 40, "no byte of it is without a value");
 
@@ -71,7 +71,7 @@ static void keep_row(aoticache_query_rows *rows, const aoticache_index_judgement
     aoticache_query_cache_add(rows, judgement->machine, row.machine_size);
 }
 
-/* Returns the bytes of the row; 0: it is none. */
+/* Returns the bytes of the row; 0: it is not valid. */
 static size_t recall_row(const uint8_t *bytes, size_t size, aoticache_index_judgement *ret_judgement)
 {
     struct kept_row row;

@@ -1,6 +1,6 @@
 /*
- * index/entries/list: reads through the tables and gives each row to a callback. Also adds the encodings that entries of an
- * older version lack.
+ * index/entries/list: reads the tables and passes each row to a callback. Also adds the encodings that entries of an older
+ * version lack.
  */
 #include "index/connection/internal.h"
 #include "index/entries/internal.h"
@@ -15,8 +15,8 @@ struct listing {
         aoticache_index_count_fn count;
     } callback;
     void *user;
-    size_t entries;  /* that the function was given */
-    bool is_stopped; /* it had enough of them */
+    size_t entries;  /* passed to the function */
+    bool is_stopped; /* the function stopped */
 };
 
 /* Forwards all rows of a statement without parameters. */
@@ -174,7 +174,7 @@ aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_i
     return list_all(index, SQL(LIST_COUNTS), "counts", read_count, &listing, ret_error);
 }
 
-/* ---- what older entries lack ---- */
+/* ---- encodings for older entries ---- */
 
 static aoticache_status fill_rows(aoticache_index *index, const aoticache_index_encoding *encodings, size_t count,
                                   aoticache_error *ret_error)

@@ -1,5 +1,5 @@
 /*
- * index/entries/lookup: the one query that a cold hit waits for, and what is asked about an entry whose number is known.
+ * index/entries/lookup: the one query that a cold hit waits for, and queries for an entry whose number is known.
  */
 #include "index/connection/internal.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_KEPT_HITS 8 /* of one key; nobody has so many kinds of processors */
+#define MAX_KEPT_HITS 8 /* of one key; there are not more kinds of processors */
 
 /* Reads the columns of the statements LOOKUP and LOOKUP_ENTRY. */
 static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
@@ -23,8 +23,8 @@ static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
 }
 
 /*
- * SQLite believes that rows are in the order of their keys: behind a row whose key was damaged it takes others for rows of the
- * key that it looks for.
+ * SQLite assumes that rows are in the order of their keys: after a row with a damaged key it takes other rows for rows of
+ * the key that it searches.
  */
 static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
 {
@@ -33,7 +33,7 @@ static bool is_of_key(sqlite3_stmt *statement, const aoticache_digest *key)
            aoticache_digest_equal(&found, key);
 }
 
-/* ---- what is kept of a hit for the next process (connection/query_cache.c) ---- */
+/* ---- hits in the query cache (connection/query_cache.c) ---- */
 
 struct kept_hit {
     int64_t entry_id;
@@ -70,7 +70,7 @@ static void recall_hit(const uint8_t *bytes, aoticache_index_hit *ret_hit)
     memcpy(ret_hit->requirements, kept.requirements, sizeof kept.requirements);
 }
 
-/* All entries of a key, or none where not all of them fitted in `hits`. */
+/* Records all entries of a key, or none if not all of them fitted in `hits`. */
 static void note_hits(aoticache_index *index, const aoticache_digest *key, const aoticache_index_hit *hits,
                       size_t capacity, size_t count)
 {
@@ -100,7 +100,7 @@ static bool recall_hits(aoticache_index *index, const aoticache_digest *key, aot
 
 /* ---- by key ---- */
 
-/* Between the opening of the index and its first lookup a newer library may have migrated it: aoticache_index_prepare(). */
+/* A newer library may have migrated the index between its opening and its first lookup: aoticache_index_prepare(). */
 static aoticache_status check_first_run(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
 {
     if (sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_RUN, 0) > 1)

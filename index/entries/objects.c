@@ -1,5 +1,5 @@
 /*
- * index/entries/objects: what artifacts consist of, what entries name, totals, and SQLite's own check of the file.
+ * index/entries/objects: objects of artifacts, objects that entries name, totals, and SQLite's own check of the file.
  */
 #include "index/connection/internal.h"
 #include "index/entries/internal.h"
@@ -34,7 +34,7 @@ bool aoticache_index_read_parts(sqlite3_stmt *statement, int column, const uint8
     return size % AOTICACHE_DIGEST_BYTES == 0 && (*ret_digests != NULL || size == 0);
 }
 
-/* Reads the columns of the statement READ_ARTIFACT. *ret_objects has room for all objects; only their digests are set. */
+/* Reads the columns of the statement READ_ARTIFACT. *ret_objects has space for all objects; only their digests are set. */
 static aoticache_status read_parts(aoticache_index *index, sqlite3_stmt *row, aoticache_index_object **ret_objects,
                                    size_t *ret_count, int64_t *ret_entry, aoticache_error *ret_error)
 {
@@ -123,7 +123,7 @@ static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_total
            aoticache_index_read_integer(row, 5, &ret_totals->created_ns);
 }
 
-/* Reads the row of a statement without parameters. Without a row the index is damaged. */
+/* Reads the row of a statement without parameters. If there is no row, the index is damaged. */
 static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which,
                                      aoticache_index_read_fn read, void *result, aoticache_error *ret_error)
 {

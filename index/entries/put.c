@@ -1,5 +1,5 @@
 /*
- * index/entries/put: an entry becomes visible, with its artifact and objects, in one durable transaction.
+ * index/entries/put: makes an entry visible, with its artifact and objects, in one durable transaction.
  */
 #include "index/entries/internal.h"
 #include "index/stats/statistics.h"
@@ -25,7 +25,8 @@ static const aoticache_index_object *find_object(const aoticache_index_entry *en
     return NULL;
 }
 
-/* The library's size. The caller has found that its object is there, or else that the manifest's has room for it. */
+/* Returns the library's size. The caller has checked that its object is there, or that the manifest's object has space for
+ * it. */
 static uint64_t library_bytes_of(const aoticache_index_entry *entry)
 {
     return entry->content_offset > 0 ? find_object(entry, &entry->artifact)->bytes - entry->content_offset
@@ -235,7 +236,7 @@ static aoticache_status put_artifact(aoticache_index *index, const aoticache_ind
     return status == AOTICACHE_OK ? insert_objects(index, entry, first, ret_error) : status;
 }
 
-/* The caller is inside a transaction. */
+/* Call this inside a transaction. */
 static aoticache_status put_rows(aoticache_index *index, const aoticache_index_entry *entry, int64_t *ret_id,
                                  aoticache_error *ret_error)
 {
@@ -306,7 +307,7 @@ aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticach
 
 /* ---- many entries at once ---- */
 
-/* Sets whether commits wait for the disk. The field says DURABLE in both cases, so that a put does not set it back. */
+/* Sets whether commits wait for the disk. The field is DURABLE in both cases, so that a put does not reset it. */
 static aoticache_status set_waiting(aoticache_index *index, bool waits, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter(index, ret_error);

@@ -36,7 +36,7 @@ static aoticache_status add_removal(aoticache_index *index, const aoticache_inde
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* Takes one reference of an artifact off the object. *ret_gone: it was the last one, and the row is gone. */
+/* Subtracts one reference by an artifact from the object. *ret_gone: it was the last one, and the row is deleted. */
 static aoticache_status release_object(aoticache_index *index, const aoticache_index_object *object,
                                        const aoticache_digest *artifact, bool *ret_gone, aoticache_error *ret_error)
 {
@@ -60,7 +60,7 @@ static aoticache_status release_object(aoticache_index *index, const aoticache_i
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* Releases all objects of an artifact. The row of its manifest, if it stays, is then that of a plain object. */
+/* Releases all objects of an artifact. The manifest's row, if it stays, becomes that of a plain object. */
 static aoticache_status release_objects(aoticache_index *index, const aoticache_digest *artifact, uint32_t file_count,
                                         const aoticache_index_object *objects, size_t count, aoticache_error *ret_error)
 {
@@ -106,7 +106,7 @@ aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aotica
     return execute_pair(index, SQL(ADD_SHARER), artifact, entry_id, NULL, ret_error);
 }
 
-/* Makes one of the entries that share an artifact the one that its row names. NOT_FOUND: no other entry shares it. */
+/* Makes another entry that shares the artifact the one that its row names. NOT_FOUND: no other entry shares it. */
 static aoticache_status hand_artifact_on(aoticache_index *index, const aoticache_digest *artifact,
                                          aoticache_error *ret_error)
 {
@@ -146,7 +146,7 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
                            ret_error);
 }
 
-/* Releases an artifact whose objects the caller has read. If another entry has it, all is read anew. */
+/* Releases an artifact whose objects the caller has read. If another entry has it, everything is read again. */
 static aoticache_status release_known(aoticache_index *index, const aoticache_index_found *found,
                                       const aoticache_index_object *objects, size_t count, aoticache_error *ret_error)
 {
@@ -179,7 +179,7 @@ static aoticache_status delete_rows(aoticache_index *index, const aoticache_inde
     aoticache_index_bind_digest(statement, 1, &found->key);
     sqlite3_bind_int64(statement, 2, found->id);
     status = aoticache_index_execute(index, statement, &changes, ret_error);
-    /* Found through one tree and not there in the other: without this check the loop around would never end. */
+    /* Found through one tree and missing in the other: without this check the loop around it would never end. */
     if (status == AOTICACHE_OK && changes == 0)
         status = aoticache_index_fail(index, SQLITE_CORRUPT,
                                       "an index of table 'entries' names a row that is not there", ret_error);

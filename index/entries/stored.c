@@ -1,5 +1,5 @@
 /*
- * index/entries/stored: the entries of one operator with the requests that they answer.
+ * index/entries/stored: the entries of one operator with their requests.
  */
 #include <assert.h>
 #include <stddef.h>
@@ -7,11 +7,11 @@
 
 #include "index/connection/internal.h"
 
-#define MAX_BATCH 100000 /* entries that one call reads */
+#define MAX_BATCH 100000 /* maximum number of entries read by one call */
 
-/* ---- what is kept of them for the next process (connection/query_cache.c) ---- */
+/* ---- rows in the query cache (connection/query_cache.c) ---- */
 
-/* Behind it are the guard with its 0, and the encoding. */
+/* Followed by the guard with its NUL, and the encoding. */
 struct kept_row {
     int64_t entry_id, rank, created_ns;
     uint64_t compile_ns;
@@ -32,7 +32,7 @@ struct walk {
     aoticache_query_rows kept;
 };
 
-/* Returns its size; 0: such a long name is not kept. */
+/* Returns its size; 0: the name is too long to be cached. */
 static size_t make_question(const char *op, int64_t after_entry, size_t limit, struct question *ret_question)
 {
     const size_t size = strlen(op);
@@ -60,7 +60,7 @@ static void keep_row(aoticache_query_rows *rows, const aoticache_index_stored *s
     aoticache_query_cache_add(rows, stored->encoding, row.encoding_size);
 }
 
-/* Returns the bytes of the row; 0: it is none. */
+/* Returns the bytes of the row; 0: it is not valid. */
 static size_t recall_row(const uint8_t *bytes, size_t size, aoticache_index_stored *ret_stored)
 {
     struct kept_row row;

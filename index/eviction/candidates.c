@@ -1,6 +1,6 @@
 /*
- * index/eviction/candidates: what a collection reads. Nothing is sorted or searched: every statement walks a range of a
- * tree, a limited number of rows at a time, so that nobody waits for the mutex for long.
+ * index/eviction/candidates: the queries of a collection. Nothing is sorted or searched: every statement iterates over a
+ * range of a tree, a limited number of rows at a time, so that other threads do not wait long for the mutex.
  */
 #include "index/eviction/eviction.h"
 #include "index/connection/internal.h"
@@ -77,12 +77,12 @@ struct array {
 struct owned_array {
     aoticache_index *index;
     aoticache_index_owned *items;
-    size_t capacity, count;  /* count goes on beyond capacity */
+    size_t capacity, count;  /* count continues beyond capacity */
     aoticache_status status; /* of reading objects */
     aoticache_error *error;
 };
 
-/* Adds one object of an artifact; an object without a row is left out. False: array->status says why. */
+/* Adds one object of an artifact; an object without a row is left out. Returns false if array->status has an error. */
 static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest)
 {
     aoticache_index_owned owned;

@@ -1,9 +1,9 @@
 /*
- * index/eviction/evict: removes entries by the batch.
+ * index/eviction/evict: removes entries in batches.
  *
- * Looking an entry up and taking it out are two steps, so that the transaction, for which other writers wait, has little to
- * read. What an entry consists of never changes, so it may be read before; whether it is still to go, and whether others
- * need what it needs, is asked again inside.
+ * Looking up an entry and removing it are two steps, so that the transaction, for which other writers wait, has little to
+ * read. The objects of an entry never change, so they may be read before; whether it is still to be removed, and whether
+ * others need its objects, is checked again inside.
  */
 #include "base/clock.h"
 #include "index/eviction/eviction.h"
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* ---- before ---- */
+/* ---- before the transaction ---- */
 
 /* Looks up the objects of a victim, except its manifest, which is set already. */
 static aoticache_status lookup_objects(aoticache_index *index, aoticache_index_victim *victim, const uint8_t *digests,
@@ -30,7 +30,7 @@ static aoticache_status lookup_objects(aoticache_index *index, aoticache_index_v
             object->bytes = row.bytes;
             victim->object_count++;
         } else if (status == AOTICACHE_NOT_FOUND) {
-            status = AOTICACHE_OK; /* what has no row is left out */
+            status = AOTICACHE_OK; /* objects without a row are left out */
         }
     }
     return status;
@@ -98,7 +98,7 @@ aoticache_status aoticache_index_delete_removals(aoticache_index *index, const i
     if (count > 0)
         status = aoticache_index_prepare(index, SQL(DELETE_REMOVALS), &statement, ret_error);
     for (size_t i = 0, next; status == AOTICACHE_OK && i < count; i = next) {
-        for (next = i + 1; next < count && done[next] == done[next - 1] + 1;) /* mostly all of them are one range */
+        for (next = i + 1; next < count && done[next] == done[next - 1] + 1;) /* usually all of them are one range */
             next++;
         sqlite3_bind_int64(statement, 1, done[i]);
         sqlite3_bind_int64(statement, 2, done[next - 1]);
@@ -107,7 +107,7 @@ aoticache_status aoticache_index_delete_removals(aoticache_index *index, const i
     return status;
 }
 
-/* Evicts an entry by what was read before. It stays if it is in use again, pinned or gone. */
+/* Evicts an entry with the data read before. It stays if it is in use again, pinned or gone. */
 static aoticache_status evict_known(aoticache_index *index, aoticache_index_victim *victim, aoticache_error *ret_error)
 {
     const aoticache_index_found found = {

@@ -1,12 +1,12 @@
 /*
- * index/eviction/maintenance: what a collection writes besides evictions: removals that are done, failures that have
+ * index/eviction/maintenance: what a collection writes in addition to evictions: removals that are done, failures that have
  * expired, last uses in the future, numbers under a name, free pages, and the log.
  */
 #include "index/entries/internal.h"
 #include "index/eviction/eviction.h"
 
-#define USUAL_CACHE_KIB 2000 /* SQLite's own */
-#define LOG_BYTES 16777216   /* kept when the log begins anew */
+#define USUAL_CACHE_KIB 2000 /* SQLite's default */
+#define LOG_BYTES 16777216   /* kept when the log restarts */
 #define READERS_MS 50        /* how long truncating the log waits for readers */
 
 /* Runs a transaction of one statement; `digest` is its parameter, or NULL. The caller has entered the index. */
@@ -134,7 +134,7 @@ static aoticache_status read_number(aoticache_index *index, const char *sql, int
     return result == SQLITE_ROW ? AOTICACHE_OK : aoticache_index_fail(index, result, sql, ret_error);
 }
 
-/* Reads the bytes of unused pages, in a file that can give them back. */
+/* Reads the bytes of unused pages, if the file can release them. */
 static aoticache_status read_free(aoticache_index *index, int64_t *ret_page, int64_t *ret_pages,
                                   aoticache_error *ret_error)
 {
@@ -210,8 +210,8 @@ void aoticache_index_checkpoint(aoticache_index *index)
 }
 
 /*
- * Only the holder of the write lock may give the log's disk space back. SQLite takes that lock by itself, but goes on
- * without it where it cannot have it: so this first sees that the lock is free, and the gate keeps it so.
+ * Only the holder of the write lock may release the log's disk space. SQLite takes that lock itself, but continues without
+ * it if it cannot get it: so this first checks that the lock is free, and the gate keeps it free.
  */
 void aoticache_index_truncate_log(aoticache_index *index)
 {

@@ -1,10 +1,10 @@
 /*
- * index/stats/add: adds what a process has counted to the rows of entries, groups, counters and the history. The transaction
- * is its callers'.
+ * index/stats/add: adds the counts of a process to the rows of entries, groups, counters and the history. The callers begin
+ * and end the transaction.
  */
 #include "index/stats/internal.h"
 
-/* Marks the entry as used, and gives its names to `sums`. */
+/* Marks the entry as used, and passes its names to `sums`. */
 static aoticache_status add_tally(aoticache_index *index, sqlite3_stmt *statement, const aoticache_index_tally *tally,
                                   int64_t now_ns, aoticache_index_sums *sums, aoticache_error *ret_error)
 {

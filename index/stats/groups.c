@@ -1,6 +1,6 @@
 /*
- * index/stats/groups: sums by operator, device and environment, gathered in memory and written a row per name; and how many
- * bytes groups of entries take.
+ * index/stats/groups: sums by operator, device and environment, collected in memory and written one row per name; and how
+ * many bytes groups of entries use.
  */
 #include "index/stats/internal.h"
 
@@ -260,7 +260,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
     return aoticache_index_walk_and_leave(index, rows, "groups", forward_group, &listing, ret_error);
 }
 
-/* ---- how many bytes groups of entries take ---- */
+/* ---- bytes used by groups of entries ---- */
 
 static bool forward_usage(void *user, sqlite3_stmt *row, bool *ret_continues)
 {

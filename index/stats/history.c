@@ -1,8 +1,8 @@
 /*
- * index/stats/history: slots of time. A flush adds to the slot of five minutes that it falls in. Slots older than a day are
- * added to the slot of their hour, hours older than 31 days to that of their day. The last 3653 days in which something
- * happened are kept, which is ten years. So every number is in one slot, and the sum of all slots from a time on is exact. A
- * level is cut at the length of the next one: an hour has all its slots of five minutes, or none.
+ * index/stats/history: slots of time. A flush adds to the current slot of five minutes. Slots older than a day are added to
+ * the slot of their hour, hours older than 31 days to that of their day. The last 3653 days with any counts are kept, which
+ * is ten years. So every number is in one slot, and the sum of all slots from a time on is exact. A level is cut at the
+ * length of the next one: an hour has all its slots of five minutes, or none.
  */
 #include "index/stats/internal.h"
 
@@ -38,7 +38,7 @@ static uint64_t add_capped(uint64_t a, uint64_t b)
     return a > (uint64_t)INT64_MAX - b || b > (uint64_t)INT64_MAX ? (uint64_t)INT64_MAX : a + b;
 }
 
-/* Adds the row that `statement` gives to `into`. The columns are start, name, sum, maximum and counts. NOT_FOUND: no row. */
+/* Adds the row of `statement` to `into`. The columns are start, name, sum, maximum and counts. NOT_FOUND: no row. */
 static aoticache_status add_row(aoticache_index *index, sqlite3_stmt *statement, slot *into, aoticache_error *ret_error)
 {
     const char *name;
@@ -73,7 +73,7 @@ static void bind_slot(sqlite3_stmt *statement, const slot *where)
     aoticache_index_bind_text(statement, 3, where->name);
 }
 
-/* Adds what is stored for the slot to `added`, and stores the sum. */
+/* Adds the stored slot to `added`, and stores the sum. */
 static aoticache_status merge_slot(aoticache_index *index, slot *added, aoticache_error *ret_error)
 {
     uint8_t bytes[AOTICACHE_INDEX_VECTOR_BYTES];
@@ -109,7 +109,7 @@ static aoticache_status add_histogram(aoticache_index *index, const aoticache_in
 
 /* ---- moving to longer slots ---- */
 
-/* Runs a statement whose parameters are integers, as many as it has. */
+/* Runs a statement whose parameters are integers, as many as the statement has. */
 static aoticache_status run_with_integers(aoticache_index *index, aoticache_index_statement which,
                                           const int64_t *values, aoticache_error *ret_error)
 {
@@ -147,8 +147,8 @@ static aoticache_status roll_histogram(aoticache_index *index, int level, int64_
 }
 
 /*
- * Finds where the days begin that are kept; INT64_MIN if there are no more than those. It walks all days, so it is asked once
- * a day.
+ * Finds the beginning of the kept days; INT64_MIN if there are not more days than that. It reads all days, so it is called
+ * once a day.
  */
 static aoticache_status find_cut(aoticache_index *index, int level, int64_t *ret_before, aoticache_error *ret_error)
 {
@@ -195,7 +195,7 @@ static aoticache_status has_older(aoticache_index *index, int level, int64_t bef
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-/* Nothing becomes too old for a longer level before something of a shorter one has moved. */
+/* A slot of a longer level becomes too old only after a slot of a shorter level has moved. */
 static aoticache_status roll_all(aoticache_index *index, int64_t now, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;

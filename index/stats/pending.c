@@ -1,15 +1,17 @@
 /*
- * index/stats/pending: what processes have counted waits in a file beside the index until somebody writes to the database.
+ * index/stats/pending: keeps the counts of ended processes in a file next to the index until a process writes to the
+ * database.
  *
- * A process that only finds what it asks for would end with four waits for the disk, if nobody else has the index open: the
- * log is made, written, merged and removed for one small transaction. So it appends a record to this file instead. The next
- * flush of any process adds all records in its own transaction and takes the file away.
+ * A process that only had hits would end with four waits for the disk, if no other process has the index open: the log is
+ * created, written, merged and removed for one small transaction. So it appends a record to this file instead. The next
+ * flush of any process adds all records in its own transaction and removes the file.
  *
  * Nothing counts twice: the file has a random number in its header, and the transaction that adds its records also writes
- * that number and how far it came. A process that dies behind the commit leaves a file whose records are known to be added.
- * Nothing gets lost between two processes: who appends has the file's lock and a name for it, and who removes it has the
- * lock too and looks whether there is more than was added. The lock is held for microseconds; who cannot have it soon (its
- * holder was stopped) goes without: it writes to the database, or leaves the file.
+ * that number and the number of bytes added. If a process dies after the commit, its file's records are known to be added.
+ * Nothing is lost between two processes: a process that appends holds the file's lock and checks that the file still has a
+ * name, and a process that removes it holds the lock too and checks whether more than the added bytes is there. The lock is
+ * held for microseconds; a process that cannot get it soon (its holder was stopped) does without: it writes to the database,
+ * or leaves the file.
  */
 #include "index/stats/pending.h"
 
@@ -46,7 +48,7 @@ static bool lock_soon(int fd)
     return false;
 }
 
-/* Opens the file, made where it is missing, and locks it. -1 with errno; EMLINK: it has another name, too. */
+/* Opens the file, creating it if it is missing, and locks it. -1 with errno; EMLINK: it has another name, too. */
 static int open_locked(aoticache_index *index, off_t *ret_size)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -60,7 +62,7 @@ static int open_locked(aoticache_index *index, off_t *ret_size)
             return -1;
         }
         *ret_size = found.st_size;
-        if (found.st_nlink == 1) /* else it was merged and removed meanwhile */
+        if (found.st_nlink == 1) /* otherwise it was merged and removed meanwhile */
             return steal_fd(&fd);
     }
     errno = EWOULDBLOCK;
@@ -96,7 +98,7 @@ static aoticache_status append(aoticache_index *index, uint8_t *bytes, size_t si
     if (aoticache_syscall_write(fd, bytes + skipped, size - skipped) == 0)
         return AOTICACHE_OK;
     const int cause = errno;
-    aoticache_syscall_ftruncate(fd, before); /* else a reader drops what is there of it */
+    aoticache_syscall_ftruncate(fd, before); /* if that fails, readers drop the incomplete record */
     return aoticache_error_set_errno(ret_error, cause, "index %s: cannot add to the file of uses beside it",
                                      index->path);
 }
@@ -141,7 +143,7 @@ static aoticache_status read_meta(aoticache_index *index, const char *name, int6
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-/* Opens the file and reads it. -1 where there is nothing to merge. */
+/* Opens the file and reads it. Returns -1 if there is nothing to merge. */
 static int open_and_read(const aoticache_index *index, uint8_t *bytes, size_t *ret_size)
 {
     struct stat found;
@@ -162,7 +164,7 @@ static aoticache_status merge_records(aoticache_index *index, const uint8_t *byt
     aoticache_status status = AOTICACHE_OK;
     while (status == AOTICACHE_OK &&
            (status = aoticache_index_record_next(bytes, size, &at, &record)) == AOTICACHE_OK) {
-        if (record.deltas.now_ns > now_ns) /* by a clock that was ahead */
+        if (record.deltas.now_ns > now_ns) /* from a clock that was ahead */
             record.deltas.now_ns = now_ns;
         status = aoticache_index_add_deltas(index, &record.deltas, ret_error);
         aoticache_index_record_clear(&record);
@@ -206,7 +208,7 @@ aoticache_status aoticache_pending_stats_merge(aoticache_index *index, int64_t n
     ret_uses->fd = open_and_read(index, bytes, &size);
     ret_uses->size = (int64_t)size;
     if (ret_uses->fd < 0 || size < HEADER_BYTES || memcmp(bytes, VERSION, 8) != 0)
-        return AOTICACHE_OK; /* none of its records can be found, so it only goes */
+        return AOTICACHE_OK; /* none of its records can be found, so it is only removed */
     return merge_new(index, bytes, size, now_ns, ret_error);
 }
 
@@ -217,7 +219,7 @@ void aoticache_pending_stats_end(aoticache_index *index, aoticache_pending_stats
     uses->fd = -1;
     if (fd < 0 || !is_committed || aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0)
         return;
-    /* Somebody may have added to it, or have removed it and made another one. */
+    /* Another process may have appended to it, or removed it and created another one. */
     if (fstat(fd, &found) == 0 && (found.st_size == uses->size || found.st_size > MAX_BYTES) &&
         aoticache_index_vfs_stat(index, AOTICACHE_PENDING_STATS_SUFFIX, &named) == 0 && found.st_ino == named.st_ino &&
         found.st_dev == named.st_dev)

@@ -1,12 +1,12 @@
 /*
- * index/stats/pending: the file beside the index in which processes that wrote nothing else leave what they have counted, and
- * how its records are encoded.
+ * index/stats/pending: the file next to the index in which processes that wrote nothing else leave their counts, and the
+ * encoding of its records.
  *
- * Private to this folder and its tests.
+ * Private to this directory and its tests.
  *
  * The file is a header and records, one for each aoticache_index_defer_deltas(). A record has a mark, the size and the XXH3
- * of what follows, and then numbers in base 128 and names. Nothing of it is synced, and nothing is trusted: a record that is
- * torn or damaged is dropped, and the next one is looked for behind it.
+ * of what follows, and then numbers in base 128 and names. The file is not synced, and its contents are not trusted: a
+ * record that is torn or damaged is dropped, and the search continues after it.
  */
 #ifndef AOTICACHE_INDEX_STATS_PENDING_H
 #define AOTICACHE_INDEX_STATS_PENDING_H
@@ -30,13 +30,13 @@ typedef struct aoticache_index_record {
     uint64_t (*buckets)[AOTICACHE_INDEX_BUCKETS]; /* of each histogram */
 } aoticache_index_record;
 
-/* Writes the record of deltas without sums. Returns its size; 0: it does not fit, or has a number that no process counts. */
+/* Writes the record of deltas without sums. Returns its size; 0: it does not fit, or has an impossible number. */
 size_t aoticache_index_record_encode(const aoticache_index_deltas *deltas, uint8_t *ret_bytes, size_t size);
 
 /*
- * Finds the first whole record at *at or behind it, and moves *at behind that one, or to the end where there is none.
+ * Finds the first complete record at *at or after it, and moves *at to its end, or to the end of the bytes if there is none.
  *
- * ret_record: names are borrowed from `bytes`; to be cleared where OK is returned.
+ * ret_record: names are borrowed from `bytes`; the caller clears it if OK is returned.
  * Returns: OK, NOT_FOUND, NO_MEMORY.
  */
 aoticache_status aoticache_index_record_next(const uint8_t *bytes, size_t size, size_t *at,
@@ -47,14 +47,15 @@ void aoticache_index_record_clear(aoticache_index_record *record);
 
 /* What a transaction has merged. */
 typedef struct aoticache_pending_stats {
-    int fd;       /* -1: there is nothing to merge */
-    int64_t size; /* as far as it is merged */
+    int fd;       /* -1: nothing to merge */
+    int64_t size; /* number of merged bytes */
 } aoticache_pending_stats;
 
-/* Adds what the file has and the index has not, inside a transaction. To be ended, whatever it returns. */
+/* Adds the contents of the file to the index, inside a transaction. The caller must end it, whatever is returned. */
 aoticache_status aoticache_pending_stats_merge(aoticache_index *index, int64_t now_ns,
                                                aoticache_pending_stats *ret_uses, aoticache_error *ret_error);
-/* After the transaction: takes the file away if that has committed and the file has nothing more. */
+/* Call this after the transaction: removes the file if the transaction was committed and nothing was added to the file
+ * since. */
 void aoticache_pending_stats_end(aoticache_index *index, aoticache_pending_stats *uses, bool is_committed);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * index/stats/record: deltas as bytes and back, for the file of pending.c. Knows nothing of files.
+ * index/stats/record: converts deltas to bytes and back, for the file of pending.c. It does not access files.
  */
 #include "index/stats/pending.h"
 
@@ -10,7 +10,7 @@
 #define FRAME_BYTES AOTICACHE_INDEX_RECORD_FRAME_BYTES
 #define MAX_NAME_BYTES 64
 
-/* So that no sum of numbers in one file is more than a signed number holds. Nanoseconds: three days. */
+/* So that no sum of numbers in one file exceeds a signed number. In nanoseconds: three days. */
 #define MAX_NUMBER (UINT64_C(1) << 48)
 
 /* ---- encoding ---- */
@@ -42,7 +42,7 @@ static void write_number(writer *to, uint64_t value)
     write_any(to, value);
 }
 
-/* With its NUL, so that a reader need not copy it. */
+/* Includes the NUL, so that a reader need not copy it. */
 static void write_name(writer *to, const char *name)
 {
     const size_t length = strnlen(name, MAX_NAME_BYTES);
@@ -132,7 +132,7 @@ static uint64_t read_number(reader *from)
     return read_up_to(from, MAX_NUMBER);
 }
 
-/* Returns where `size` bytes lie, and NULL if there are fewer. */
+/* Returns the position of the next `size` bytes, or NULL if there are fewer. */
 static const uint8_t *read_bytes(reader *from, size_t size)
 {
     const uint8_t *bytes = from->bytes;
@@ -177,7 +177,7 @@ static void read_histogram(reader *from, aoticache_index_histogram *ret_histogra
     from->failed = from->failed || !aoticache_index_vector_add(bytes, size, ret_counts);
 }
 
-/* Returns false without memory. What the bytes have wrong is said by from->failed. */
+/* Returns false if memory is short. from->failed is set if the bytes are invalid. */
 static bool read_deltas(reader *from, aoticache_index_record *record)
 {
     record->deltas.now_ns = (int64_t)read_up_to(from, INT64_MAX);
@@ -198,7 +198,7 @@ static bool read_deltas(reader *from, aoticache_index_record *record)
     return record->tallies != NULL && record->buckets != NULL;
 }
 
-/* The payload of the frame at `at`; NULL: there is none, or it is damaged. */
+/* Returns the payload of the frame at `at`; NULL: there is none, or it is damaged. */
 static const uint8_t *find_payload(const uint8_t *bytes, size_t size, size_t at, size_t *ret_size)
 {
     uint32_t mark, payload;

@@ -1,7 +1,7 @@
 /*
- * index/stats/statistics: adds what a process has counted in one transaction, reads it back, and keeps the state from which
- * people count anew. Nothing here waits for the disk: a power loss may take the last batches, which costs a little
- * precision and nothing else.
+ * index/stats/statistics: adds the counts of a process in one transaction, reads them back, and stores the numbers at the
+ * last zeroing. Adding does not wait for the disk: a power loss may lose the last batches, which only costs a little
+ * precision.
  */
 #include "index/stats/pending.h"
 
@@ -41,7 +41,7 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
     return status;
 }
 
-/* ---- flushing recency and counters alone ---- */
+/* ---- flushing only recency and counters ---- */
 
 static aoticache_status add_uses(aoticache_index *index, const aoticache_index_use *uses, size_t count,
                                  aoticache_error *ret_error)
@@ -216,7 +216,7 @@ aoticache_status aoticache_index_read_statistics(aoticache_index *index, const a
     return status;
 }
 
-/* ---- counting anew ---- */
+/* ---- counting again ---- */
 
 static aoticache_status write_zero_point(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error)
 {

@@ -1,8 +1,8 @@
 /*
- * tools/aoticache/internal: the commands of the tool `aoticache`. Each is declared here and lives in a file or a room of
- * its own; arguments/ and entries/ have what several commands need.
+ * tools/aoticache/internal: the commands of the tool `aoticache`. Each is declared here and has its own file or
+ * subdirectory; arguments/ and entries/ have what several commands need.
  *
- * Functions of the tool that can go wrong print their message and return an exit code (AOTICACHE_CLI_EXIT_OK to go on).
+ * Functions of the tool that can fail print their message and return an exit code (AOTICACHE_CLI_EXIT_OK to continue).
  */
 #ifndef AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
@@ -17,14 +17,14 @@ typedef struct aoticache_command {
     int (*run)(aoticache_cli *cli); /* returns the exit code */
 } aoticache_command;
 
-/* What `aoticache help WORD` prints beside the help of commands. */
+/* A text that `aoticache help WORD` prints in addition to the help of commands. */
 typedef struct aoticache_topic {
     const char *word, *summary, *text; /* text: lines */
 } aoticache_topic;
 
-/* NULL behind the last. */
+/* Returns NULL after the last. */
 const aoticache_topic *aoticache_topic_at(size_t index);
-/* false: there is no such topic. */
+/* Returns false if there is no such topic. */
 bool aoticache_topic_print(const char *word);
 
 extern const aoticache_command aoticache_command_run;
@@ -57,7 +57,8 @@ extern const aoticache_command aoticache_command_prefetch;
 
 /* ---- warm/: lists of requests (docs/warm.md) ---- */
 
-/* The keys that files ask for, with the environment of a hook, in the order of memcmp(); by free(). Returns an exit code. */
+/* Gives the keys of the requests in files, with the environment of a hook, in the order of memcmp(); the caller frees them
+ * with free(). Returns an exit code. */
 int aoticache_warm_keys(const aoticache_cli *cli, const aoticache_cli_list *paths, aoticache_kernel_options *hook,
                         aoticache_key **ret_keys, size_t *ret_count);
 

@@ -35,7 +35,7 @@ static int set_mode(int fd, bool for_all)
     return fchmod(fd, 0666 & ~mask);
 }
 
-/* A dot first, so that who reads a folder of files does not take the unfinished one. */
+/* A dot first, so that who reads a directory of files does not take the unfinished one. */
 static char *temporary_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -270,8 +270,8 @@ static int read_option(const aoticache_cli *cli, const aoticache_cli_option *opt
 /* ---- words of the command line ---- */
 
 /*
- * Whether the next word is the value of an option that may have none, "--prometheus FILE". Of a program that has operands, it
- * could be one: there such a value follows '='.
+ * Returns whether the next word is the value of an option that may have none, "--prometheus FILE". Of a program that has
+ * operands, it could be one: there such a value follows '='.
  */
 static bool has_optional_value(const aoticache_cli *cli)
 {
@@ -343,7 +343,7 @@ static int parse_operand(aoticache_cli *cli, void *target, const char *word)
                                      operand->help != NULL ? operand->help : "");
 }
 
-/* An operand of any kind is a pointer that is NULL where there is none. */
+/* An operand of any kind is a pointer that is NULL if there is none. */
 static bool lacks_operand(const aoticache_cli_option *operand, const char *target)
 {
     const char *first = NULL;

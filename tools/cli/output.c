@@ -33,7 +33,7 @@ const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_st
     return use_color(cli) ? sequences[style] : "";
 }
 
-/* A number of the environment that is one; else 0. */
+/* A number of the environment that is one; otherwise 0. */
 static size_t number_of(const char *name)
 {
     const char *text = getenv(name);

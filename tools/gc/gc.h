@@ -1,5 +1,5 @@
 /*
- * tools/gc/gc: one run of aoticache-gc: what it was told, and what it reports in which form.
+ * tools/gc/gc: one run of aoticache-gc: its options, and its reports in each format.
  */
 #ifndef AOTICACHE_TOOLS_GC_GC_H
 #define AOTICACHE_TOOLS_GC_GC_H
@@ -21,39 +21,41 @@ typedef struct aoticache_gc {
     bool shows_progress;
     bool is_nice;
     const char *prometheus;  /* file, or NULL */
-    pid_t writer;            /* the process that writes it, where this one has become somebody else; 0: this one does */
-    int writer_fd;           /* what it is to write goes in here */
+    pid_t writer;            /* the process that writes the file if this one has changed its user; 0: this one does */
+    int writer_fd;           /* pipe to that process */
     aoticache_cli_list keep; /* patterns */
     json_t *removed;         /* with --json */
     aoticache_cli_progress progress;
-    uint64_t told_ns; /* when progress was last printed where there is no terminal */
+    uint64_t told_ns; /* when progress was last printed if there is no terminal */
     uint64_t begun_ns;
     const volatile sig_atomic_t *interrupted; /* set by SIGINT and SIGTERM */
 } aoticache_gc;
 
-/* How a run ended, in words that programs may rely on. */
+/* How a run ended, as stable words for programs. */
 typedef enum aoticache_gc_state {
     AOTICACHE_GC_DONE,    /* "done" */
     AOTICACHE_GC_PARTIAL, /* "partial": the time limit, or a signal */
     AOTICACHE_GC_LOCKED,  /* "locked": another collector is at work */
     AOTICACHE_GC_ABSENT,  /* "absent": there is no cache */
-    AOTICACHE_GC_REFUSED, /* "refused": nothing went for its age, as the clock has jumped; all else was done */
+    AOTICACHE_GC_REFUSED, /* "refused": nothing was removed for its age, as the clock has jumped; all else was done */
 } aoticache_gc_state;
 
-/* An entry that goes (or would): a line with --verbose, a member of the JSON. An aoticache_entry_fn. */
+/* Reports a removed entry (or one that would be removed): a line with --verbose, a member of the JSON. An
+ * aoticache_entry_fn. */
 bool aoticache_gc_report_entry(void *gc, const aoticache_entry *entry);
-/* Live on a terminal, a line every five seconds elsewhere. False once a signal asked for an end. */
+/* Updates a line on a terminal, prints a line every five seconds elsewhere. Returns false after a signal that ends the run. */
 bool aoticache_gc_show_progress(void *gc, uint64_t done, uint64_t all);
 
-/* The summary: text, or JSON with --json. */
+/* Prints the summary: text, or JSON with --json. */
 void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
                          const aoticache_collect_report *report);
-/* The file for Prometheus' textfile collector, replaced atomically. report NULL: the run failed. Returns an exit code. */
+/* Writes the file for Prometheus' textfile collector, replaced atomically. report NULL: the run failed. Returns an exit
+ * code. */
 int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
 
-/* Where this is root and the directory another user's: becomes that user, and says so. Returns an exit code. */
+/* If this is root and the directory belongs to another user, becomes that user, and prints that. Returns an exit code. */
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
-/* NULL: there is nothing to be written. Waits until it is, and returns an exit code. */
+/* NULL: nothing is to be written. Waits until it is written, and returns an exit code. */
 int aoticache_gc_send_to_writer(aoticache_gc *gc, const char *text);
 
 #endif

@@ -174,7 +174,7 @@ static int check_combination(const aoticache_cli *cli, stat_request *request)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Returns true where there is something to do; else *ret_exit is the result. */
+/* Returns true if there is something to do; otherwise *ret_exit is the result. */
 static bool parse_request(aoticache_cli *cli, stat_request *request, int *ret_exit)
 {
     if (!aoticache_cli_parse(cli, request)) {

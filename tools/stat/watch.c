@@ -147,7 +147,7 @@ static void print_recent(const stat_view *view, const struct since *since)
            now->evicted - before->evicted);
 }
 
-/* What a print function writes, as text; by free(). NULL where memory is short. */
+/* What a print function writes, as text; by free(). NULL if memory is short. */
 static char *render_page(const stat_view *view, const struct since *since, void (*print)(const stat_view *view))
 {
     char *text = NULL;

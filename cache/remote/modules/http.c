@@ -30,7 +30,7 @@ static void close_connection(void *opaque)
     free(connection);
 }
 
-/* The value of `name` in the query of a URL, copied; NULL where it is not there. */
+/* Returns the value of `name` in the query of a URL, copied; NULL if it is not there. */
 static char *query_value(const char *query, const char *name)
 {
     const size_t length = strlen(name);
@@ -43,7 +43,7 @@ static char *query_value(const char *query, const char *name)
     return NULL;
 }
 
-/* "s3://bucket/prefix?endpoint=URL&region=REGION" as the URL of the folder. */
+/* Converts "s3://bucket/prefix?endpoint=URL&region=REGION" to the URL of the directory. */
 static aoticache_status read_s3_url(http_connection *connection, const char *url, aoticache_error *ret_error)
 {
     const char *bucket = url + strlen("s3://");
@@ -99,7 +99,7 @@ static bool join(char **place, const char *first, const char *between, const cha
     return length >= 0;
 }
 
-/* S3 alone takes what the environment of Amazon's own tools says. */
+/* Only S3 uses the environment variables of Amazon's own tools. */
 static bool read_secrets(http_connection *connection, const aoticache_remote_settings *settings)
 {
     const char *user = settings->user, *secret = settings->secret;
@@ -139,7 +139,7 @@ static void start_curl(void)
 static aoticache_status open_connection(const aoticache_remote_settings *settings, void **ret_connection,
                                         aoticache_error *ret_error)
 {
-    /* libcurl opens this file when it starts, with the rights of the program, and no option keeps it from that. */
+    /* libcurl opens this file when it starts, with the rights of the program, and no option prevents that. */
     if (http_has_callers_environment() && getenv("SSLKEYLOGFILE") != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
                                    "SSLKEYLOGFILE is set for a program that runs with other rights than its caller's, "
@@ -192,7 +192,7 @@ static aoticache_status remove_file(void *connection, const char *name, uint32_t
     return http_request(connection, HTTP_DELETE, name, (http_body){.size = 0}, timeout_ms, &answer, ret_error);
 }
 
-/* Any answer has the time, a refusal too. */
+/* Every answer has the time, even a refusal. */
 static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t *ret_unix_ms,
                                   aoticache_error *ret_error)
 {

@@ -1,6 +1,6 @@
 /*
- * cache/remote/modules/http_answers: what the status of an answer means, in one table. docs/remotes.md has it in words;
- * tests/cli/test_remote_answers.sh tries each row.
+ * cache/remote/modules/http_answers: interprets the status of an answer, with one table. docs/remotes.md describes it;
+ * tests/cli/test_remote_answers.sh tests each row.
  *
  * Sources: RFC 9110 (HTTP), section 15; RFC 4918 (WebDAV), sections 9.7.1 and 11; "Error responses" of the Amazon S3 API
  * Reference; "GetObject" there, for 403; the source of nginx (ngx_http_dav_put_handler), for 500 without create_full_put_path.
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* To whom a row applies. */
+/* The requests to which a row applies. */
 enum { GETS = 1 << HTTP_GET, HEADS = 1 << HTTP_HEAD, READS = GETS | HEADS, PUTS = 1 << HTTP_PUT, ALL = 0xff };
 
 #define NO_FOLDER "the server has no folder for it"
@@ -19,7 +19,7 @@ static const struct row {
     long code;
     unsigned methods;
     aoticache_status status;
-    const char *words; /* "": there is nothing to say. What to do follows the status */
+    const char *words; /* "": no message. The status decides what to do */
     const char *remedy;
 } rows[] = {
     {400, HEADS, AOTICACHE_NOT_FOUND, "", NULL},
@@ -49,13 +49,13 @@ static const struct row {
     {507, PUTS, AOTICACHE_DENIED, "the server has no space left", NULL},
 };
 
-/* Codes of S3 that say more than the status. */
+/* Error codes of S3 that are more specific than the status. */
 static const struct code {
     const char *name;
     aoticache_status status;
     const char *words;
 } codes[] = {
-    {"AccessDenied", AOTICACHE_OK, NULL}, /* what the row says */
+    {"AccessDenied", AOTICACHE_OK, NULL}, /* as the table's row */
     {"AuthorizationHeaderMalformed", AOTICACHE_DENIED, "the region of the URL is not the bucket's"},
     {"ConditionalRequestConflict", AOTICACHE_LOCKED, "it is being changed there"},
     {"EntityTooLarge", AOTICACHE_UNSUPPORTED, "the server takes no object of this size"},
@@ -82,7 +82,7 @@ static const struct code *find_code(const http_connection *connection, const htt
     return NULL;
 }
 
-/* S3 has no folders: its 409 is about what happens at the same time. */
+/* Returns whether the row applies. S3 has no directories: its 409 means concurrent requests. */
 static bool fits(const struct row *row, const http_connection *connection, http_method method, long code)
 {
     return row->code == code && (row->methods & 1U << method) != 0 && !(code == 409 && connection->sigv4 != NULL);

@@ -1,10 +1,10 @@
 /*
- * cache/remote/modules/http_lease: leases on a web server: small files that are written only if nobody else wrote them
+ * cache/remote/modules/http_lease: leases on a web server: small files that are written only if no other client wrote them
  * meanwhile (If-None-Match, If-Match).
  *
- * Many servers ignore these conditions, so that is tried first; such a server has no leases. A lease's age is the server's
- * Date less its Last-Modified, so only the server's clock counts. Where it has no Last-Modified, a lease has expired when
- * its bytes have not changed for as long as it lasts, by this machine's clock: each renewal writes other bytes.
+ * Many servers ignore these conditions, so that is tested first; such a server has no leases. A lease's age is the server's
+ * Date less its Last-Modified, so only the server's clock counts. If it has no Last-Modified, a lease has expired when its
+ * bytes have not changed for its duration, by this machine's clock: each renewal writes different bytes.
  */
 #include "cache/remote/modules/http.h"
 
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBE "lease/probe" /* what is written to find out whether conditions are honoured */
-#define LEASE_BYTES 160 /* "TOKEN MILLISECONDS NUMBER"; an empty file: nobody has it. The number is another each time */
+#define PROBE "lease/probe" /* written to find out whether conditions are honoured */
+#define LEASE_BYTES 160 /* "TOKEN MILLISECONDS NUMBER"; an empty file: nobody has it. The number changes each time */
 #define SEEN 64
 
-/* Whether a PUT under this condition is refused, as it must be. */
+/* Checks whether a PUT with this condition is refused, as it must be. */
 static aoticache_status is_refused(http_connection *connection, const char *condition, uint32_t timeout_ms,
                                    bool *ret_refused, aoticache_error *ret_error)
 {
@@ -26,14 +26,14 @@ static aoticache_status is_refused(http_connection *connection, const char *cond
     return *ret_refused ? AOTICACHE_OK : status;
 }
 
-/* Once for each connection. UNSUPPORTED: the server ignores conditions. */
+/* Called once for each connection. UNSUPPORTED: the server ignores conditions. */
 static aoticache_status try_conditions(http_connection *connection, uint32_t timeout_ms, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     if (connection->conditions == HTTP_NOT_TRIED) {
         bool is_new_refused = false, is_other_refused = false;
         status = is_refused(connection, "", timeout_ms, &is_new_refused, ret_error);
-        if (status == AOTICACHE_OK && !is_new_refused) /* it was not there. Now it is */
+        if (status == AOTICACHE_OK && !is_new_refused) /* it did not exist; now it does */
             status = is_refused(connection, "", timeout_ms, &is_new_refused, ret_error);
         if (status == AOTICACHE_OK && is_new_refused)
             status = is_refused(connection, "\"another version\"", timeout_ms, &is_other_refused, ret_error);
@@ -47,7 +47,7 @@ static aoticache_status try_conditions(http_connection *connection, uint32_t tim
                                      "the server ignores If-None-Match and If-Match of a PUT, so it has no leases");
 }
 
-/* What is known of a lease. */
+/* The state of a lease. */
 struct lease {
     char text[LEASE_BYTES];
     size_t size;
@@ -73,7 +73,7 @@ static uint64_t hash(uint64_t start, const char *text)
     return start;
 }
 
-/* Returns for how long this process has seen a lease with these bytes. */
+/* Returns how long this process has seen a lease with these bytes. */
 static uint64_t unchanged_ms(const http_connection *connection, const char *name, const char *text)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -105,7 +105,7 @@ static aoticache_status read_lease(http_connection *connection, const char *name
         http_request(connection, HTTP_GET, name, (http_body){.size = 0}, timeout_ms, &answer, ret_error);
     const char *space = strchr(ret_lease->text, ' ');
     const unsigned long ms = space != NULL ? strtoul(space, NULL, 10) : 0;
-    if (answer.date >= 0 && answer.modified >= 0) /* these clocks have whole seconds */
+    if (answer.date >= 0 && answer.modified >= 0) /* these clocks have a resolution of one second */
         ret_lease->has_expired = difftime(answer.date, answer.modified) > (double)ms / 1000 + 1;
     else if (ret_lease->size > 0)
         ret_lease->has_expired = unchanged_ms(connection, name, ret_lease->text) > ms + 1000;
@@ -147,5 +147,5 @@ aoticache_status http_release(void *opaque, const char *name, const char *token,
     if (status != AOTICACHE_OK || !is_of(&lease, token))
         return status;
     status = http_put(opaque, name, "", 0, lease.version, timeout_ms, ret_error);
-    return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status; /* another has it by now */
+    return status == AOTICACHE_LOCKED ? AOTICACHE_OK : status; /* another client has it by now */
 }

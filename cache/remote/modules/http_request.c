@@ -1,8 +1,8 @@
 /*
- * cache/remote/modules/http_request: one request of a web server, with as many more as its answers ask for.
+ * cache/remote/modules/http_request: one request to a web server, and any further requests that its answers require.
  *
- * Redirections are not followed: a cache has no need to lead elsewhere, and credentials would go with them. A server that
- * stores nothing in a folder that it does not have (WebDAV) is asked to create it, once for each such answer.
+ * Redirections are not followed: a cache has no need for them, and credentials would be sent along. If a server does not
+ * store into a missing directory (WebDAV), it is asked to create it, once for each such answer.
  */
 #include "cache/remote/modules/http.h"
 
@@ -13,9 +13,9 @@
 #include <strings.h>
 
 #define FIRST_RETRY_MS 100
-#define MOST_OF_A_PAGE (64 * 1024) /* of an error's body that is read, so that the connection stays open */
+#define MOST_OF_A_PAGE (64 * 1024) /* of an error's body that is read, so that the connection can stay open */
 #define EXPECT_MS \
-    100L /* how long an answer to "Expect: 100-continue" is waited for, before the body goes all the same */
+    100L /* how long an answer to "Expect: 100-continue" is waited for before the body is sent without it */
 
 static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
 {
@@ -23,7 +23,7 @@ static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
     const size_t size = unit * count;
     long code = 0;
     curl_easy_getinfo(answer->curl, CURLINFO_RESPONSE_CODE, &code);
-    if (code < 200 || code >= 300) { /* of an error's page only the beginning is of use, and it has bounds of its own */
+    if (code < 200 || code >= 300) { /* only the beginning of an error's page is useful, and it has its own limit */
         const uint64_t at = answer->page_bytes, space = at < HTTP_PAGE_BYTES - 1 ? HTTP_PAGE_BYTES - 1 - at : 0;
         memcpy(answer->page + (space > 0 ? at : 0), bytes, size < space ? size : (size_t)space);
         answer->page_bytes += size;
@@ -43,7 +43,7 @@ static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
     return size;
 }
 
-/* The value of a header line, without spaces around it; NULL: it is another header. */
+/* Returns the value of a header line, without spaces around it; NULL: it is another header. */
 static const char *header_value(const char *line, size_t size, const char *name, size_t *ret_length)
 {
     size_t begin = strlen(name), end = size;
@@ -83,11 +83,11 @@ static size_t take_header(char *line, size_t unit, size_t count, void *user)
     take_date(line, size, "last-modified:", &answer->modified);
     const char *after = header_value(line, size, "retry-after:", &length);
     if (after != NULL && length < 10 && after[0] >= '0' && after[0] <= '9')
-        answer->retry_after_s = strtol(after, NULL, 10); /* the end of the line stops it */
+        answer->retry_after_s = strtol(after, NULL, 10); /* stops at the end of the line */
     return size;
 }
 
-/* Called by libcurl at least each second. Returns other than 0 to end the request. */
+/* Called by libcurl at least once a second. Returns non-zero to end the request. */
 static int look_whether_to_stop(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all, curl_off_t up)
 {
     const http_connection *connection = user;
@@ -95,7 +95,8 @@ static int look_whether_to_stop(void *user, curl_off_t down_all, curl_off_t down
     return connection->continues(connection->continues_user) ? 0 : 1;
 }
 
-/* "x-amz-content-sha256: ...", the digest of what is sent, which Amazon requires and libcurl signs. False: out of memory. */
+/* Writes "x-amz-content-sha256: ...", the digest of the body, which Amazon requires and libcurl signs. Returns false if
+ * memory is short. */
 static bool write_payload_header(const http_body *body, char *line, size_t size)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
@@ -108,7 +109,7 @@ static bool write_payload_header(const http_body *body, char *line, size_t size)
     return true;
 }
 
-/* A weak version (W/"...") is good for no condition. */
+/* A weak version (W/"...") cannot be used in a condition. */
 static struct curl_slist *make_headers(const http_connection *connection, const http_body *body, bool is_fresh,
                                        bool *ret_ok)
 {
@@ -120,13 +121,12 @@ static struct curl_slist *make_headers(const http_connection *connection, const 
     (more = curl_slist_append(headers, text), is_ok = is_ok && more != NULL, headers = more != NULL ? more : headers)
     if (connection->sigv4 == NULL)
         ADD("Expect:");
-    else if (write_payload_header(body, payload,
-                                  sizeof payload)) /* a header that is taken away would be signed all the same */
+    else if (write_payload_header(body, payload, sizeof payload)) /* a removed header would still be signed */
         ADD(payload);
     else
         is_ok = false;
     ADD("Content-Type: application/octet-stream");
-    if (is_fresh) /* no proxy's copy */
+    if (is_fresh) /* not a proxy's copy */
         ADD("Cache-Control: no-cache");
     if (connection->session != NULL)
         ADD(connection->session);
@@ -142,8 +142,8 @@ static struct curl_slist *make_headers(const http_connection *connection, const 
 }
 
 /*
- * What libcurl takes from the environment (http_proxy, HTTPS_PROXY, ALL_PROXY, NO_PROXY, and HOME for a .netrc file), it takes
- * only where it is not told. With HTTP/3 it would write to QLOGDIR.
+ * libcurl reads the environment (http_proxy, HTTPS_PROXY, ALL_PROXY, NO_PROXY, and HOME for a .netrc file) only for options
+ * that are not set. With HTTP/3 it would write to QLOGDIR.
  */
 static void ignore_environment(CURL *curl)
 {
@@ -169,7 +169,7 @@ static void set_options(http_connection *connection, http_answer *answer, const 
 #endif
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)connection->connect_timeout_ms);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
-#if LIBCURL_VERSION_NUM >= 0x075700 /* a name server that does not answer is waited for no longer, either */
+#if LIBCURL_VERSION_NUM >= 0x075700 /* the time limit also covers a name server that does not answer */
     curl_easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);
 #endif
     if (connection->continues != NULL) {
@@ -200,9 +200,9 @@ static void set_options(http_connection *connection, http_answer *answer, const 
 }
 
 /*
- * A server that has too much to do (S3 answers 503 where a prefix is asked too often) is asked again when it said, or after
- * 100 ms, then after twice as long each time. Random by a half, so that machines do not come back together. False: there is
- * not so much time.
+ * Waits before a request is repeated because the server is overloaded (S3 answers 503 if a prefix is requested too often):
+ * the time that the server gave, or 100 ms, then twice as long each time. Pauses vary at random by a half, so that machines
+ * do not come back together. Returns false if there is not enough time.
  */
 static bool wait_for_next_try(unsigned tries, long retry_after_s, int64_t deadline)
 {
@@ -231,8 +231,8 @@ static void set_method(CURL *curl, http_method method, const http_body *body)
 }
 
 /*
- * Whether the connection was lost before anything of the answer was passed on. libcurl itself tries again only if the
- * connection had served another request before.
+ * Returns whether the connection was lost before any part of the answer was forwarded. libcurl itself tries again only if
+ * the connection had served another request before.
  */
 static bool was_lost(CURLcode result, const http_answer *answer, uint64_t left)
 {
@@ -241,8 +241,8 @@ static bool was_lost(CURLcode result, const http_answer *answer, uint64_t left)
            answer->left == left;
 }
 
-/* Makes a request again while the server has too much to do, as far as there is time, and once if its connection is lost:
- * all of these methods may be repeated. */
+/* Repeats a request while the server is overloaded, as far as there is time, and once if its connection is lost: all of
+ * these methods may be repeated. */
 static CURLcode perform(http_connection *connection, http_method method, const char *url, const http_body *body,
                         int64_t deadline, http_answer *answer)
 {
@@ -274,9 +274,9 @@ static CURLcode perform(http_connection *connection, http_method method, const c
 }
 
 /*
- * Asks the server to create the folders of a URL (RFC 4918, MKCOL), from the first one of its path on. Returns whether the
- * last one is there, as far as the server says: it has created it, or answers that it does not allow that, which is also what
- * a server without MKCOL answers.
+ * Asks the server to create the directories of a URL (RFC 4918, MKCOL), from the first one of its path on. Returns whether
+ * the last one exists, as far as the server reports: it has created it, or answers that MKCOL is not allowed, as a server
+ * without MKCOL does too.
  */
 static bool make_folders(http_connection *connection, const char *url, int64_t deadline)
 {
@@ -287,7 +287,7 @@ static bool make_folders(http_connection *connection, const char *url, int64_t d
         const http_body nothing = {.size = 0};
         http_answer answer = {.left = HTTP_SMALL_ANSWER};
         const char after = end[1];
-        end[1] = '\0'; /* a folder's name ends with a slash */
+        end[1] = '\0'; /* a directory's name ends with a slash */
         answer.curl = connection->curl;
         if (perform(connection, HTTP_MKCOL, folder, &nothing, deadline, &answer) != CURLE_OK)
             break;
@@ -298,13 +298,13 @@ static bool make_folders(http_connection *connection, const char *url, int64_t d
     return last == 201 || last == 405;
 }
 
-/* Whether a PUT with a condition was refused for the condition: such headers are not known everywhere. */
+/* Returns whether a PUT with a condition was refused because of the condition: some servers do not know such headers. */
 static bool lacks_conditions(const http_connection *connection, const http_body *body, long code)
 {
     return body->condition != NULL && !connection->lacks_conditions && (code == 400 || code == 501);
 }
 
-/* Whether a PUT may have been refused because its folder is missing. */
+/* Returns whether a PUT may have been refused because its directory is missing. */
 static bool lacks_folder(const http_connection *connection, long code)
 {
     return connection->sigv4 == NULL && (code == 404 || code == 409 || code == 500);
@@ -317,7 +317,7 @@ static CURLcode perform_put(http_connection *connection, const char *url, const 
     if (result == CURLE_OK && lacks_conditions(connection, body, answer->code)) {
         connection->lacks_conditions = true;
         result = perform(connection, HTTP_PUT, url, body, deadline, answer);
-        connection->lacks_conditions = answer->code != 400 && answer->code != 501; /* otherwise it was not that */
+        connection->lacks_conditions = answer->code != 400 && answer->code != 501; /* the condition was not the cause */
     }
     if (result == CURLE_OK && lacks_folder(connection, answer->code)) {
         const long code = answer->code;

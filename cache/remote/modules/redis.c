@@ -2,10 +2,10 @@
  * cache/remote/modules/redis: remotes on a Redis server (or one that speaks its protocol: Valkey, KeyDB), by TCP or a
  * Unix socket, with TLS or without.
  *
- * hiredis connects, writes commands and reads answers. The bytes go through here, because hiredis's own loop has a time
- * limit for each read but none for an answer, no limit of its size, and raises SIGPIPE. Conditions on a version and leases
- * are scripts, which a server runs one at a time; everything else is GET, SET, EXISTS and DEL, which a user of an access
- * list may have without scripts.
+ * hiredis connects, writes commands and reads answers. This file sends and receives the bytes itself, because hiredis's own
+ * loop has a time limit for each read but none for a whole answer, has no size limit, and raises SIGPIPE. Conditions on a
+ * version and leases are scripts, which a server runs one at a time; everything else is GET, SET, EXISTS and DEL, which an
+ * access list may allow without scripts.
  */
 #include "cache/remote/module.h"
 #include "cache/remote/modules/redis_answers.h"
@@ -26,7 +26,7 @@
 #define PREFIX "aoticache/"
 #define PIECE_BYTES 65536
 #define MAX_DATABASE 65535
-#define SLICE_MS 100 /* after which is looked whether the request is to end */
+#define SLICE_MS 100 /* interval of checks whether the request is to end */
 #define VERSION_DIGITS 40
 
 typedef struct redis_connection {
@@ -37,10 +37,10 @@ typedef struct redis_connection {
     char *user, *secret;
     tls_files files;
     bool has_tls;
-    tls_session *tls; /* of the present connection; NULL: it has none */
-    int64_t deadline; /* of what is under way on it */
-    bool listens;     /* it has subscribed, and is good for nothing else */
-    bool was_lost;    /* it was open, and the server or the network ended it */
+    tls_session *tls; /* of the current connection; NULL: it has none */
+    int64_t deadline; /* of the request in progress */
+    bool listens;     /* it has subscribed, and cannot be used for anything else */
+    bool was_lost;    /* it was open, and the server or the network closed it */
     uint32_t connect_timeout_ms;
     bool (*continues)(void *user); /* or NULL */
     void *continues_user;
@@ -105,7 +105,7 @@ static aoticache_status read_url(redis_connection *connection, const char *url, 
             return bad_url(ret_error);
         colon = end[1] == ':' ? end + 1 : NULL;
         *end = '\0';
-        memmove(host, host + 1, strlen(host)); /* what follows the address stays in its place */
+        memmove(host, host + 1, strlen(host)); /* the text after the address stays at its position */
     }
     if (colon != NULL)
         *colon++ = '\0';
@@ -193,7 +193,8 @@ static aoticache_status receive_some(redis_connection *connection, char *bytes, 
                : status;
 }
 
-/* An answer is one text, number or error: an array would let a server make hiredis take memory that no byte came for. */
+/* Receives an answer, which must be one text, number or error: an array would let a server make hiredis allocate memory
+ * without sending the bytes. */
 static aoticache_status receive(redis_connection *connection, uint64_t max_bytes, int64_t deadline,
                                 redisReply **ret_reply, aoticache_error *ret_error)
 {
@@ -229,7 +230,7 @@ static void disconnect(redis_connection *connection)
     connection->listens = false;
 }
 
-/* One command and its answer, which is no error then. */
+/* Sends one command and receives its answer, which is not an error on OK. */
 static aoticache_status talk(redis_connection *connection, int count, const char **words, const size_t *sizes,
                              uint64_t max_bytes, int64_t deadline, redisReply **ret_reply, aoticache_error *ret_error)
 {
@@ -243,7 +244,7 @@ static aoticache_status talk(redis_connection *connection, int count, const char
     if (status == AOTICACHE_OK)
         status = receive(connection, max_bytes, deadline, &reply, ret_error);
     if (status != AOTICACHE_OK) {
-        disconnect(connection); /* an answer that comes late is nobody's */
+        disconnect(connection); /* a late answer must not be taken for that of another request */
         return status;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
@@ -290,7 +291,7 @@ static aoticache_status greet(redis_connection *connection, int64_t deadline, ao
     return status;
 }
 
-/* Connects to one address of a host, within the time for it. */
+/* Connects to one address of a host, within its time limit. */
 static aoticache_status connect_to_address(redis_connection *connection, const char *address,
                                            aoticache_error *ret_error)
 {
@@ -403,9 +404,9 @@ static aoticache_status ask_once(redis_connection *connection, int count, const 
 }
 
 /*
- * A request may find that the server has closed the connection since the last one, or that another server took over: then it
- * is made again on a new connection. If a new connection is lost too, it is made once more. A server that cannot be
- * connected to is not tried again.
+ * Makes a request, and repeats it on a new connection if the server has closed the connection since the last one, or another
+ * server took over. If a new connection is lost too, it is repeated once more. A server that cannot be connected to is not
+ * tried again.
  */
 static aoticache_status ask(redis_connection *connection, int count, const char **words, const size_t *sizes,
                             uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
@@ -420,7 +421,7 @@ static aoticache_status ask(redis_connection *connection, int count, const char 
     return status;
 }
 
-/* Asks with one command, whose word `at` is the key of `name`. */
+/* Sends one command, whose word `at` is the key of `name`. */
 static aoticache_status ask_for_key(redis_connection *connection, int count, const char **words, size_t *sizes, int at,
                                     const char *name, uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply,
                                     aoticache_error *ret_error)
@@ -434,7 +435,7 @@ static aoticache_status ask_for_key(redis_connection *connection, int count, con
     return ask(connection, count, words, sizes, max_bytes, timeout_ms, ret_reply, ret_error);
 }
 
-/* Writes the version of a value: the digits of its SHA-1, as a script has them (redis.sha1hex). */
+/* Writes the version of a value: the hexadecimal digits of its SHA-1, as in a script (redis.sha1hex). */
 static aoticache_status write_version(const char *bytes, size_t size, char *ret_version, aoticache_error *ret_error)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
@@ -475,7 +476,7 @@ static aoticache_status get(void *connection, const char *name, uint64_t max_byt
     return status;
 }
 
-/* Returns OK where the answer is yes (a number other than 0, or "OK"), and otherwise `no`. Frees the reply. */
+/* Returns OK if the answer is positive (a number other than 0, or "OK"), and otherwise `no`. Frees the reply. */
 static aoticache_status yes_or(aoticache_status no, redisReply *reply, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -487,7 +488,7 @@ static aoticache_status yes_or(aoticache_status no, redisReply *reply, aoticache
     return status;
 }
 
-/* Runs a script with one key and two arguments, which answers yes or no. */
+/* Runs a script with one key and two arguments, whose answer is positive or negative. */
 static aoticache_status run_script(aoticache_status no, redis_connection *connection, const char *script,
                                    const char *name, const void *first, size_t first_size, const char *second,
                                    uint32_t timeout_ms, aoticache_error *ret_error)
@@ -516,7 +517,7 @@ static aoticache_status put(void *connection, const char *name, const void *byte
     return status == AOTICACHE_OK ? yes_or(AOTICACHE_LOCKED, reply, ret_error) : status;
 }
 
-/* EXISTS and DEL answer with a number of keys. */
+/* The answer of EXISTS and DEL is a number of keys. */
 static aoticache_status ask_number(void *connection, const char *command, const char *name, uint32_t timeout_ms,
                                    aoticache_error *ret_error)
 {
@@ -551,7 +552,7 @@ static aoticache_status acquire(void *connection, const char *name, const char *
 static aoticache_status release(void *connection, const char *name, const char *token, uint32_t timeout_ms,
                                 aoticache_error *ret_error)
 {
-    /* A user who may not publish gives the lease back all the same. */
+    /* If the user is not allowed to publish, the lease is still released. */
     static const char script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) "
                                  "redis.pcall('PUBLISH', KEYS[1], '') end return 1";
     return run_script(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
@@ -575,7 +576,7 @@ static aoticache_status tell_time(void *connection, uint32_t timeout_ms, int64_t
     return status;
 }
 
-/* ---- waiting for a lease: release() publishes to the channel that has its name ---- */
+/* ---- waiting for a lease: release() publishes to the channel of that name ---- */
 
 static aoticache_status subscribe(redis_connection *connection, const char *name, uint32_t timeout_ms,
                                   aoticache_error *ret_error)
@@ -594,7 +595,7 @@ static aoticache_status subscribe(redis_connection *connection, const char *name
         status = size > 0 ? send_all(connection, line, (size_t)size, deadline, ret_error) : AOTICACHE_NO_MEMORY;
     if (line != NULL)
         redisFreeCommand(line);
-    /* An array of three: "subscribe", the channel, and how many channels there are: one. Else it is an error. */
+    /* An array of three: "subscribe", the channel, and the number of channels: one. Anything else is an error. */
     while (status == AOTICACHE_OK && !(have > 4 && memcmp(answer + have - 4, ":1\r\n", 4) == 0)) {
         size_t got = 0;
         if (have == sizeof answer || (have > 0 && answer[0] != '*'))
@@ -609,7 +610,7 @@ static aoticache_status subscribe(redis_connection *connection, const char *name
     return status;
 }
 
-/* Whatever comes is a message of the channel. What it says does not matter: the library looks. */
+/* Any data is a message of the channel. Its content does not matter: the library checks the lease. */
 static aoticache_status wait_for_release(void *opaque, const char *name, uint32_t timeout_ms,
                                          aoticache_error *ret_error)
 {

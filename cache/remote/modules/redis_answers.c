@@ -1,6 +1,6 @@
 /*
- * cache/remote/modules/redis_answers: what an error of a Redis server means, in one table. docs/remotes.md has it in words;
- * tests/cli/test_remote_answers.sh tries each row.
+ * cache/remote/modules/redis_answers: interprets the errors of a Redis server, with one table. docs/remotes.md describes it;
+ * tests/cli/test_remote_answers.sh tests each row.
  *
  * Sources: "Redis serialization protocol specification" (errors begin with a word in capitals), "Access control list",
  * "Replication", "Redis persistence", "Redis cluster specification"; src/server.c of Redis 7, createSharedObjects(). Before
@@ -24,7 +24,7 @@ static const struct row {
     const char *words;
 } rows[] = {
     {"NOAUTH", AOTICACHE_DENIED, false, WANTS_PASSWORD},
-    {"unauthenticated", AOTICACHE_DENIED, false, WANTS_PASSWORD}, /* of a large SET */
+    {"unauthenticated", AOTICACHE_DENIED, false, WANTS_PASSWORD}, /* for a large SET */
     {"WRONGPASS", AOTICACHE_DENIED, true, "look at user= and secret-file= or secret-env="},
     {"NOPERM", AOTICACHE_DENIED, false, NO_RIGHT},
     {"ERR invalid password", AOTICACHE_DENIED, true, "look at secret-file= or secret-env="},
@@ -45,7 +45,7 @@ static const struct row {
     {"TRYAGAIN", AOTICACHE_IO, false, "try again"},
 };
 
-/* Whether the text begins with the word, or has it after a "-" or a ": ". */
+/* Returns whether the text begins with the word, or has it after a "-" or a ": ". */
 static bool has_word(const char *text, const char *word)
 {
     const size_t length = strlen(word);
@@ -66,7 +66,7 @@ aoticache_status redis_judge_error(const char *text, bool *ret_connects_anew, ao
         return aoticache_error_set(ret_error, rows[i].status, "the server refuses: %s: %s", rows[i].word,
                                    rows[i].words);
     }
-    char words[120]; /* the server's, without what would disturb a line of a log */
+    char words[120]; /* the server's words, without characters that would disturb a log line */
     snprintf(words, sizeof words, "%s", text);
     for (char *c = words; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')

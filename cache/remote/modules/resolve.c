@@ -1,7 +1,7 @@
 /*
- * cache/remote/modules/resolve: getaddrinfo_a() of the GNU C library looks a name up in a thread of its own. If the answer
- * does not come in time, the question goes on without us, and its memory belongs to it until it ends: at most one such
- * question is left behind at a time, and while it goes on, no other is asked.
+ * cache/remote/modules/resolve: getaddrinfo_a() of the GNU C library looks up a name in a separate thread. If the answer
+ * does not arrive in time, the lookup continues in the background and owns its memory until it ends: at most one lookup is
+ * abandoned at a time, and until it ends, no other is started.
  */
 #include "cache/remote/modules/resolve.h"
 
@@ -22,8 +22,8 @@ struct question {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct question *left_behind; /* with the mutex; NULL: none */
-static pid_t left_by;                /* the process that left it: in the child of a fork no thread answers it */
+static struct question *left_behind; /* protected by the mutex; NULL: none */
+static pid_t left_by;                /* the process that abandoned it: in the child of a fork no thread completes it */
 
 static void free_question(struct question *question)
 {
@@ -32,7 +32,7 @@ static void free_question(struct question *question)
     free(question);
 }
 
-/* Returns whether a question that was left behind still goes on. */
+/* Returns whether an abandoned lookup is still in progress. */
 static bool goes_on_still(void)
 {
     pthread_mutex_lock(&mutex);
@@ -47,7 +47,7 @@ static bool goes_on_still(void)
     return continues;
 }
 
-/* Leaves a question behind, or frees it if it could be taken back. */
+/* Abandons a lookup, or frees it if it could be cancelled. */
 static void leave(struct question *question)
 {
     pthread_mutex_lock(&mutex);
@@ -56,7 +56,7 @@ static void leave(struct question *question)
     else if (left_behind == NULL) {
         left_behind = question;
         left_by = getpid();
-    } /* two threads at once: the memory of the second one is lost */
+    } /* two threads simultaneously: the memory of the second one is lost */
     pthread_mutex_unlock(&mutex);
 }
 

@@ -1,5 +1,5 @@
 /*
- * cache/remote/modules/resolve: the addresses of a host, within a limit of time, which getaddrinfo() does not have.
+ * cache/remote/modules/resolve: finds the addresses of a host within a time limit, which getaddrinfo() does not have.
  */
 #ifndef AOTICACHE_CACHE_REMOTE_MODULES_RESOLVE_H
 #define AOTICACHE_CACHE_REMOTE_MODULES_RESOLVE_H

@@ -1,5 +1,5 @@
 /*
- * cache/remote/modules/tls: the module redis's TLS, by libssl over two buffers in memory.
+ * cache/remote/modules/tls: TLS for the module redis, with libssl over two buffers in memory.
  */
 #include "cache/remote/modules/tls.h"
 
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES 16384 /* the most that one record of TLS has */
+#define PIECE_BYTES 16384 /* the maximum of one TLS record */
 
 struct tls_session {
     SSL_CTX *context;
     SSL *ssl;
-    BIO *in, *out; /* what came and is to be read, what is to be sent; owned by ssl */
+    BIO *in, *out; /* received bytes to be read, bytes to be sent; owned by ssl */
     tls_transport transport;
 };
 
@@ -55,11 +55,11 @@ static aoticache_status receive_some(tls_session *session, aoticache_error *ret_
     return status;
 }
 
-/* After a call of libssl that returned `result`: sends and receives what it waits for. OK: call it again. */
+/* Called after a call of libssl that returned `result`: sends and receives what libssl waits for. OK: repeat the call. */
 static aoticache_status go_on(tls_session *session, int result, const char *doing, aoticache_error *ret_error)
 {
     const int why = SSL_get_error(session->ssl, result);
-    aoticache_status status = send_pending(session, ret_error); /* an alert, too */
+    aoticache_status status = send_pending(session, ret_error); /* including an alert */
     if (status != AOTICACHE_OK)
         return status;
     if (why == SSL_ERROR_WANT_READ)

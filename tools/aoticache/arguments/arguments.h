@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/arguments/arguments: the arguments of an operator as the command line gives them, the tensors and the request made
- * of them, and the compile hook that is to serve it.
+ * tools/aoticache/arguments/arguments: the arguments of an operator on the command line, the tensors and the request made
+ * from them, and the compile hook that serves it.
  */
 #ifndef AOTICACHE_TOOLS_AOTICACHE_ARGUMENTS_H
 #define AOTICACHE_TOOLS_AOTICACHE_ARGUMENTS_H
@@ -16,7 +16,7 @@ typedef enum aoticache_element_kind {
     AOTICACHE_ELEMENT_BOOL,
     AOTICACHE_ELEMENT_REAL,
     AOTICACHE_ELEMENT_COMPLEX,
-    AOTICACHE_ELEMENT_BITS, /* a dtype that has no values of its own: shown as its bytes */
+    AOTICACHE_ELEMENT_BITS, /* a dtype without values of its own: displayed as bytes */
 } aoticache_element_kind;
 
 typedef struct aoticache_element {
@@ -30,7 +30,7 @@ aoticache_element_kind aoticache_element_kind_of(int32_t dtype);
 aoticache_element aoticache_element_read(int32_t dtype, const void *place);
 /* Writes a value of any kind: rounded to the nearest that the dtype has; integers wrap. */
 void aoticache_element_write(int32_t dtype, void *place, const aoticache_element *element);
-/* Whether the integer dtype has the value. */
+/* Returns whether the integer dtype can represent the value. */
 bool aoticache_element_int_fits(int32_t dtype, int64_t value);
 
 /* ---- tensors from the command line ---- */
@@ -43,27 +43,27 @@ typedef struct aoticache_tensor_spec {
     int64_t strides[AOTICACHE_MAX_DIMS];
     bool contiguous;
     uint64_t numel;
-    uint64_t span;    /* elements from the first to the last in memory */
+    uint64_t span;    /* number of elements from the first to the last in memory */
     const char *fill; /* borrowed from the text; NULL for the default */
 } aoticache_tensor_spec;
 
-/* INVALID with a message where the text is not a tensor. */
+/* Returns INVALID with a message if the text is not a tensor. */
 aoticache_status aoticache_tensor_spec_parse(const char *text, aoticache_tensor_spec *ret_spec,
                                              aoticache_error *ret_error);
 
-/* The data in row-major order, by free(). random: the state of the generator, moved on. */
+/* Makes the data in row-major order; the caller frees it with free(). random: the state of the generator, which is advanced. */
 aoticache_status aoticache_tensor_fill(const aoticache_tensor_spec *spec, uint64_t *random, void **ret_data,
                                        aoticache_error *ret_error);
-/* Row-major data laid out with the strides of the spec, by free(). */
+/* Copies row-major data to the layout with the spec's strides; the caller frees it with free(). */
 aoticache_status aoticache_tensor_lay_out(const aoticache_tensor_spec *spec, const void *data, void **ret_data,
                                           aoticache_error *ret_error);
 
-/* Prints a tensor with its dtype and sizes; the middle of a big one is left out. */
+/* Prints a tensor with its dtype and sizes; the middle of a large tensor is left out. */
 void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const aoticache_tensor_view *view);
 /* values: a flat list in row-major order of at most `limit` elements. */
 json_t *aoticache_tensor_to_json(const aoticache_tensor_view *view, uint64_t limit);
 
-/* ---- what run and compile are asked for ---- */
+/* ---- the options of run and compile ---- */
 
 /* The options that are arguments: their order on the command line is that of the operator's schema. */
 enum aoticache_kernel_option {
@@ -84,21 +84,22 @@ enum aoticache_kernel_option {
     AOTICACHE_KERNEL_DEVICE_ARGUMENT,
 };
 
-/* The options of `run`, `compile` and `why`, and those of a hook among them, as tables within theirs. */
+/* The options of `run`, `compile` and `why`, and the hook's options among them, as tables to include in the commands'
+ * tables. */
 extern const aoticache_cli_option aoticache_kernel_option_table[]; /* of aoticache_kernel_options */
 extern const aoticache_cli_option aoticache_hook_option_table[];   /* of aoticache_kernel_options */
 
-/* For rows of tables. Reads into an aoticache_kernel_options: --hook. */
+/* For rows of tables. Reads --hook into an aoticache_kernel_options. */
 int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                              void *member);
-/* Reads into a const char *: the name of a device, after a look whether it is one. */
+/* Reads the name of a device into a const char *, after checking it. */
 int aoticache_device_name_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                                void *member);
 /* The operand of commands that take one operator; reads into a const char *. */
 int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                             void *member);
 
-/* The part of the help that run and compile share. */
+/* The part of the help shared by run and compile. */
 #define AOTICACHE_KERNEL_DETAILS                                                                                   \
     "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n"        \
     "keyword: --scalar alpha=2, --none=NAME. An empty NAME means no keyword: --string '=a=b' is the text a=b.\n\n" \
@@ -119,25 +120,25 @@ int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option
 typedef struct aoticache_input_tensor {
     aoticache_tensor_spec spec;
     bool constant;
-    void *row_major; /* constants: what is compiled in, and what its digest is of */
+    void *row_major; /* constants: the data that is compiled in, and from which the digest is computed */
     void *data;      /* inputs: laid out */
 } aoticache_input_tensor;
 
 /* An argument as the command line gives it. */
 typedef struct aoticache_kernel_word {
-    const aoticache_cli_option *option; /* whose id says of what kind it is */
+    const aoticache_cli_option *option; /* its id says which kind */
     char *name;                         /* keyword, or NULL */
     const char *value;
 } aoticache_kernel_word;
 
 typedef struct aoticache_kernel_options {
-    const char *op; /* first: functions that read an option get the whole by its place */
+    const char *op; /* first member: functions that read an option receive the whole struct by its address */
     aoticache_device device;
     uint64_t seed;
     const char *hook;
     aoticache_hook_options hook_options;
-    aoticache_cli_list kernel_folders; /* of hook_options, from aoticache_kernel_choose_hook() on */
-    const char *python, *cc;           /* one becomes hook_options.program when the kind of hook is known */
+    aoticache_cli_list kernel_folders; /* of hook_options, after aoticache_kernel_choose_hook() */
+    const char *python, *cc;           /* one of them becomes hook_options.program when the kind of hook is known */
     bool retry;
     aoticache_kernel_word *words;
     size_t word_count;
@@ -148,39 +149,39 @@ typedef struct aoticache_kernel_options {
 void aoticache_kernel_options_begin(aoticache_kernel_options *options, const aoticache_cli *cli);
 void aoticache_kernel_options_free(aoticache_kernel_options *options);
 
-/* Parses and fills all tensors that the arguments name. To be called once, before requests are made. */
+/* Parses and fills all tensors of the arguments. Call it once, before requests are made. */
 int aoticache_kernel_make_tensors(aoticache_kernel_options *options, const aoticache_cli *cli);
-/* The hook that --hook asks for, NULL for none. Says what is wrong; returns an exit status. */
+/* Gives the hook that --hook names, NULL for none. Prints errors; returns an exit status. */
 int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
                                  aoticache_hook **ret_hook);
-/* A new request of these arguments; constants borrow from `options`. */
+/* Makes a request from these arguments; constants borrow from `options`. */
 int aoticache_kernel_make_request(const aoticache_kernel_options *options, const aoticache_cli *cli,
                                   aoticache_request **ret_request);
-/* A line of a list: JSON, or text as `aoticache ls` shows it. Returns what the library returns. */
+/* Parses a line of a list: JSON, or text as `aoticache ls` prints it. Returns the library's status. */
 aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request,
                                              aoticache_error *ret_error);
-/* aoticache_request_format(), by free(). */
+/* Returns the text of aoticache_request_format(); the caller frees it with free(). */
 char *aoticache_kernel_describe(const aoticache_request *request);
 
 /* ---- hooks ---- */
 
 /*
- * All that comes before a lookup: tensors, the hook that --hook asks for (NULL for none), the cache, and the request
- * with the environment of the hook; without a hook, with that of the newest entry in the cache that has these arguments
- * (AOTICACHE_CLI_EXIT_NOT_FOUND where there is none). What was made before a failure is there to be freed.
+ * Prepares a lookup: tensors, the hook that --hook names (NULL for none), the cache, and the request with the environment of
+ * the hook; without a hook, with that of the newest entry in the cache that has these arguments
+ * (AOTICACHE_CLI_EXIT_NOT_FOUND if there is none). After a failure the caller must free what was made before it.
  */
 int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,
                              aoticache_cache **ret_cache, aoticache_request **ret_request);
 
-/* From now on SIGINT, SIGTERM and SIGHUP end the compilers that this process started, and then this process. */
+/* Makes SIGINT, SIGTERM and SIGHUP end the compilers that this process started, and then this process. */
 void aoticache_interruption_prepare(void);
 
-/* "index", "compiled", "waited": for programs. */
+/* Returns "index", "compiled", "waited": machine-readable. */
 const char *aoticache_source_word(aoticache_source source);
-/* "compiled by pytorch 2.13.0, not stored": for people. producer: of the entry or the hook; may be NULL. */
+/* Returns "compiled by pytorch 2.13.0, not stored": human-readable. producer: of the entry or the hook; may be NULL. */
 char *aoticache_source_text(aoticache_source source, bool stored, const char *producer);
 
-/* One line for people about the value of an argument; text is cut off at `size`. */
+/* Writes one human-readable line about the value of an argument, truncated to `size`. */
 void aoticache_argument_format(const aoticache_argument *argument, char *ret_text, size_t size);
 
 #endif

@@ -68,7 +68,7 @@ static aoticache_status create_hook(aoticache_kernel_options *options, const cha
     return aoticache_hook_create_command(hook_options, ret_hook, ret_error);
 }
 
-/* PyTorch where there is one, else C; says which. */
+/* PyTorch where there is one, otherwise C; says which. */
 static aoticache_status create_default_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
                                             aoticache_hook **ret_hook, aoticache_error *ret_error)
 {
@@ -118,7 +118,7 @@ static aoticache_status copy_environment(const aoticache_request *from, aoticach
     return status;
 }
 
-/* Whether `entry` has the arguments that were asked for: then *ret_request is a request with its key. */
+/* Returns whether `entry` has the arguments that were asked for: then *ret_request is a request with its key. */
 static bool entry_answers(const aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_cache *cache,
                           const aoticache_entry *entry, aoticache_request **ret_request)
 {

@@ -18,7 +18,7 @@
 
 /* ---- the parts of a cache directory, and what they take of the disk ---- */
 
-/* name, what it is. Names of folders, but for the last two: files in the root. */
+/* name, what it is. Names of directories, but for the last two: files in the root. */
 #define DISK_PART_LIST(X)                                                  \
     X(objects, "kernels and manifests")                                    \
     X(artifacts, "names of files that lie beside a library")               \
@@ -39,7 +39,7 @@ typedef enum disk_part_id {
 typedef struct disk_part {
     uint64_t files;
     uint64_t bytes;      /* of files */
-    uint64_t disk_bytes; /* of files and folders: blocks */
+    uint64_t disk_bytes; /* of files and directories: blocks */
 } disk_part;
 
 typedef struct disk_use {

@@ -47,7 +47,7 @@ static int start_version(const char *program, pid_t *ret_pid, int *ret_fd)
     return result;
 }
 
-/* The first line that `program --version` prints; false where it cannot be run or fails. */
+/* The first line that `program --version` prints; false if it cannot be run or fails. */
 static bool read_version(const char *program, char *ret_line, size_t size)
 {
     pid_t pid;

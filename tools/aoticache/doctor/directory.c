@@ -122,7 +122,7 @@ static void check_file_system(aoticache_doctor *doctor, const char *path)
 
 /* ---- the directory ---- */
 
-/* The nearest folder above `path` that exists. */
+/* The nearest directory above `path` that exists. */
 static void existing_parent(const char *path, char ret_parent[PATH_MAX])
 {
     struct stat information;

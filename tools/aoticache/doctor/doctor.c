@@ -25,7 +25,7 @@
 #define WARN AOTICACHE_VERDICT_WARN
 #define FAIL AOTICACHE_VERDICT_FAIL
 
-/* The highest level that the processor reaches; NULL where there are none. */
+/* The highest level that the processor reaches; NULL if there are none. */
 static const char *cpu_level(const aoticache_cpu_features *have)
 {
     const char *reached = NULL;

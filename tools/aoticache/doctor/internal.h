@@ -1,5 +1,6 @@
 /*
- * tools/aoticache/doctor: what the files of `aoticache doctor` share: how a finding is said, and the checks.
+ * tools/aoticache/doctor: types and functions shared by the files of `aoticache doctor`: reporting a finding, and the
+ * checks.
  */
 #ifndef AOTICACHE_TOOLS_AOTICACHE_DOCTOR_INTERNAL_H
 #define AOTICACHE_TOOLS_AOTICACHE_DOCTOR_INTERNAL_H
@@ -21,30 +22,30 @@ typedef struct aoticache_doctor {
     unsigned counts[3];      /* by verdict */
 } aoticache_doctor;
 
-/* One finding. advice: what to do; NULL where there is nothing to do. */
+/* Reports one finding. advice: what to do; NULL if there is nothing to do. */
 void aoticache_doctor_report(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
                              const char *format, ...) AOTICACHE_PRINTF(5, 6);
 
-/* The directory, its file system, the index. Creates nothing. */
+/* Checks the directory, its file system, the index. Creates nothing. */
 void aoticache_doctor_check_directory(aoticache_doctor *doctor);
-/* C compiler, Python with PyTorch, the shim. */
+/* Checks the C compiler, Python with PyTorch, the shim. */
 void aoticache_doctor_check_compilers(aoticache_doctor *doctor);
-/* Processor, kernel, limits. */
+/* Checks the processor, the kernel, limits. */
 void aoticache_doctor_check_machine(aoticache_doctor *doctor);
 
-/* Reads the configuration and says what is wrong in it. The caller frees it. */
+/* Reads the configuration and reports errors in it. The caller frees it. */
 aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor);
 
-/* Whether the remotes of the configuration answer. */
+/* Checks whether the remotes of the configuration answer. */
 void aoticache_doctor_check_remotes(aoticache_doctor *doctor);
 
-/* The limits that are set against what the directory holds and its file system has. */
+/* Compares the configured limits with the contents of the directory and its file system. */
 void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
                                    const aoticache_statistics *statistics);
-/* What was set aside and still takes room. */
+/* Reports quarantined files that still take up space. */
 void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *path);
 
-/* Own key, trusted keys, and whether signatures are required. */
+/* Checks the user's own key, trusted keys, and whether signatures are required. */
 void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache);
 
 #endif

@@ -14,7 +14,7 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define CLOCK_DISTANCE_MS 60000 /* less says nothing: web servers give their time in seconds */
 
-/* Whether what was written to try is gone again. */
+/* Returns whether what was written to try is gone again. */
 static bool removes(const aoticache_remote_state *state)
 {
     for (size_t i = 0; i < state->step_count; i++)
@@ -145,7 +145,7 @@ static void report_unsent(aoticache_doctor *doctor, aoticache_cache *cache)
                                 "%" PRIu64 " wait for the next compile, or for 'aoticache push --all'", unsent.waiting);
 }
 
-/* Whether this user has a key of their own, or the configuration names one. Whether it can be read, keys.c says. */
+/* Returns whether this user has a key of their own, or the configuration names one. Whether it can be read, keys.c says. */
 static bool has_key(const aoticache_config *config)
 {
     const char *directory = aoticache_config_key_directory(config);

@@ -83,7 +83,7 @@ static json_t *interface_to_json(const aoticache_library_description *library)
 
 /* ---- the functions it takes ---- */
 
-/* Which are in the libraries of --torch; NULL where none was named. *ret_problem: the first that cannot be read. */
+/* Which are in the libraries of --torch; NULL if none was named. *ret_problem: the first that cannot be read. */
 static bool *find_in_torch(const aoticache_inspection *inspection, const aoticache_library_description *library,
                            json_t **ret_problem)
 {

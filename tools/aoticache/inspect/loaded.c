@@ -256,7 +256,7 @@ static json_t *death_to_json(child *from, int status, uint64_t timeout_ns)
     return aoticache_cli_json_text(all);
 }
 
-/* What it answered, with what went wrong where it answered that; NULL where that is no answer. */
+/* What it answered, with what went wrong where it answered that; NULL if that is no answer. */
 static json_t *parse_answer(const child *from)
 {
     const char *begin = from->answer_size > 0 ? memchr(from->answer, '\n', from->answer_size) : NULL;

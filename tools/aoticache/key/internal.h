@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/key: the keys that sign entries, whom this user trusts, and the signatures of entries.
+ * tools/aoticache/key: the keys that sign entries, the keys that this user trusts, and the signatures of entries.
  *
  * Private to the command `key`.
  */
@@ -11,24 +11,24 @@
 
 typedef struct aoticache_key_command {
     const aoticache_cli *cli;
-    aoticache_cli_list words; /* the action, and what it is done to */
+    aoticache_cli_list words; /* the action and its operands */
     const char *output;       /* generate: the file */
     const char *op;           /* sign, verify: the pattern */
     bool all;                 /* sign */
     aoticache_cli_list sign_with;
 } aoticache_key_command;
 
-/* The user's folder of keys; "" where there is none. */
+/* Returns the user's directory of keys; "" if there is none. */
 const char *aoticache_key_command_directory(const aoticache_key_command *command);
-/* A public key's name, text and fingerprint. */
+/* Returns a public key's name, text and fingerprint. */
 json_t *aoticache_key_to_json(const aoticache_public_key *key);
-/* Prints a public key, alone: scripts read it. */
+/* Prints only a public key: scripts read it. */
 void aoticache_key_print_public(const aoticache_key_command *command, const aoticache_public_key *key);
 
-/* Whether this key of the user's own is revoked, by whatever says so. False where that cannot be told. */
+/* Returns whether this own key of the user is revoked, by any list. Returns false if that cannot be determined. */
 bool aoticache_key_is_revoked(const aoticache_key_command *command, const aoticache_public_key *key);
 
-/* What follows the action. Each returns an exit code. */
+/* Handle the words after the action. Each returns an exit code. */
 int aoticache_key_rotate(const aoticache_key_command *command, const char *const *words, size_t count);
 int aoticache_key_sign(const aoticache_key_command *command, const char *const *words, size_t count);
 int aoticache_key_verify(const aoticache_key_command *command, const char *const *words, size_t count);

@@ -64,7 +64,7 @@ static int print_of_file(const aoticache_key_command *command, const char *path,
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Of the key that signs: the first of sign_with, else the user's own. */
+/* Of the key that signs: the first of sign_with, otherwise the user's own. */
 static int public(const aoticache_key_command *command, const char *const *words, size_t count)
 {
     const char *configured = aoticache_config_get(aoticache_cli_config(command->cli), AOTICACHE_CONFIG_sign_with).text;

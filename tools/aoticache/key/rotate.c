@@ -76,7 +76,7 @@ static bool is_same_key(const aoticache_secret_key *one, const aoticache_secret_
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-/* With the folder locked. *ret_kept: the path of the old key, by free(). */
+/* With the directory locked. *ret_kept: the path of the old key, by free(). */
 static aoticache_status exchange_locked(int folder, const char *directory, const aoticache_secret_key *old,
                                         const aoticache_secret_key *new, char **ret_kept, aoticache_error *ret_error)
 {

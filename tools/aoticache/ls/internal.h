@@ -1,5 +1,5 @@
 /*
- * tools/aoticache/ls: what the files of `aoticache ls` share: which entries are wanted, and in which order.
+ * tools/aoticache/ls: types and functions shared by the files of `aoticache ls`: which entries to list, and in which order.
  *
  * Private to the tool.
  */
@@ -19,22 +19,22 @@ typedef struct aoticache_ls_filter {
     int64_t used_since_ns, unused_since_ns, newer_ns; /* wall clock; 0: any */
 } aoticache_ls_filter;
 
-/* The options that are conditions, of an aoticache_ls_filter. */
+/* The options that are conditions, for an aoticache_ls_filter. */
 extern const aoticache_cli_option aoticache_ls_filter_option_table[];
-/* Whether there is any condition. */
+/* Returns whether there is any condition. */
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter);
-/* mark: of the entry's key, NULL where it has none. */
+/* mark: pins and tags of the entry's key, NULL if it has none. */
 bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_cache *cache,
                                  const aoticache_entry *entry, const aoticache_pins *mark);
 
 typedef int (*aoticache_ls_order)(const void *left, const void *right); /* of aoticache_entry */
 
 typedef struct aoticache_ls_sort {
-    aoticache_ls_order order; /* NULL: that of the library, by operator and key */
+    aoticache_ls_order order; /* NULL: the library's order, by operator and key */
     bool reverse;
 } aoticache_ls_sort;
 
-/* The value of --sort, for a row of a table: "size", "-size"; into an aoticache_ls_sort. */
+/* Reads the value of --sort, for a row of a table: "size", "-size"; into an aoticache_ls_sort. */
 int aoticache_ls_sort_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
                            void *member);
 

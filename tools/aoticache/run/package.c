@@ -42,7 +42,7 @@ static const aoticache_cli_option run_package_options[] = {
 
 /* ---- loading ---- */
 
-/* A file where there is one of this name, else the beginning of a key. */
+/* A file where there is one of this name, otherwise the beginning of a key. */
 static int find_key(const aoticache_cli *cli, struct run *run, bool *ret_is_key, aoticache_key *ret_key)
 {
     *ret_is_key = access(run->what, F_OK) != 0 && strspn(run->what, "0123456789abcdefABCDEF") == strlen(run->what);

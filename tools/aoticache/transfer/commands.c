@@ -47,7 +47,7 @@ static int open_output(const aoticache_transfer_command *command, struct output 
     bool is_special = stat(path, &found) == 0 && !S_ISREG(found.st_mode);
     int length = 0;
     uint32_t number = 0;
-    /* No process id: in containers that share a folder, one that was killed has had the same. */
+    /* No process id: in containers that share a directory, one that was killed has had the same. */
     if (!is_special && getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
         return aoticache_cli_error(command->cli, "no random numbers: %s", strerror(errno));
     if (!is_special)

@@ -90,7 +90,7 @@ static bool parse(remote_command *command, aoticache_cli *cli, const char *progr
     return cli->exit_code == AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Whether there is a remote to sign for: if not, no key is made, and the cache says what is missing. */
+/* Returns whether there is a remote to sign for: if not, no key is made, and the cache says what is missing. */
 static bool has_remote(const remote_command *command)
 {
     const aoticache_config *config = aoticache_cli_config(command->transfer.cli);

@@ -59,7 +59,7 @@ static int check_options(const aoticache_cli *cli, const struct record *record)
 
 /* ---- a program ---- */
 
-/* Lines that are requests; 0 where there is no file. */
+/* Lines that are requests; 0 if there is no file. */
 static size_t count_requests(const char *path)
 {
     cleanup_file FILE *file = fopen(path, "re");
@@ -72,7 +72,7 @@ static size_t count_requests(const char *path)
     return count;
 }
 
-/* Absolute, since the program may change its folder; the file is created, so that a mistake is told before it runs. */
+/* Absolute, since the program may change its directory; the file is created, so that a mistake is told before it runs. */
 static int prepare_list(const aoticache_cli *cli, const char *name, char ret_path[PATH_MAX])
 {
     struct stat found;

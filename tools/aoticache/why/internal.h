@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/why: what the files of `aoticache why` share: how a request differs from what is stored, and which
- * entries differ least.
+ * tools/aoticache/why: types and functions shared by the files of `aoticache why`: differences between a request and stored
+ * entries, and the entries that differ least.
  *
  * Private to the tool.
  */
@@ -18,11 +18,11 @@
 
 /* ---- differences (difference.c) ---- */
 
-/* One property in which what is asked for and what is stored differ. All texts but kind are its own. */
+/* One property in which the request and a stored entry differ. It owns all strings except kind. */
 typedef struct aoticache_difference {
     const char *kind; /* "argument", "device", and the words above */
-    char *place;      /* "argument 1 (alpha)", "argument 0, item 2", "framework"; "" where the kind says all */
-    char *property;   /* "dtype", "sizes", ...; "" where the place says all */
+    char *place;      /* "argument 1 (alpha)", "argument 0, item 2", "framework"; "" if kind suffices */
+    char *property;   /* "dtype", "sizes", ...; "" if place suffices */
     char *asked, *stored;
 } aoticache_difference;
 
@@ -32,12 +32,12 @@ typedef struct aoticache_differences {
 } aoticache_differences;
 
 /*
- * All of them, in the order of the arguments. guard: of the stored entry; where it is not "", sizes and strides are
- * asked of it. environment: whether environments are compared.
+ * Finds all differences, in the order of the arguments. guard: of the stored entry; if it is not "", it decides about sizes
+ * and strides. environment: whether environments are compared.
  */
 void aoticache_requests_compare(const aoticache_request *asked, const aoticache_request *stored, const char *guard,
                                 bool environment, aoticache_differences *ret_differences);
-/* What this machine's CPU lacks of an entry's requirements, if anything, is added. */
+/* Adds the features that an entry requires and this machine's CPU lacks, if any. */
 void aoticache_differences_add_requirement(aoticache_differences *differences,
                                            const aoticache_cpu_features *requirements);
 void aoticache_differences_free(aoticache_differences *differences);
@@ -45,7 +45,7 @@ void aoticache_differences_free(aoticache_differences *differences);
 /* ---- entries of the operator (search.c) ---- */
 
 typedef struct aoticache_candidate {
-    const aoticache_entry *entry; /* of the list below */
+    const aoticache_entry *entry; /* borrowed from the list below */
     size_t difference_count;      /* SIZE_MAX: its request cannot be read */
     bool fits;                    /* this CPU can run it */
     bool compared;
@@ -57,12 +57,12 @@ typedef struct aoticache_candidates {
     size_t count;
 } aoticache_candidates;
 
-/* Says what is wrong; returns an exit code. */
+/* Prints errors; returns an exit code. */
 int aoticache_candidates_read(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_request *asked,
                               bool environment, aoticache_candidates *ret_candidates);
 void aoticache_candidates_free(aoticache_candidates *candidates);
 
-/* Operators that have entries and whose names are like this one, the likeliest first: at most `limit`. */
+/* Operators that have entries and a similar name, the most likely first: at most `limit`. */
 typedef struct aoticache_near_operator {
     char *op;
     uint64_t entries;
@@ -85,13 +85,13 @@ typedef struct aoticache_remote_findings {
 
 void aoticache_remote_findings_read(const aoticache_cli *cli, const aoticache_key *key,
                                     aoticache_remote_findings *ret_findings);
-/* Whether the next request will fetch one, if its signature is believed. */
+/* Returns whether the next request will fetch one, if its signature is trusted. */
 bool aoticache_remote_findings_have_one(const aoticache_remote_findings *findings);
 void aoticache_remote_findings_print(const aoticache_cli *cli, const aoticache_remote_findings *findings);
 json_t *aoticache_remote_findings_to_json(const aoticache_remote_findings *findings);
 void aoticache_remote_findings_free(aoticache_remote_findings *findings);
 
-/* word, what it means. A hit has one of the first two. */
+/* word, meaning. A hit has one of the first two. */
 #define AOTICACHE_WHY_REASON_LIST(X)                                             \
     X(stored, "it is stored for exactly this")                                   \
     X(guard, "a kernel for many shapes serves these tensors")                    \
@@ -115,15 +115,15 @@ typedef struct aoticache_why {
     const aoticache_cli *cli;
     aoticache_cache *cache;
     aoticache_request *asked;
-    const char *producer; /* who would compile it; NULL where nobody is asked, and environments are not compared */
-    const char *no_environment; /* why not, else NULL */
-    aoticache_key key;          /* where there is a producer */
+    const char *producer;       /* the compiler that would be used; NULL: none, and environments are not compared */
+    const char *no_environment; /* why not, otherwise NULL */
+    aoticache_key key;          /* if there is a producer */
     aoticache_why_reason reason;
     aoticache_candidates candidates;
     size_t nearest;                /* how many of them to show */
-    const aoticache_entry *answer; /* of a hit, or of what cannot be run or read */
-    aoticache_failure failure;     /* its texts are owned; op NULL: none */
-    char *damage;                  /* what the lookup said */
+    const aoticache_entry *answer; /* of a hit, or the entry that cannot be run or read */
+    aoticache_failure failure;     /* it owns its strings; op NULL: none */
+    char *damage;                  /* the message of the lookup */
     aoticache_near_operator operators[AOTICACHE_WHY_MAX_OPERATORS];
     size_t operator_count;
     uint64_t all_entries;

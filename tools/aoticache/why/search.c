@@ -2,7 +2,7 @@
  * tools/aoticache/why/search: which entries of an operator differ least from a request, and which operators have names
  * like one.
  *
- * Requests come from the index where this machine can run the entry (one pass, no file is read), else from the
+ * Requests come from the index where this machine can run the entry (one pass, no file is read), otherwise from the
  * manifest.
  */
 #include "base/cleanup.h"

@@ -104,7 +104,7 @@ static bool is_the_kernel(const aoticache_why *why, const aoticache_candidate *c
     return candidate->difference_count - !candidate->fits == 0;
 }
 
-/* OK, NOT_FOUND where the files cannot be used: *ret_damage says why. */
+/* OK, NOT_FOUND if the files cannot be used: *ret_damage says why. */
 static aoticache_status try_lookup(const aoticache_why *why, const aoticache_entry *entry, char **ret_damage)
 {
     aoticache_cache_options options = aoticache_cli_cache_options(why->cli);
@@ -124,7 +124,7 @@ static aoticache_status try_lookup(const aoticache_why *why, const aoticache_ent
     return status;
 }
 
-/* Among entries that are the kernel: one that can be used, else one that this CPU cannot run, else a damaged one. */
+/* Among entries that are the kernel: one that can be used, otherwise one that this CPU cannot run, otherwise a damaged one. */
 static bool find_kernel(aoticache_why *why)
 {
     const aoticache_entry *unfit = NULL, *damaged = NULL;
@@ -150,7 +150,7 @@ static bool find_kernel(aoticache_why *why)
     return why->answer != NULL;
 }
 
-/* Whether the nearest entry is another in its environment alone. */
+/* Returns whether the nearest entry is another in its environment alone. */
 static bool differs_in_environment_only(const aoticache_why *why)
 {
     aoticache_request *stored = NULL;
