@@ -75,7 +75,8 @@ typedef struct aoticache_value {
     } as;
 } aoticache_value;
 
-AOTICACHE_API const char *aoticache_value_kind_name(int32_t kind); /* "tensor list"; "?" for an unknown kind. Static. */
+AOTICACHE_API const char *aoticache_value_kind_name(
+    int32_t kind); /* "tensor list"; "?" for a number that is not a kind. Static. */
 
 /*
  * The stack of a boxed call: arguments in the order of the schema, the last on top. A call removes them and pushes its
