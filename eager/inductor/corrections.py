@@ -128,6 +128,7 @@ def means_of_nothing():
 
 #: Operators whose kernels check the values of their arguments: they refuse some and treat others specially. Code of PyTorch's
 #: compiler does not.
+CHECKED = ("binary_cross_entropy", "binary_cross_entropy_backward", "multilabel_margin_loss_forward", "multi_margin_loss")
 
 
 @contextlib.contextmanager
