@@ -45,10 +45,10 @@ extern "C" {
 #define AOTICACHE_BRIDGE_ABI 5u
 
 typedef enum aoticache_bridge_result {
-    AOTICACHE_BRIDGE_SERVED = 0,         /* the results are on the stack: OUTPUT or OUTPUT_LIST values, owned by the bridge */
+    AOTICACHE_BRIDGE_SERVED = 0,         /* results on the stack: OUTPUT or OUTPUT_LIST, owned by the bridge */
     AOTICACHE_BRIDGE_FALLBACK = 1,       /* PyTorch's kernel must answer; the stack is unchanged */
     AOTICACHE_BRIDGE_FAILED = 2,         /* an exception with error's message; the stack is unchanged */
-    AOTICACHE_BRIDGE_FALLBACK_FIRST = 3, /* attempt() only: PyTorch's kernel answers first; the stack is unchanged */
+    AOTICACHE_BRIDGE_FALLBACK_FIRST = 3, /* attempt(): PyTorch's kernel answers first; the stack is unchanged */
 } aoticache_bridge_result;
 
 /* How the bridge handles an operator's calls. */
@@ -99,7 +99,10 @@ typedef struct aoticache_bridge_host {
                                     aoticache_error *error);
     /* Counts a call that the bridge sent to PyTorch's kernel without asking. */
     void (*refuse)(void *op);
-    /* Works as call(), but compiles nothing, also not in the background. If call() would: returns FALLBACK_FIRST and counts nothing. */
+    /*
+     * Works as call(), but compiles nothing, also not in the background. If call() would: returns FALLBACK_FIRST and counts
+     * nothing.
+     */
     aoticache_bridge_result (*attempt)(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
                                        aoticache_error *error);
     uint64_t (*clock_ns)(void);
