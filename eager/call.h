@@ -33,7 +33,7 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
                                                       aoticache_error *ret_error);
 
 /*
- * Calls the operator `op` ("aten::add.Tensor") with these tensors as its positional arguments; there are no others. A missing
+ * Calls the operator `op` ("aten::add.Tensor") with exactly these tensors as its positional arguments. A missing
  * kernel is compiled for their dtypes, sizes, strides and device. The first call with such tensors finds or compiles the
  * kernel and loads it; later calls use the loaded kernel.
  *
@@ -46,7 +46,7 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
  *              each with aoticache_tensor_free(); the view's pointers are valid until then.
  *
  * Returns: OK; INVALID (an argument, the name, tensors that the operator does not accept, or a wrong number of results: both
- * are named); NOT_FOUND (not in the cache, and there is no hook); COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, RUN_FAILED,
+ * are named); NOT_FOUND (not in the cache, and the context has no hook); COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, RUN_FAILED,
  * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_call(aoticache_context *context, const char *op,

@@ -119,7 +119,7 @@ AOTICACHE_API const char *aoticache_hook_program(const aoticache_hook *hook);
 AOTICACHE_API aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                               aoticache_error *ret_error);
 
-/* Compiles: an aoticache_compile_fn whose user is the hook. */
+/* Compiles a request: an aoticache_compile_fn whose user is the hook. */
 AOTICACHE_API aoticache_status aoticache_hook_compile(void *hook, const aoticache_request *request,
                                                       const char *directory, aoticache_deliver_fn deliver,
                                                       void *deliver_user, aoticache_error *ret_error);

@@ -119,7 +119,7 @@ aoticache_epoch_slot *aoticache_epoch_register(void)
 
 /* ---- retiring ---- */
 
-/* Returns the oldest epoch of all readers; UINT64_MAX if there is no reader. */
+/* Returns the oldest epoch of all readers; UINT64_MAX without readers. */
 static uint64_t oldest_reader(void)
 {
     uint64_t oldest = UINT64_MAX;

@@ -20,7 +20,7 @@
 /* One thread's uses of one library. Other threads read only the count. */
 typedef struct aoticache_use {
     atomic_uint_least64_t count;
-    /* What the thread's next call read last time: addresses to prefetch, never to dereference. */
+    /* Addresses that the thread's next call read last time: to prefetch, never to dereference. */
     const void *next_slot, *next_known, *next_runner, *next_code;
 } aoticache_use;
 
@@ -78,7 +78,10 @@ typedef struct aoticache_retired {
 void aoticache_epoch_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired));
 /* Releases what can be released. Costs one load if nothing is retired. Call it without locks of the holders. */
 void aoticache_epoch_reclaim(void);
-/* Waits until all memory retired so far is released and every thread that was inside has left. Do not call it inside an epoch. */
+/*
+ * Waits until all memory retired until now is released and every thread that was inside has left. Do not call it inside an
+ * epoch.
+ */
 void aoticache_epoch_synchronize(void);
 
 #endif

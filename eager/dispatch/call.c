@@ -80,7 +80,7 @@ static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aot
     return key_set_of_call(tensors, table->backend_mask[63u ^ (unsigned)__builtin_clzll(backends | 1)]);
 }
 
-/* True for an undefined tensor: a value NONE for a plain Tensor, as in PyTorch. */
+/* Returns true for an undefined tensor: a value NONE for a plain Tensor, as in PyTorch. */
 static inline bool is_undefined_tensor(const aoticache_op_plan *plan, uint32_t position, const aoticache_value *value)
 {
     return value->kind == AOTICACHE_VALUE_NONE && plan->accepted[position] == UINT32_C(1) << AOTICACHE_VALUE_TENSOR;

@@ -47,7 +47,7 @@ static aoticache_value value_of_string(const aoticache_type *type, const char *t
     return value;
 }
 
-/* Returns the value for a type that is not a list. OTHER: there is no value for it. */
+/* Returns the value for a type that is not a list. OTHER: it has no value. */
 static aoticache_value value_of_single(const aoticache_type *type, const aoticache_default *from)
 {
     aoticache_value value = {.kind = AOTICACHE_VALUE_OTHER};

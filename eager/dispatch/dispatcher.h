@@ -150,7 +150,7 @@ AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, 
  */
 AOTICACHE_API aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                                          aoticache_operator **ret_operator, aoticache_error *ret_error);
-/* Borrowed: valid as long as the dispatcher. */
+/* Returns the full name. Borrowed: valid as long as the dispatcher. */
 AOTICACHE_API const char *aoticache_operator_name(const aoticache_operator *op);
 /* Returns NULL if it is not defined (any longer). Borrowed: valid as long as the definition exists. */
 AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_operator *op);

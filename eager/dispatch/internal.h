@@ -108,7 +108,7 @@ aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel
 void aoticache_op_kernel_discard(aoticache_op_kernel *kernel);
 /* Drops one reference; the last one discards the kernel. */
 void aoticache_op_kernel_unref(aoticache_op_kernel *kernel);
-/* Retires a kernel, which must not be in any table any more, and marks it as gone. */
+/* Retires a kernel, which must not be in any table any more, and sets is_gone. */
 void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel);
 
 /* The kernel for AutogradOther if it is ambiguous which of an operator's kernels is meant. */
@@ -124,7 +124,7 @@ typedef struct aoticache_op_target {
     uint8_t previous;           /* target of its key without this kernel; 0 unless wants_previous */
 } aoticache_op_target;
 
-/* The table of one operator, or of all without kernels. Target 0 reports that there is no kernel. */
+/* The table of one operator, or of all without kernels. Target 0 reports a missing kernel. */
 typedef struct aoticache_op_table {
     aoticache_retired retired;
     aoticache_key_set mask;                /* keys that do not fall through */
@@ -148,7 +148,7 @@ aoticache_op_table *aoticache_op_table_create(const aoticache_dispatcher *dispat
                                               const aoticache_op_kernel *kernels);
 /* Returns whether the tables have the same contents. */
 bool aoticache_op_table_equal(const aoticache_op_table *a, const aoticache_op_table *b);
-/* Returns the substitute if a kernel was removed and there was no memory for a table without it. Static. */
+/* Returns the substitute for a table that could not be allocated after a kernel was removed. Static. */
 aoticache_op_table *aoticache_op_table_exhausted(void);
 /* Returns the table of operators without registrations, which fallbacks do not serve either. Static. */
 aoticache_op_table *aoticache_op_table_gone(void);

@@ -178,7 +178,7 @@ static const char *nearest_of(aoticache_operator *const *operators, size_t count
     uint64_t letters = operator_letters(name);
     for (size_t i = 0; i < count; i++) {
         const aoticache_operator *op = operators[i];
-        /* Each edit changes at most two of the letters: so few names must be compared. */
+        /* Each edit changes at most two of the letters, so only few names must be compared. */
         if ((size_t)__builtin_popcountll(op->letters ^ letters) > 2 * best)
             continue;
         size_t found = aoticache_name_distance(name, op->name, best + 1, false);

@@ -113,7 +113,7 @@ aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_er
     return AOTICACHE_OK;
 }
 
-/* The first registration makes the operator visible, the removal of the last one hides it. */
+/* Counts a registration. The first one makes the operator visible, the removal of the last one hides it. */
 static void add_registration(aoticache_operator *op)
 {
     if (op->registrations++ > 0)

@@ -74,7 +74,7 @@ AOTICACHE_API aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib 
 /* Returns "registered at FILE:LINE", as in dumps. Borrowed. */
 AOTICACHE_API const char *aoticache_computed_kernel_debug(const aoticache_computed_kernel *kernel);
 
-/* Returns true if there is no kernel to call: calls return NOT_FOUND. */
+/* Returns true if the handle has no kernel to call: calls return NOT_FOUND. */
 AOTICACHE_API bool aoticache_computed_kernel_is_fallthrough(const aoticache_computed_kernel *kernel);
 
 /* Return the arguments that an oplib was created with; "_" for any namespace. Borrowed. */

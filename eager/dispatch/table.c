@@ -202,7 +202,7 @@ static bool fill_masks(const aoticache_op_choice *choices, aoticache_key_set *re
 
 /* The following functions run for a call that no kernel can answer. */
 
-/* They write the names of the operator's keys, each once, to the caller's buffer for the message. */
+/* Helpers that write the names of the operator's keys, each once, to the caller's buffer for the message. */
 static bool is_listed(const aoticache_op_table *table, uint32_t target)
 {
     for (uint32_t i = 1; i < target; i++)
@@ -315,7 +315,7 @@ aoticache_op_table *aoticache_op_table_gone(void)
 }
 
 /*
- * The targets so far. Their numbers have eight bits. Each entry and each key counts at most once. Targets below kernels with
+ * The targets up to now. Their numbers have eight bits. Each entry and each key counts at most once. Targets below kernels with
  * wants_previous are added until no numbers are left; further such kernels find nothing below them.
  */
 enum { MAX_TARGETS = 255 };

@@ -69,7 +69,7 @@ static aoticache_status call_spelt_out(void *user, const aoticache_value *spelt,
     return status;
 }
 
-/* Answers a call for which no runner is ready. Leaves the call's epoch. packed: may be NULL, as for call_slowly(). */
+/* Answers a call for which no runner is ready. Leaves the call's epoch. packed: may be NULL, as on the slow path. */
 static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *holder, uint64_t key_set,
                                                               aoticache_stack *stack, const aoticache_packed *packed,
                                                               aoticache_epoch_slot *slot, aoticache_error *ret_error)

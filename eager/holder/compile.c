@@ -65,7 +65,7 @@ static void forget_failures(aoticache_holder *holder, aoticache_miss_state *stat
 
 /* ---- compiling ---- */
 
-/* What accepts() and the hook need in addition to the dynamic request. */
+/* Data that accepts() and the hook need in addition to the dynamic request. */
 typedef struct dynamic_compile {
     aoticache_hook *hook;
     const aoticache_request *example; /* the call's own sizes, with the environment of the dynamic request */
@@ -231,7 +231,7 @@ static void free_jobs(aoticache_job *job)
     }
 }
 
-/* Under context->lock. */
+/* Takes the first job off the queue. The caller holds context->lock. */
 static aoticache_job *dequeue_first(aoticache_context *context)
 {
     aoticache_job *job = context->first;
@@ -255,7 +255,7 @@ static void run_job(aoticache_job *job)
                       (double)job->miss.compile_ns * 1e-9);
 }
 
-/* True if only jobs have references to the holder. The caller holds context->lock. */
+/* Returns true if only jobs have references to the holder. The caller holds context->lock. */
 static bool is_abandoned(const aoticache_job *job)
 {
     return atomic_load(&job->holder->references) <= job->holder->jobs;
@@ -293,7 +293,7 @@ static void *run_queued_jobs(void *user)
     return NULL;
 }
 
-/* Under context->lock. */
+/* Starts a background thread. The caller holds context->lock. */
 static bool start_thread(aoticache_context *context)
 {
     pthread_t thread;

@@ -231,7 +231,7 @@ static void free_states(aoticache_holder *holder)
     }
 }
 
-/* The last unref frees the holder: no thread is inside. Memory that was retired earlier waits for its own readers. */
+/* Drops a reference. The last one frees the holder: no thread is inside. Memory retired earlier waits for its own readers. */
 void aoticache_holder_unref(aoticache_holder *holder)
 {
     if (holder == NULL || atomic_fetch_sub_explicit(&holder->references, 1, memory_order_acq_rel) != 1)

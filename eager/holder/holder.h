@@ -66,7 +66,7 @@ typedef struct aoticache_context_options {
     /*
      * If true, the first calls that a kernel could answer alternate between it and the fallback and are timed; after that the
      * faster one answers. A call runs one of the two, never both. The result is stored in the cache per CPU model and number of
-     * threads (cache/judgements.h), and is measured again after a day. If false, the kernel answers whenever it is there. Holders
+     * threads (cache/judgements.h), and is measured again after a day. If false, the kernel answers whenever it exists. Holders
      * without a fallback make no such trials, nor do devices other than the CPU, where a call returns before its work is done.
      */
     bool judge;
@@ -74,7 +74,7 @@ typedef struct aoticache_context_options {
 
 #define AOTICACHE_CONTEXT_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_context_options)
 
-/* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
+/* Creates a context. Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
 AOTICACHE_API aoticache_status aoticache_context_create(const aoticache_context_options *options,
                                                         aoticache_context **ret_context, aoticache_error *ret_error);
 /* Ends the background threads: waits for running compiles and drops queued ones. Unreference all holders of the context
@@ -184,7 +184,7 @@ typedef struct aoticache_holder_counts {
     size_t loaded;
     uint64_t calls_lost;  /* included in fallbacks: calls that went there because the fallback is faster */
     size_t judged;        /* kernels with a timing result (dynamic ones: one per size class) */
-    size_t judged_slower; /* included in judged: the fallback is faster */
+    size_t judged_slower; /* those among them for which the fallback is faster */
     size_t on_trial;      /* kernels that are being compared with the fallback now */
     /* Estimated time saved by hits of kernels that were measured to be faster: measured difference times hits. For a
      * dynamic kernel the smallest difference among its size classes counts. */

@@ -183,7 +183,7 @@ typedef enum aoticache_verdict_state {
  */
 typedef struct aoticache_verdict {
     struct aoticache_known_kernel *known;
-    aoticache_known_kernel_hot *hot; /* found by calls: in an exact kernel's table entry, or a dynamic one's own */
+    aoticache_known_kernel_hot *hot; /* found by calls: in an exact kernel's table entry, or `own` of a dynamic one */
     aoticache_known_kernel_hot own;
     atomic_int state; /* an aoticache_verdict_state; changes under context->lock */
     uint32_t size_class;
@@ -238,7 +238,7 @@ typedef struct aoticache_miss_state {
     atomic_int queued;              /* id of the process in which a background compile is queued or running; 0: none */
     atomic_uint_least64_t retry_ns; /* no retry before this time (monotonic) */
     uint32_t failures;              /* in a row, under holder->lock */
-    uint32_t asked, needed;         /* requests so far, and requests needed before it is compiled; under holder->lock */
+    uint32_t asked, needed;         /* requests until now, and requests needed for a compile; under holder->lock */
     bool entered;            /* it was counted as a shape of the dynamic request, and recorded; under holder->lock */
     aoticache_status status; /* of the last failure, under holder->lock */
     char *message;           /* likewise; NULL: none */
@@ -418,7 +418,7 @@ bool aoticache_numbers_make_tensors(aoticache_numbers *numbers, bool consume);
 void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed);
 
 /*
- * Notes the numbers of a call without a kernel. Returns true if an argument has now had so many different values that it is
+ * Notes the numbers of a call without a kernel. Returns true if an argument has now had enough different values to be
  * substituted from now on: nothing must be compiled for this call. Takes holder->lock.
  */
 bool aoticache_numbers_note(aoticache_holder *holder, const aoticache_value *arguments);
@@ -635,9 +635,9 @@ const char *aoticache_holder_op(const aoticache_holder *holder);
 const char *aoticache_holder_schema(const aoticache_holder *holder);
 
 /*
- * The request that a call with these arguments makes: metadata in the order of the schema, keyword-only arguments by
- * name; arguments that are equal to their defaults are left out, so that giving a default or not is the same request.
- * *ret_request is the caller's. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
+ * Makes the request of a call with these arguments: metadata in the order of the schema, keyword-only arguments by name.
+ * Arguments that are equal to their defaults are left out, so that passing a default or not is the same request. The caller
+ * frees *ret_request with aoticache_request_free(). Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
  */
 aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
                                           size_t count, aoticache_request **ret_request, aoticache_error *ret_error);

@@ -1,5 +1,5 @@
 /*
- * eager/holder/judge: trials: whose turn it is, and what the times show.
+ * eager/holder/judge: trials: whose turn it is, and the evaluation of the times.
  *
  * Times of single calls have noise that makes them longer: an interrupt, another process, a page that is touched for the first
  * time. Two numbers are robust against that in different ways: the median of the ratios of neighbouring calls, and the ratio of

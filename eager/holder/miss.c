@@ -17,7 +17,7 @@
 /* The uses of all holders are reported to the cache after this many misses. */
 #define FLUSH_EVERY 64
 
-/* A call that is not a hit, and its state so far. */
+/* A call that is not a hit, and its state. */
 typedef struct slow_call {
     aoticache_holder *holder;
     aoticache_stack *stack;

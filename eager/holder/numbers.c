@@ -21,7 +21,7 @@
  */
 #define MOST_SUBSTITUTED 65504.0
 
-/* The values of one argument so far. Under holder->lock. */
+/* The values that one argument has had. Under holder->lock. */
 struct aoticache_number {
     double seen[VALUES_COMPILED_IN];
     uint32_t count; /* of seen */

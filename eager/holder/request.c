@@ -345,7 +345,7 @@ aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder
     return status;
 }
 
-/* Makes a request. *ret_request is NULL, with OK, if there is no dynamic request. */
+/* Makes a request. *ret_request is NULL, with OK, if the call has no dynamic request. */
 static aoticache_status make_request(const aoticache_holder *holder, const aoticache_value *arguments, size_t count,
                                      bool dynamic, aoticache_request **ret_request, aoticache_error *ret_error)
 {

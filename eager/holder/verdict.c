@@ -1,9 +1,8 @@
 /*
  * eager/holder/verdict: trials, which find out whether a kernel or the fallback is faster. While a kernel is on trial its
  * published runner pointer is NULL, so calls take the slow path, which decides whether the kernel or the fallback runs (judge.h).
- * During a turn of the kernel the pointer is set, so what is timed is a whole hit, on the path that hits take. A turn of the
- * fallback times the fallback alone, which is what the call would cost without a cache. The result is stored in the cache, and a
- * new process begins with it.
+ * During a turn of the kernel the pointer is set, so a whole hit is timed, on the path of hits. During a turn of the fallback only
+ * the fallback is timed: the cost of the call without a cache. The result is stored in the cache, and new processes start with it.
  *
  * The hit path only checks, once every AOTICACHE_VERDICT_LOOKS calls, whether the result has expired.
  */

@@ -134,7 +134,7 @@ static bool has_own_places(const aoticache_tensor_view *view)
         return false;
     _Static_assert(AOTICACHE_MAX_DIMS <= 64, "a bit for each dimension");
     uint64_t used = 0;
-    int64_t reach = 0; /* of the dimensions so far: the last element's distance from the first */
+    int64_t reach = 0; /* of the dimensions up to this one: the last element's distance from the first */
     for (int64_t n = 0; n < view->ndim; n++) {
         int64_t least = -1;
         for (int64_t i = 0; i < view->ndim; i++)

@@ -82,7 +82,7 @@ static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_B
     ret_op[used] = '\0';
 }
 
-/* Sets ret_nearest to an operator of this directory if its name is nearer than the nearest so far. */
+/* Sets ret_nearest to an operator of this directory if its name is nearer than *ret_nearest. */
 static void find_nearest_source(const char *folder, const char *op, size_t *least,
                                 char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
 {

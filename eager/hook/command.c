@@ -63,7 +63,7 @@ static aoticache_status command_set_environment(const aoticache_hook *hook, aoti
 
 /* ---- compiling ---- */
 
-/* True for space, which alone may follow the answer's line. */
+/* Returns true for space, which alone may follow the answer's line. */
 static bool is_blank(const char *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)

@@ -76,7 +76,7 @@ static void save_message_head(aoticache_process *process, const char *bytes, siz
         return;
     size_t from_tail = process->tail_size < room ? process->tail_size : room;
     memcpy(process->head, process->tail, from_tail);
-    /* `bytes` has the rest: said + size exceeds the limit, which exceeds room. */
+    /* `bytes` has the rest: said + size exceeds the limit, and the limit exceeds the space in `head`. */
     memcpy(process->head + from_tail, bytes, room - from_tail);
 }
 
@@ -181,7 +181,7 @@ void aoticache_process_forget(aoticache_process *process)
 
 /* ---- reading and sending ---- */
 
-/* Makes room for `more` bytes and a terminator. */
+/* Reserves space for `more` bytes and a terminator. */
 static bool make_room(aoticache_process *process, size_t more)
 {
     return AOTICACHE_ARRAY_RESERVE(process->bytes, process->capacity, process->size + more + 1);

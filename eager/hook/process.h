@@ -106,16 +106,16 @@ bool aoticache_process_is_restless(aoticache_process *process);
 /* Removes the first `size` of `bytes`. */
 void aoticache_process_take(aoticache_process *process, size_t size);
 
-/* "exited with status 3", "was killed by signal 9 (Killed)", "closed its output". Call it after the end. */
+/* Writes "exited with status 3", "was killed by signal 9 (Killed)" or "closed its output". Call it after the end. */
 void aoticache_process_describe_end(const aoticache_process *process, char *ret_text, size_t size);
 
-/* Returns the end of its standard error that fits in `room` bytes, beginning at a line; "" if there is none. */
+/* Returns the end of its standard error that fits in that many bytes, beginning at a line; "" if there is none. */
 const char *aoticache_process_last_words(aoticache_process *process, size_t room);
 
 /*
- * Returns its standard error so far, at most AOTICACHE_PROCESS_MESSAGE_BYTES: of longer output the beginning and the end, with
- * a line between them that says how much is missing. Bytes of value 0 become '?'. The caller frees it with free(); NULL if
- * there was no output, or out of memory.
+ * Returns its standard error until now, at most AOTICACHE_PROCESS_MESSAGE_BYTES: of longer output the beginning and the end, with
+ * a line between them that says how much is missing. Bytes of value 0 become '?'. The caller frees it with free(); NULL
+ * without output, or out of memory.
  */
 char *aoticache_process_output(aoticache_process *process);
 

@@ -73,7 +73,7 @@ static const char *read_variable(const char *const *environment, const char *nam
 
 /* ---- package directories ---- */
 
-/* The versions seen so far: one, or several that differ. */
+/* The versions found: one, or several that differ. */
 struct findings {
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     bool found, conflict;

@@ -99,7 +99,7 @@ static void print_sizes(FILE *out, const char *prefix, const char *what, const i
 
 /* ---- arguments ---- */
 
-/* The tensors so far, including those in lists: their number, and their broadcast sizes, the last one first. */
+/* The tensors up to now, including those in lists: their number, and their broadcast sizes, the last one first. */
 struct inputs {
     size_t count;
     bool cannot_broadcast;

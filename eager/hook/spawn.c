@@ -394,7 +394,7 @@ aoticache_status aoticache_process_start(const aoticache_process_options *option
     struct channels channels = CHANNELS_INIT;
     pid_t pid = 0, watcher = 0;
     int result = aoticache_compiles_are_cancelled() ? ECANCELED : channels_open(options, &channels) == 0 ? 0 : errno;
-    /* The watcher is started first, so that there is no moment without it. */
+    /* The watcher is started first, so that the program never runs without it. */
     if (result == 0 && options->ends_with_host)
         watcher = start_watcher();
     if (result == 0)

@@ -3,7 +3,7 @@
  *
  * Two kinds of entries (docs/models-cache.md). "aoticache::program" is a compiled program without weights: its key is made
  * of the exported graph. "aoticache::model" is a program with its weights under a name. Its artifact is the program's
- * library, a list of tensors (weights.list) and files of weights. A tensor of 64 KiB or more is an object of its own, so models
+ * library, a list of tensors (weights.list) and files of weights. A tensor of 64 KiB or more is a separate object, so models
  * share the tensors that they have in common, and all processes share the pages of each.
  *
  * Entries are made by the Python package (aoticache.compile()) and by `aoticache model compile`.
@@ -27,7 +27,7 @@ typedef struct aoticache_model_options {
     const char *weights;
     const char *framework; /* "pytorch 2.13.0": only models compiled by it. NULL: by any */
     const char *device;    /* "cpu", "cuda", "cuda:1"; NULL: the device that the model was compiled for */
-    size_t num_models;     /* how many runs may be under way at once; 0: 1 */
+    size_t num_models;     /* how many runs may be active concurrently; 0: 1 */
     AOTIProxyExecutorHandle
         proxy_executor; /* in a process with PyTorch: that of PyTorch. NULL: as aoticache_package_load() */
     /* true: the caller sets weights that are neither stored nor in the file (aoticache_runner_update_constants()). false:

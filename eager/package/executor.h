@@ -73,7 +73,7 @@ typedef struct aoticache_executor {
  */
 aoticache_status aoticache_executor_create(aoticache_dispatcher *dispatcher, const char *text, size_t size,
                                            aoticache_executor **ret_executor, aoticache_error *ret_error);
-/* NULL is allowed. */
+/* Frees an executor. NULL is allowed. */
 void aoticache_executor_free(aoticache_executor *executor);
 
 /* executor_nodes.c: fills the executor's nodes from its tree. Returns: as aoticache_executor_create(). */

@@ -49,7 +49,7 @@ aoticache_status aoticache_package_request_of(const aoticache_package_source *so
                                               const aoticache_package_model *model, aoticache_request **ret_request,
                                               aoticache_error *ret_error);
 
-/* Formats a model's metadata as one line of JSON; the caller frees it with free(). NULL: it has none, or there is no memory. */
+/* Formats a model's metadata as one line of JSON; the caller frees it with free(). NULL: it has none, or out of memory. */
 char *aoticache_package_metadata_format(const aoticache_package_source *source, const aoticache_package_model *model);
 
 /* ---- inputs.c ---- */

@@ -134,13 +134,13 @@ static aoticache_status find_in_package(aoticache_cache *cache, aoticache_packag
 
 /* ---- from an artifact to a runner ---- */
 
-/* What a runner holds: the artifact's files, its mapped weights, and the executor that calls operators for it. */
+/* Everything that a runner holds: the artifact's files, its mapped weights, and the executor that calls operators for it. */
 struct holding {
     aoticache_artifact *artifact;
     aoticache_executor *executor;
     aoticache_package_weights weights;
     aoticache_package_given *given; /* NULL: the package's own weights */
-    void *owned;                    /* NULL, or the caller's */
+    void *owned;                    /* NULL, or owned by the caller */
     void (*release)(void *owned);
 };
 

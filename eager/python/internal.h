@@ -53,7 +53,7 @@ bool runtime_overlap(const aoticache_tensor_view *one, const aoticache_tensor_vi
 int32_t runtime_dtype_of(PyObject *name);
 
 /*
- * Creates a tensor for the memory of an object: a tensor of ours, a buffer, DLPack. Read-only memory is copied unless
+ * Creates a tensor for the memory of an object: one of our tensors, a buffer, DLPack. Read-only memory is copied unless
  * share_read_only; unaligned memory is always copied. dtype: -1, or the dtype as which its elements are read. what: for
  * messages ("input 0"). A new reference; NULL with an exception.
  */

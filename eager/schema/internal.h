@@ -87,7 +87,7 @@ typedef struct schema_parser {
     const char *namespace_name; /* for a name without a namespace; NULL: it stays without */
     uint32_t depth;             /* nesting of types */
     uint32_t fresh_names;       /* "Tensor!" is "Tensor($0! -> )" */
-    size_t repeated;            /* items of repeated defaults so far */
+    size_t repeated;            /* items of repeated defaults until now */
     aoticache_status status;
     aoticache_error *error;
 } schema_parser;

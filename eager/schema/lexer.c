@@ -110,7 +110,7 @@ static uint32_t sign_length(const char *text, int *ret_kind)
     return 0;
 }
 
-/* Skips blanks; true where they contain a newline that counts. */
+/* Skips blanks; returns true if they contain a newline that counts. */
 static bool skip_blanks(schema_lexer *lexer)
 {
     const char *text = lexer->text;

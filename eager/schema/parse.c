@@ -70,7 +70,7 @@ static bool parse_name(schema_parser *parser, aoticache_schema *schema)
 
 /* ---- arguments and returns ---- */
 
-/* The arguments read so far. They are copied into the schema when their number is known. */
+/* The arguments that have been read. They are copied into the schema when their number is known. */
 typedef struct argument_list {
     aoticache_schema_argument *items, few[12];
     size_t count, capacity;

@@ -100,7 +100,7 @@ static bool make_list(schema_parser *parser, int32_t fixed_size, const aoticache
 
 /* ---- types of several parts ---- */
 
-/* The members read so far. They are copied into the schema when their number is known. */
+/* The members that have been read. They are copied into the schema when their number is known. */
 typedef struct type_items {
     const aoticache_type **items, *few[8];
     size_t count, capacity;

@@ -66,7 +66,7 @@ constexpr size_t max_list_bytes = 8192; /* for twice the metadata that a holder 
 
 class Arguments {
   public:
-    /* False: no kind of value can represent this. */
+    /* Adds a value. False: no kind of value can represent it. */
     bool push(const at::Tensor &tensor)
     {
         auto *view = take<aoticache_tensor_view>(1);
@@ -117,7 +117,7 @@ class Arguments {
 
     bool push(at::ScalarType dtype) { return push_int(AOTICACHE_VALUE_DTYPE, static_cast<int64_t>(dtype)); }
 
-    /* Copied, because C strings end with a NUL. */
+    /* Copies the text, because C strings end with a NUL. */
     bool push(std::string_view text)
     {
         char *copied = take<char>(text.size() + 1);
@@ -148,7 +148,7 @@ class Arguments {
 
     template <class T> bool push(const std::optional<T> &optional) { return optional ? push(*optional) : push_none(); }
 
-    /* kind: of the argument's type, from value_kind(). */
+    /* Adds a value. kind: of the argument's type, from value_kind(). */
     bool push(const IValue &value, int32_t kind);
 
     /* Calls host->attempt or host->call. Throws on FAILED. */
@@ -974,7 +974,7 @@ template <class Return, class... Types> class UnboxedKernel<Return(Types...)> fi
         return call_timed(own, keys, std::forward<Types>(values)...);
     }
 
-    /* A separate function, so that the function that forwards to PyTorch's kernel needs no stack space for arguments. */
+    /* Answers a timed call. Not inlined, so that the function that forwards to PyTorch's kernel needs no stack for arguments. */
     C10_NOINLINE Return call_timed(void *own, DispatchKeySet keys, Types... values)
     {
         Turn turn(own);

@@ -129,7 +129,7 @@ typedef struct aoticache_bridge {
      * for none), which must have `schema`, as PyTorch prints it. op: is passed to host->call().
      * ret_registration: for disable().
      * Returns: OK; NOT_FOUND (no such operator); INVALID (another schema: both; an unknown key; it is enabled already);
-     * UNSUPPORTED (PyTorch has no kernel for that key, so there is no fallback; or the schema has an argument that this
+     * UNSUPPORTED (PyTorch has no kernel for that key to fall back to; or the schema has an argument that this
      * bridge cannot convert, named, or more than 32 arguments); LOAD_FAILED (PyTorch threw: its message); NO_MEMORY. On
      * failure, one line is in `message`.
      */

@@ -370,7 +370,7 @@ def is_known_module(name: str | None) -> bool:
 
 
 def is_known(value: Any) -> bool:
-    """Returns whether a function or class belongs to PyTorch or Python, judging by its file."""
+    """Returns whether a function or class belongs to PyTorch or Python, according to its file."""
     code = getattr(value, "__code__", None)
     if code is not None and code.co_filename == "<string>":  # generated code: the file of its module counts
         return is_known_module(getattr(value, "__globals__", {}).get("__name__"))

@@ -84,7 +84,7 @@ class Cpp:
         return next((name for name in search if name is not None), NO_COMPILER)
 
     def is_intel(self, compiler: str) -> bool:
-        """A program named like GCC or Clang is not Intel's; PyTorch's function checks the others."""
+        """Returns whether it is Intel's compiler. Programs named like GCC or Clang are not; PyTorch's function checks the others."""
         return not family_of(compiler) and is_here(compiler) and bool(self.intel(compiler))
 
     def find_version(self, compiler: str) -> str:

@@ -183,7 +183,7 @@ def origin_of_ours(cls: Any) -> tuple[bool, ...]:
 def candidates(
     store: Store, key: str, seen: tuple[str, ...], origin: tuple[bool, ...]
 ) -> Generator[Candidate, None, tuple[str, ...]]:
-    """Yields the records of a key, except those with guards in `seen`. Returns all guards seen so far."""
+    """Yields the records of a key, except those with guards in `seen`. Returns all guards seen."""
     while (found := store.get(key, seen)) is not None:
         payload, guard, _ = found
         seen = (*seen, guard)

@@ -1,8 +1,8 @@
-"""Adds to PyTorch's keys of graphs what they lack: what _surroundings.py finds.
+"""Adds the state that _surroundings.py finds to PyTorch's keys of graphs, which lack it.
 
 PyTorch computes both keys, that of a graph and that of AOTAutograd's result, from an object that holds everything that must be
 equal. Here this object gets one more attribute, so the addition also applies to PyTorch's own cache directory. If something
-has no digest, PyTorch is told that the graph cannot be cached, by the same exception that it raises for other graphs. For
+has no digest, the graph is not cached: the key raises the same exception that PyTorch raises for other such graphs. For
 AOTAutograd's key more is refused than for the key of a graph: code that tracing runs is already part of the resulting graph.
 
 Replaced: codecache.FxGraphHashDetails.__init__ of torch._inductor.

@@ -7,7 +7,7 @@ process waits twice for the same miss. If the file still exists when its lock is
 takes the lease.
 
 A compile may do anything, including communication with other processes. Therefore
-- a process that holds a lease does not wait for another lease, so there are no cycles,
+- a process that holds a lease does not wait for another lease, so cycles are impossible,
 - ranks of a distributed program neither wait for nor hold leases,
 - a wait has a limit, and a process whose wait timed out does not wait again.
 
@@ -134,7 +134,7 @@ class Flights:
     # ---- one miss ----
 
     def begin(self, kind: str, key: str, question: Callable[[str], Question]) -> bool:
-        """To be called after a miss, before a compile. Returns whether to look for the record again."""
+        """Takes the lease after a miss, before a compile. Returns whether to look for the record again."""
         scopes = self._scopes()
         if not scopes or (kind, key) in self._held or not self._is_wanted(kind):
             return False

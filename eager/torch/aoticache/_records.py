@@ -59,7 +59,7 @@ class Question:
 
 @dataclass
 class Answer:
-    """What is stored: a file and its metadata."""
+    """The data to store: a file and its metadata."""
 
     path: str
     producer: str

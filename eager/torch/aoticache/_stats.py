@@ -18,14 +18,14 @@ class OperatorStats:
     name: str
     #: "background, dynamic never, on cpu"; "" for one that is not enabled any more.
     policy: str = ""
-    #: "enabled", "pending" (until the bridge is there), "disabled".
+    #: "enabled", "pending" (until the bridge is ready), "disabled".
     state: str = "disabled"
     #: Calls of the operator while it was enabled: hits, fallbacks and refused ones.
     calls: int = 0
     #: Calls that a compiled kernel answered; and those among them that a dynamic kernel (for many shapes) answered.
     hits: int = 0
     hits_dynamic: int = 0
-    #: Calls that PyTorch's kernel answered because there was no compiled one, or could not be one.
+    #: Calls that PyTorch's kernel answered because a compiled one was missing or impossible.
     fallbacks: int = 0
     #: Fallback calls for which there was a compiled kernel, but PyTorch's is faster.
     calls_lost: int = 0
@@ -78,7 +78,7 @@ class Stats:
     cache: CacheStats | None = None
     #: The interface between PyTorch and the kernels: "bridge", "stable C interface", "compiling the bridge", "".
     interface: str = ""
-    #: Why there is no bridge, or no worker; "" if nothing is missing.
+    #: Why the bridge or the worker is missing; "" if nothing is missing.
     problem: str = ""
     #: What the compile cache did in this process, by kind of record; empty if it is not installed.
     compile: Mapping[str, KindStats] = field(default_factory=dict)

@@ -240,12 +240,12 @@ class Model:
 
     @property
     def num_inputs(self) -> int:
-        """The number of arrays that the model takes."""
+        """Number of arrays that the model takes."""
         return int(self._made.num_inputs)
 
     @property
     def num_outputs(self) -> int:
-        """The number of arrays that the model returns."""
+        """Number of arrays that the model returns."""
         return int(self._made.num_outputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -215,7 +215,7 @@ def open_records() -> Records | None:
 
 
 def read_record(records: Records, question: Question) -> dict[str, bytes] | None:
-    """Returns the files of a record; None: there is no usable one."""
+    """Returns the files of a record; None: none is usable."""
     try:
         found = records.lookup(question)
         return unpack(found.content) if found is not None else None
