@@ -1,7 +1,7 @@
 /*
- * eager/call: operators called by their names. For each name, number of tensors and device the context keeps a holder
- * whose schema says just that: tensors in, a list of tensors out. A schema is no part of a key, so the entries are those
- * that any other caller of the operator with these tensors makes and finds.
+ * eager/call: calls operators by their names. For each name, number of tensors and device the context keeps a holder with a
+ * minimal schema: tensors in, a list of tensors out. The schema is not part of a key, so the entries are the same as those of any
+ * other caller of the operator with these tensors.
  */
 #include "base/arguments.h"
 #include "eager/call.h"
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a context of its own ---- */
+/* ---- the context ---- */
 
-/* Makes the default hook. *ret_hook is NULL, with OK, if nothing on this machine compiles. */
+/* Creates the default hook. *ret_hook is NULL, with OK, if this machine has no way to compile. */
 static aoticache_status create_default_hook(aoticache_hook **ret_hook, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_hook_create_worker(NULL, ret_hook, ret_error);
@@ -54,7 +54,7 @@ aoticache_status aoticache_context_open(const char *directory, aoticache_context
 
 /* ---- the holder of an operator ---- */
 
-/* Makes "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The text is the caller's; NULL: no memory. */
+/* Makes "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The caller frees it; NULL: no memory. */
 static char *make_schema(const char *op, size_t num_inputs)
 {
     char *text = NULL;
@@ -83,7 +83,7 @@ static aoticache_named_operator *find_operator(aoticache_context *context, const
     return NULL;
 }
 
-/* Two threads may create a holder each: the first that is listed counts. */
+/* Adds an operator. If two threads create a holder each, the first one in the list is used. */
 static aoticache_status add_operator(aoticache_context *context, const char *op, size_t num_inputs,
                                      aoticache_device device, aoticache_holder **ret_holder, aoticache_error *ret_error)
 {
@@ -133,7 +133,7 @@ static aoticache_status get_holder(aoticache_context *context, const char *op, s
 
 /* ---- arguments ---- */
 
-/* One call: its inputs as complete views, and which of their handles are its own. */
+/* One call: its inputs as complete views, and which of their handles it owns. */
 typedef struct named_call {
     const char *op;
     size_t num_inputs;
@@ -195,7 +195,7 @@ static aoticache_status read_inputs(named_call *call, const aoticache_tensor_vie
 
 /* ---- results ---- */
 
-/* Takes the tensors of `results`: they become the caller's, or are freed. */
+/* Passes the tensors of `results` to the caller, or frees them. */
 static aoticache_status return_outputs(const named_call *call, aoticache_value *results,
                                        aoticache_tensor_view *ret_outputs, size_t num_outputs,
                                        aoticache_error *ret_error)

@@ -1,7 +1,7 @@
 /*
- * eager/call: an operator called by its name, for programs that want just that: the kernel is looked up, compiled where
- * it is missing, loaded, run, and kept for the next call. Bindings of frameworks, and programs with arguments that are
- * no tensors, use holders (eager/holder/holder.h).
+ * eager/call: calls an operator by its name, for programs that need nothing more. The kernel is looked up, compiled if it is
+ * missing, loaded, run, and kept for the next call. Bindings of frameworks, and programs with arguments that are not
+ * tensors, use holders (eager/holder/holder.h).
  *
  * Thread safety: all functions from any thread. Fork: as holders.
  *
@@ -19,13 +19,13 @@ extern "C" {
 #endif
 
 /*
- * A context with a cache and a hook of its own and everything else by default. Misses are compiled by PyTorch
+ * Creates a context with its own cache and hook, and defaults for everything else. Misses are compiled by PyTorch
  * (aoticache_hook_create_worker()) if a Python has it, otherwise from the kernels written in C (aoticache_hook_create_c()). If
- * there is no C compiler either, nothing is compiled, and calls get what is in the cache, whoever compiled it. A call waits for
- * its compile.
+ * there is no C compiler either, nothing is compiled, and calls use what is in the cache, whichever framework compiled it. A
+ * call waits for its compile.
  *
- * directory: of the cache; NULL: as configured ($AOTICACHE_DIR, else the configuration, else ~/.cache/aoticache).
- * ret_context: the caller's, by aoticache_context_free(), which closes the cache and ends the hook too.
+ * directory: of the cache; NULL: as configured ($AOTICACHE_DIR, otherwise the configuration, otherwise ~/.cache/aoticache).
+ * ret_context: the caller frees it with aoticache_context_free(), which also closes the cache and ends the hook.
  * Returns: OK; any error of aoticache_cache_open(); any error of creating a hook except NOT_FOUND and UNSUPPORTED (then the next
  * hook is tried, or none is used).
  */
@@ -33,20 +33,21 @@ AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aot
                                                       aoticache_error *ret_error);
 
 /*
- * Calls the operator `op` ("aten::add.Tensor") with these tensors, positional, and nothing else. A missing kernel is
- * compiled for their dtypes, sizes, strides and device. The first call with such tensors finds or compiles the kernel and
- * loads it; later ones find it loaded.
+ * Calls the operator `op` ("aten::add.Tensor") with exactly these tensors as its positional arguments. A missing
+ * kernel is compiled for their dtypes, sizes, strides and device. The first call with such tensors finds or compiles the
+ * kernel and loads it; later calls use the loaded kernel.
  *
- * context:     of aoticache_context_open() or aoticache_context_create(). With the latter, the context's own miss policy applies.
+ * context:     from aoticache_context_open() or aoticache_context_create(). With the latter, the context's own miss policy applies.
  * inputs:      num_inputs tensors, at least one. If `handle` is NULL, the view describes the caller's memory on the CPU: data,
  *              dtype, ndim, sizes, strides (in elements, NULL for contiguous) and the layout, which is strided (0); the rest is
  *              not read. If `handle` is set, it is the tensor, and the view must describe it (aoticache_tensor_get_view()).
  *              Borrowed for the call.
- * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The `handle` of each is the
- *              caller's, by aoticache_tensor_free(), and keeps what the view points to.
+ * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The caller frees the `handle` of
+ *              each with aoticache_tensor_free(); the view's pointers are valid until then.
  *
- * Returns: OK; INVALID (an argument, the name, tensors that the operator does not take, another number of results: both);
- * NOT_FOUND (not in the cache, and nothing compiles); COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, RUN_FAILED, NO_MEMORY.
+ * Returns: OK; INVALID (an argument, the name, tensors that the operator does not accept, or a wrong number of results: both
+ * are named); NOT_FOUND (not in the cache, and the context has no hook); COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, RUN_FAILED,
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_call(aoticache_context *context, const char *op,
                                               const aoticache_tensor_view *inputs, size_t num_inputs,

@@ -32,7 +32,7 @@ static void release_slot(void *slot)
     atomic_store(&mine->taken, false);
 }
 
-/* Takes the lock, because the list of what is retired must be whole in the child. */
+/* Takes the lock, because the list of retired memory must be consistent in the child. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&retired_lock);
@@ -43,7 +43,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&retired_lock);
 }
 
-/* Only the thread that forked is in the child, so all other slots are free. */
+/* Frees all other slots: only the thread that forked exists in the child. */
 static void after_fork_in_child(void)
 {
     for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
@@ -56,7 +56,7 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&retired_lock);
 }
 
-/* Without memory for the fork handlers a child frees less than it could. */
+/* Installs the fork handlers. Without memory for them, a child frees less than it could. */
 static void make_handlers(void)
 {
     exit_key_made = pthread_key_create(&exit_key, release_slot) == 0;
@@ -95,7 +95,7 @@ static aoticache_epoch_slot *add_slot(void)
     return slot;
 }
 
-/* This runs if the library is unloaded before the threads end. */
+/* Runs if the library is unloaded before the threads end. */
 __attribute__((destructor)) static void forget_exit_key(void)
 {
     if (exit_key_made)
@@ -110,7 +110,7 @@ aoticache_epoch_slot *aoticache_epoch_register(void)
         slot = add_slot();
     if (slot == NULL)
         return NULL;
-    /* Without the key the slot stays this thread's for ever: a leak of one slot, nothing worse. */
+    /* Without the key the slot is never freed: a leak of one slot, nothing worse. */
     if (exit_key_made)
         pthread_setspecific(exit_key, slot);
     aoticache_epoch_mine = slot;
@@ -119,7 +119,7 @@ aoticache_epoch_slot *aoticache_epoch_register(void)
 
 /* ---- retiring ---- */
 
-/* Returns the oldest epoch that a reader is inside with; UINT64_MAX if there is no reader. */
+/* Returns the oldest epoch of all readers; UINT64_MAX without readers. */
 static uint64_t oldest_reader(void)
 {
     uint64_t oldest = UINT64_MAX;
@@ -131,7 +131,7 @@ static uint64_t oldest_reader(void)
     return oldest;
 }
 
-/* Detaches from the list what nobody can be reading. */
+/* Detaches from the list the memory that no thread can be reading. */
 static aoticache_retired *detach_reclaimable(void)
 {
     aoticache_retired *taken = NULL;
@@ -168,8 +168,8 @@ void aoticache_epoch_reclaim(void)
 }
 
 /*
- * A reader that entered before the epoch went on may have seen what is retired here, and says an epoch <= ours; one that
- * entered later says a greater one, and cannot have seen it.
+ * Retires memory. A reader that entered before the epoch advanced may have seen the retired memory, and has an epoch <= ours; one
+ * that entered later has a greater one, and cannot have seen it.
  */
 void aoticache_epoch_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired))
 {

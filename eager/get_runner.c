@@ -1,6 +1,6 @@
 /*
- * eager/get_runner: from a request to a runner that is ready. The one place where what a lookup found is loaded: holders
- * and packages load by the functions here (internal.h).
+ * eager/get_runner: from a request to a runner that is ready. Only this file loads the result of a lookup: holders and packages
+ * use the functions here (internal.h).
  */
 #include "base/clock.h"
 #include "base/arguments.h"
@@ -87,8 +87,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, aoticache_de
 }
 
 /*
- * The runner holds the artifact, so that no collector removes the files beside the library (cubins are read late) and
- * the entry counts as used as long as it is.
+ * Makes the runner hold the artifact, so that no collector removes the files next to the library (cubins are read late), and the
+ * entry counts as in use as long as the runner exists.
  */
 static aoticache_status attach_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
                                         aoticache_error *ret_error)

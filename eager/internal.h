@@ -1,7 +1,7 @@
 /*
- * eager/internal: from a verified artifact to a runner that keeps it: what holder/ and package/ load with.
+ * eager/internal: creates a runner from a verified artifact. Used by holder/ and package/.
  *
- * Private to eager/. Everything here is in get_runner.c, but for what is of hooks.
+ * Private to eager/. Everything here is in get_runner.c, except the functions of hooks.
  */
 #ifndef AOTICACHE_EAGER_INTERNAL_H
 #define AOTICACHE_EAGER_INTERNAL_H
@@ -11,11 +11,12 @@
 #include "loader/runner/runner.h"
 
 /*
- * Loads the artifact's library and creates a runner, which holds a reference to the artifact; closes its descriptors,
- * which nothing needs once the container exists. The load counts in the statistics of `cache`, where that is not NULL.
+ * Loads the artifact's library and creates a runner, which holds a reference to the artifact. Then closes the artifact's
+ * descriptors, because nothing needs them once the container exists. The load counts in the statistics of `cache`, if that
+ * is not NULL.
  *
- * private_copy: as aoticache_load_options has it. ret_load_ns: the time that the load took; may be NULL.
- * Returns: OK, and what loading returns.
+ * private_copy: as in aoticache_load_options. ret_load_ns: the time that the load took; may be NULL.
+ * Returns: OK; any error of loading a library.
  */
 aoticache_status aoticache_artifact_load_runner(aoticache_cache *cache, aoticache_artifact *artifact,
                                                 aoticache_device device, bool private_copy,
@@ -32,26 +33,27 @@ aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, c
                                                  aoticache_library **ret_library, aoticache_error *ret_error);
 
 /*
- * Tells the cache, before it looks up libraries that are to be loaded, whether to copy them while it verifies them: not in
- * a process with PyTorch, which loads the files themselves. private_copy: as above.
+ * Tells the cache, before it looks up libraries that are to be loaded, whether to copy them while it verifies them. It does
+ * not copy them in a process with PyTorch, which loads the files themselves. private_copy: as above.
  */
 void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy);
 
 /*
- * Machine code for a GPU is for its architecture: without it machines with different GPUs would share keys. Sets "gpu_arch"
- * of a request for a CUDA device to its device's, unless it is set: by who asks for a GPU that is elsewhere.
- * Part of aoticache_hook_set_environment(); for requests that no hook completes. In hook/hook.c.
+ * Sets "gpu_arch" of a request for a CUDA device to the architecture of its device, unless it is set already (by a caller
+ * that asks for a GPU of another machine). Machine code for a GPU depends on the architecture; without this pair, machines
+ * with different GPUs would share keys. Part of aoticache_hook_set_environment(); call it for requests that no hook
+ * completes. In hook/hook.c.
  * Returns: OK, UNSUPPORTED (no such device here), NO_MEMORY.
  */
 aoticache_status aoticache_hook_set_gpu_arch(aoticache_request *request, aoticache_error *ret_error);
 
-/* Raised whenever the worker makes other code of the same request; the pair "worker" of its requests (hook/worker.c says what). */
+/* Increased whenever the worker generates different code for the same request; part of the pair "worker" (hook/worker.c). */
 #define AOTICACHE_WORKER_REVISION "3"
 
-/* Whether it compiles dynamic libraries (docs/hooks.md): the worker does, and callbacks that say so. */
+/* Returns whether the hook compiles dynamic libraries (docs/hooks.md). The worker does, and callbacks with `dynamic`. */
 bool aoticache_hook_is_dynamic(const aoticache_hook *hook);
 
-/* Whether it compiles libraries that take numbers when they run ("numbers", docs/hooks.md): likewise. */
+/* Returns whether the hook compiles libraries that take numbers at run time ("numbers", docs/hooks.md). Likewise. */
 bool aoticache_hook_takes_numbers(const aoticache_hook *hook);
 
 #endif

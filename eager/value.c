@@ -1,5 +1,5 @@
 /*
- * eager/value: names of kinds, and freeing what a call's results own.
+ * eager/value: names of kinds, and freeing the tensors that results own.
  */
 #include "eager/value.h"
 #include "loader/loader.h"

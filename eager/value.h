@@ -1,12 +1,13 @@
 /*
- * eager/value: everything an operator takes and gives, as C values, and the stack that a boxed call works on.
+ * eager/value: the C values that an operator takes and returns, and the stack that a boxed call works on.
  *
- * Tensors are seen through views (base/tensor_view.h) that a binding fills from its own tensors: no
- * data is copied, no tensor of ours is made. The binding's tensors must be those of this process's provider where a
- * kernel library is to run on them (aoticache_torch_get()): view.handle is given to it. For a view on the CPU without a handle a
- * tensor is made for the time of the call.
+ * Tensors are described by views (base/tensor_view.h), which a binding fills from its own tensors: no data is copied,
+ * and this library creates no tensor. If a kernel library is to run on the tensors, they must be tensors of this process's
+ * provider (aoticache_torch_get()), because view.handle is passed to it. For a view on the CPU without a handle, a tensor
+ * is created for the duration of the call.
  *
- * A value owns nothing but what it says: pointers are borrowed from whoever made it. Not thread-safe by itself.
+ * A value owns nothing except what it says it owns: its pointers are borrowed from the caller that set them. Not thread-safe
+ * by itself.
  *
  * Users include <aoticache.h>.
  */
@@ -68,25 +69,25 @@ typedef struct aoticache_value {
         const bool *bools;
         const struct aoticache_value *scalars; /* INT, DOUBLE, BOOL, COMPLEX */
         const char *const *strings;
-        struct AtenTensorOpaque *output;   /* OUTPUT: the receiver's, to be freed with aoticache_tensor_free() */
-        struct AtenTensorOpaque **outputs; /* OUTPUT_LIST: likewise, and the array with free() */
-        void *object;                      /* GENERATOR, OTHER: the binding's */
+        struct AtenTensorOpaque *output;   /* OUTPUT: the receiver frees it with aoticache_tensor_free() */
+        struct AtenTensorOpaque **outputs; /* OUTPUT_LIST: likewise; the receiver frees the array with free() */
+        void *object;                      /* GENERATOR, OTHER: owned by the binding */
     } as;
 } aoticache_value;
 
 AOTICACHE_API const char *aoticache_value_kind_name(
-    int32_t kind); /* "tensor list"; "value 99" is static text too: "?" */
+    int32_t kind); /* "tensor list"; "?" for a number that is not a kind. Static. */
 
 /*
- * The stack of a boxed call: arguments in the order of the schema, the last on top; a call takes them off and puts its
- * results on. values: the caller's, `capacity` places.
+ * The stack of a boxed call: arguments in the order of the schema, the last on top. A call removes them and pushes its
+ * results. values: the caller's array, with space for `capacity` values.
  */
 typedef struct aoticache_stack {
     aoticache_value *values;
     size_t count, capacity;
 } aoticache_stack;
 
-/* Frees the tensors of OUTPUT and OUTPUT_LIST values from position `from` on and takes them off. */
+/* Removes the values from position `from` on, and frees the tensors of OUTPUT and OUTPUT_LIST values among them. */
 AOTICACHE_API void aoticache_stack_drop(aoticache_stack *stack, size_t from);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/call: calls. From the arguments to the key set, from there to the kernel.
+ * eager/dispatch/call: calls: computes the key set from the arguments, then calls the kernel.
  *
  * Takes no lock and allocates nothing. A call is inside an epoch (eager/epoch.h) from before it reads the operator's plan
  * and table until after its kernel; that keeps the kernel and what it was registered with alive.
@@ -17,7 +17,7 @@
 
 /* ---- key sets ---- */
 
-/* Returns the key set of a tensor whose binding gives none: the kernels of its device. */
+/* Returns the key set of a tensor whose binding gives none: that of its device. */
 static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_device device)
 {
     switch (device.type) {
@@ -41,7 +41,7 @@ static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_devic
 /* An undefined tensor has the key set that PyTorch gives to a tensor without a backend (c10/core/UndefinedTensorImpl.cpp). */
 #define SET_OF_UNDEFINED (KEY_SET_BIT_OF(ADInplaceOrView) | KEY_SET_BIT_OF(AutogradOther))
 
-/* A tensor that is absent in a list has no keys. */
+/* Returns a tensor's key set. An absent tensor in a list has no keys. */
 static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tensor)
 {
     if (UNLIKELY(tensor == NULL))
@@ -66,7 +66,7 @@ static inline aoticache_key_set set_of_value(const aoticache_value *value)
 }
 
 /*
- * Adds this thread's keys and takes away those that fall through for the operator (on the backend, if that differs). Modes are
+ * Adds this thread's keys and removes those that fall through for the operator (on the backend, if that differs). Modes are
  * at the Python key, which PyTorch includes as long as a thread has any.
  */
 static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aoticache_key_set tensors)
@@ -80,7 +80,7 @@ static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aot
     return key_set_of_call(tensors, table->backend_mask[63u ^ (unsigned)__builtin_clzll(backends | 1)]);
 }
 
-/* True for an undefined tensor: a value NONE for a plain Tensor, as in PyTorch. */
+/* Returns true for an undefined tensor: a value NONE for a plain Tensor, as in PyTorch. */
 static inline bool is_undefined_tensor(const aoticache_op_plan *plan, uint32_t position, const aoticache_value *value)
 {
     return value->kind == AOTICACHE_VALUE_NONE && plan->accepted[position] == UINT32_C(1) << AOTICACHE_VALUE_TENSOR;
@@ -96,9 +96,9 @@ static aoticache_key_set set_of_arguments(const aoticache_op_plan *plan, const a
     return tensors;
 }
 
-/* ---- what a call refuses ---- */
+/* ---- errors of a call ---- */
 
-/* function: the public one, for the message. */
+/* Reports invalid arguments. function: the public one, for the message. */
 static __attribute__((noinline, cold)) aoticache_status refuse_entry(const char *function, const aoticache_operator *op,
                                                                      const aoticache_stack *stack,
                                                                      aoticache_error *ret_error)
@@ -133,7 +133,7 @@ static __attribute__((noinline, cold)) aoticache_status refuse_argument(const ao
                                op->name, position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
 }
 
-/* The kernel is given a TENSOR without a view, so that what the schema says is a tensor is one to it. */
+/* Replaces NONE by a TENSOR without a view, so that the kernel gets a tensor if the schema says so. */
 static __attribute__((noinline, cold)) bool take_undefined_tensor(const aoticache_op_plan *plan, uint32_t position,
                                                                   aoticache_value *value)
 {
@@ -145,7 +145,7 @@ static __attribute__((noinline, cold)) bool take_undefined_tensor(const aoticach
 
 /* ---- epochs ---- */
 
-/* A call that was inside when something was retired may be the one it waited for. */
+/* Leaves, and frees retired memory if this call was inside when it was retired. */
 static inline void leave_epoch(const aoticache_operator *op, aoticache_epoch_slot *slot)
 {
     uint64_t since = atomic_load_explicit(&slot->epoch, memory_order_relaxed);
@@ -186,7 +186,7 @@ static inline const aoticache_op_target *target_for_set(const aoticache_op_table
     return &table->targets[table->target_of[key_set_entry(keys)]];
 }
 
-/* True if there is something at the Python key beside the modes: a tensor of that key, or the thread's own wish. */
+/* Returns true if Python is set for another reason than modes: a tensor with that key, or the thread's included set. */
 static bool has_python(const aoticache_operator *op, const aoticache_stack *stack)
 {
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
@@ -197,7 +197,7 @@ static bool has_python(const aoticache_operator *op, const aoticache_stack *stac
 }
 
 /*
- * Python is the highest key. A kernel that the operator has for it comes before the modes, a fallback behind them, as in
+ * Runs a call whose highest key is Python. The operator's own kernel for it comes before the modes, a fallback after them, as in
  * PyTorch, where the modes are in the fallback.
  */
 static __attribute__((noinline)) aoticache_status run_python(const aoticache_op_table *table,
@@ -226,7 +226,8 @@ static inline aoticache_status run_for_set(const aoticache_op_table *table, cons
 /* ---- calls ---- */
 
 /*
- * The caller is inside the epoch. The arguments of a variadic operator may be anything: PyTorch counts them from the top, too.
+ * Checks the arguments and calls. The caller is inside the epoch. The arguments of a variadic operator may be anything: PyTorch
+ * counts them from the top, too.
  */
 static inline aoticache_status check_and_call(const aoticache_operator *op, aoticache_stack *stack,
                                               aoticache_error *ret_error)
@@ -273,7 +274,7 @@ aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aot
 
 /* ---- one key's kernel ---- */
 
-/* Finds the operator's own kernel for this very key, also an alias, else the fallback; NULL: there is neither. */
+/* Finds the operator's own kernel for exactly this key (also an alias), otherwise the fallback; NULL: there is neither. */
 static const aoticache_op_target *find_target(const aoticache_operator *op, const aoticache_op_table *table,
                                               aoticache_dispatch_key key, aoticache_op_target *fallback)
 {
@@ -342,7 +343,7 @@ aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const
 /* ---- the kernel below ---- */
 
 /*
- * The kernel is no longer in the table: it has been taken back meanwhile. So what the table has for the key is what was below.
+ * Finds the previous target of a kernel that has been removed from the table meanwhile: it is what the table now has for the key.
  */
 static const aoticache_op_target *find_previous(const aoticache_op_table *table, aoticache_dispatch_key key,
                                                 const void *user)
@@ -368,7 +369,7 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
 
 /* ---- a kernel that a caller keeps ---- */
 
-/* call.c: calls exactly this kernel, which the caller has a reference to. NOT_FOUND: it is gone. */
+/* Calls exactly this kernel, to which the caller has a reference. NOT_FOUND: it is gone. */
 static aoticache_status op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
                                        aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -385,14 +386,14 @@ static aoticache_status op_kernel_call(const aoticache_operator *op, const aotic
     return status;
 }
 
-/* ---- computed kernels: what a table has for a key at one moment, to be called later, whatever is registered since ---- */
+/* ---- computed kernels: a table's kernel for a key at one moment, to be called later, independent of later registrations ---- */
 
 struct aoticache_computed_kernel {
     const aoticache_operator *op;
-    aoticache_op_kernel *kernel; /* a reference: its memory stays, its user is safe only as long as it is not gone */
+    aoticache_op_kernel *kernel; /* a reference: keeps its memory; its user is valid only until it is gone */
 };
 
-/* The caller holds the lock. */
+/* Chooses the kernel. The caller holds the lock. */
 static aoticache_status choose(const aoticache_operator *op, aoticache_dispatch_key key,
                                aoticache_op_kernel **ret_kernel, aoticache_error *ret_error)
 {
@@ -405,7 +406,7 @@ static aoticache_status choose(const aoticache_operator *op, aoticache_dispatch_
     if (kernel == &aoticache_op_kernel_ambiguous)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: which kernel %s has is ambiguous", op->name,
                                    aoticache_dispatch_key_name(key));
-    *ret_kernel = (aoticache_op_kernel *)(uintptr_t)kernel; /* not the static one: its references can be counted */
+    *ret_kernel = (aoticache_op_kernel *)(uintptr_t)kernel; /* not the static one, so its references can be counted */
     return AOTICACHE_OK;
 }
 

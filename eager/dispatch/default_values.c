@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/default_values: from the defaults of a schema to values that go on a stack.
+ * eager/dispatch/default_values: converts the defaults of a schema into values for a stack.
  */
 #include "eager/dispatch/default_values.h"
 
@@ -47,7 +47,7 @@ static aoticache_value value_of_string(const aoticache_type *type, const char *t
     return value;
 }
 
-/* Returns the value for a type that is no list. OTHER: there is no value for it. */
+/* Returns the value for a type that is not a list. OTHER: it has no value. */
 static aoticache_value value_of_single(const aoticache_type *type, const aoticache_default *from)
 {
     aoticache_value value = {.kind = AOTICACHE_VALUE_OTHER};
@@ -125,12 +125,12 @@ static void put_item(list_kind list, char *at, const aoticache_value *item)
         memcpy(at, item, list.size);
         break;
     default:
-        break; /* tensors: no default has any */
+        break; /* tensors: defaults have none */
     }
 }
 
 /*
- * Makes the list of the default's items, or of one value as often as a fixed size says ("int[2] stride=1"). False: no memory.
+ * Makes the list of the default's items, or of one value repeated to a fixed size ("int[2] stride=1"). False: no memory.
  */
 static bool make_list(const aoticache_type *type, const aoticache_default *from, aoticache_value *ret_value)
 {

@@ -1,17 +1,16 @@
 /*
- * eager/dispatch/dispatch_key_list: PyTorch 2.13's dispatch keys as lists, and their numbers as constants. Nothing
- * else.
+ * eager/dispatch/dispatch_key_list: PyTorch 2.13's dispatch keys as lists, and their numbers as constants.
  *
- * Three kinds of keys (c10/core/DispatchKey.h): functionalities, each one bit of a key set; runtime keys of those
- * functionalities that have kernels per backend ("AutogradCPU"), numbered in blocks; alias keys, which stand for
- * several.
+ * There are three kinds of keys (c10/core/DispatchKey.h): functionalities, each one bit of a key set; runtime keys of those
+ * functionalities that have kernels per backend ("AutogradCPU"), numbered in blocks; alias keys, each of which stands for
+ * several keys.
  *
  * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H
 
-/* X(name, backend, a, b): in the order of their bits, 0 the lowest. a and b are passed on as they are. */
+/* X(name, backend, a, b): in the order of their bits, 0 the lowest. a and b are forwarded unchanged. */
 #define AOTICACHE_DISPATCH_BACKEND_LIST(X, a, b) \
     X(CPU, 0, a, b)                              \
     X(CUDA, 1, a, b)                             \
@@ -30,7 +29,7 @@
     X(PrivateUse3, 14, a, b)                     \
     X(Meta, 15, a, b)
 
-/* X(name, number): the number gives the bit, too: number + backends - 1. Undefined has none. */
+/* X(name, number): the bit is number + backends - 1. Undefined has none. */
 #define AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(X) \
     X(Undefined, 0)                              \
     X(Dense, 1)                                  \
@@ -81,9 +80,9 @@
     X(PythonDispatcher, 46)
 
 /*
- * X(functionality, its number, prefix of the names, number before that of its first runtime key, parsed, a): those
- * with kernels per backend. parsed: a bit for each backend whose runtime key PyTorch takes by name ("QuantizedHIP" is
- * printed, but refused where a kernel is registered for it).
+ * X(functionality, its number, prefix of the names, number before that of its first runtime key, parsed, a): the
+ * functionalities with kernels per backend. parsed: a bit for each backend whose runtime key PyTorch accepts by name
+ * ("QuantizedHIP" is printed, but a kernel cannot be registered for it).
  */
 #define AOTICACHE_DISPATCH_BLOCK_LIST(X, a)           \
     X(Dense, 1, , 48, 0xffff, a)                      \
@@ -115,12 +114,12 @@ enum {
 #undef AOTICACHE_DISPATCH_KEY_ENUM
 #undef AOTICACHE_DISPATCH_KEY_OF_BACKEND_ENUM
 #undef AOTICACHE_DISPATCH_KEY_BLOCK_ENUM
-                AOTICACHE_DISPATCH_KEY_COUNT = 156 /* numbers are below this; not every one is a key */
+                AOTICACHE_DISPATCH_KEY_COUNT = 156 /* all numbers are below this; not every number is a key */
 };
 
 /*
- * PyTorch's marks between the numbers (c10::DispatchKey::StartOfDenseBackends): the number before the first runtime key
- * of a functionality, which is no key, and that of its last one.
+ * PyTorch's markers between the numbers (c10::DispatchKey::StartOfDenseBackends): the number before the first runtime key of
+ * a functionality, which is not a key, and the number of its last one.
  */
 enum {
 #define AOTICACHE_DISPATCH_KEY_MARKS(functionality, number, prefix, first, parsed, a) \
@@ -134,9 +133,9 @@ enum {
     AOTICACHE_DISPATCH_KEY_EndOfAliasKeys = AOTICACHE_DISPATCH_KEY_CompositeExplicitAutogradNonFunctional
 };
 
-/* ---- key sets that PyTorch has names for: plain numbers, so that generated bindings have them too ---- */
+/* ---- key sets that have names in PyTorch: plain numbers, so that generated bindings have them too ---- */
 
-/* What each alias key stands for. */
+/* The keys that each alias key stands for. */
 #define AOTICACHE_KEY_SET_Autograd 0x380000ffffULL
 #define AOTICACHE_KEY_SET_CompositeImplicitAutograd 0x3803ffffffULL
 #define AOTICACHE_KEY_SET_FuncTorchBatchedDecomposition 0x2000000000000ULL
@@ -145,17 +144,17 @@ enum {
 #define AOTICACHE_KEY_SET_CompositeExplicitAutogradNonFunctional 0x17ffdf7ULL
 /* torch._C._dispatch_autogradother_backends */
 #define AOTICACHE_KEY_SET_AUTOGRADOTHER_BACKENDS 0x1feffffULL
-/* torch._C._after_autograd_keyset, _after_ADInplaceOrView_keyset: what a kernel there redispatches with: keys & this. */
+/* torch._C._after_autograd_keyset, _after_ADInplaceOrView_keyset: a kernel there redispatches with keys & this. */
 #define AOTICACHE_KEY_SET_AFTER_AUTOGRAD 0x20000007ffffffffULL
 #define AOTICACHE_KEY_SET_AFTER_ADINPLACEORVIEW 0x20000003ffffffffULL
-/* torch._C._additional_keys_to_prop_for_wrapper_tensors: what a tensor that wraps another takes over of its keys. */
+/* torch._C._additional_keys_to_prop_for_wrapper_tensors: the keys that a tensor which wraps another one copies from it. */
 #define AOTICACHE_KEY_SET_OF_WRAPPED 0x1818110cbULL
 
 #define AOTICACHE_DISPATCH_BACKENDS 16
 #define AOTICACHE_DISPATCH_FUNCTIONALITIES 47
 /*
- * Places in an operator's table: one for each functionality, and the other backends of those that have kernels per
- * backend.
+ * Number of entries in an operator's table: one for each functionality, plus the other backends of functionalities that have
+ * kernels per backend.
  */
 #define AOTICACHE_DISPATCH_ENTRIES 137
 

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/dispatcher: the dispatcher itself: its beginning and end, its fallbacks and its observer.
+ * eager/dispatch/dispatcher: the dispatcher itself: creation and end, fallbacks and observer.
  */
 #include "base/arguments.h"
 #include "eager/dispatch/dispatcher.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- being ---- */
+/* ---- creation and end ---- */
 
 static aoticache_dispatcher *allocate(void)
 {
@@ -81,7 +81,7 @@ static void share_table(aoticache_dispatcher *dispatcher, aoticache_op_table *ta
         aoticache_op_table_retire(dispatcher, old);
 }
 
-/* NO_MEMORY: some tables are the one that stands in. */
+/* Rebuilds all tables. NO_MEMORY: some operators have the substitute table. */
 static aoticache_status dispatcher_rebuild_all(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
 {
     aoticache_op_table *table = aoticache_op_table_create(dispatcher, NULL);
@@ -182,7 +182,7 @@ void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatcher, const aot
     aoticache_dispatcher_unlock(dispatcher);
 }
 
-/* ---- how large the structures are, for those who cannot ask a compiler ---- */
+/* ---- sizes of structures, for bindings without a C compiler ---- */
 
 #define STRUCT(name) {#name, sizeof(name)}
 

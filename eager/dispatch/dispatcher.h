@@ -1,22 +1,22 @@
 /*
  * eager/dispatch/dispatcher: operators, their kernels for each dispatch key, and calls. The counterpart of
  * c10::Dispatcher and torch::Library (ATen/core/dispatch/Dispatcher.h, OperatorEntry.h, torch/library.h,
- * torch/csrc/utils/python_dispatch.cpp, PyTorch 2.13), as a C library of its own: it stands on base/ alone.
+ * torch/csrc/utils/python_dispatch.cpp, PyTorch 2.13), as a separate C library that depends on base/ alone.
  *
- * A library of operators ("oplib") holds registrations; freeing it takes them back, and those they had replaced come
- * back.
+ * A library of operators ("oplib") holds registrations. Freeing it removes them, and restores the registrations that they
+ * had replaced.
  *
- * Ownership: what a function is given is copied, unless it says otherwise; a text that it gives is the caller's where it
- * is an output (by aoticache_free()), and borrowed where it is a result.
+ * Ownership: arguments are copied, unless stated otherwise. The caller frees a text that it gets through an output argument
+ * with aoticache_free(); a text that is a function's result is borrowed.
  *
- * Results: NOT_FOUND has a message here. INVALID is a mistake in what was given alone; EXISTS (there is one already) and
- * MISMATCH (it does not fit what is there) depend on what is registered.
+ * Results: NOT_FOUND has a message here. INVALID is an error in the arguments alone; EXISTS (there is one already) and
+ * MISMATCH (it does not fit existing registrations) depend on what is registered.
  *
- * Thread safety: all functions from any thread. Calls take no lock, allocate nothing, and never wait for registrations;
- * a kernel may be running when its registration is taken back: what a call may be reading is freed when no call can be
- * reading it, and a kernel's destructor is called then, by the thread that took it back or by the call that ends last,
- * without any lock held. Registrations of one dispatcher are serialised. Handles of operators stay valid as long as the
- * dispatcher. Fork: a child may call, and register where no other thread of the parent was registering.
+ * Thread safety: all functions from any thread. Calls take no lock, allocate nothing, and never wait for registrations. A
+ * kernel may be running while its registration is removed: memory that a call may be reading is freed when no call can be
+ * reading it any more. The kernel's destructor is called then, without any lock held, by the thread that removed the kernel
+ * or by the call that ends last. Registrations of one dispatcher are serialised. Handles of operators stay valid as long as
+ * the dispatcher. Fork: a child may call; it may register if no other thread of the parent was registering.
  *
  * Users include <aoticache.h>.
  */
@@ -36,33 +36,33 @@ typedef struct aoticache_oplib aoticache_oplib;
 typedef struct aoticache_operator aoticache_operator;
 typedef struct aoticache_computed_kernel aoticache_computed_kernel;
 
-/* Returns: OK, NO_MEMORY. */
+/* Creates an empty dispatcher. Returns: OK, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_dispatcher_create(aoticache_dispatcher **ret_dispatcher,
                                                            aoticache_error *ret_error);
-/* All oplibs must be gone and no call under way. NULL is allowed. */
+/* Frees a dispatcher. All its oplibs must have been freed, and no call may be running. NULL is allowed. */
 AOTICACHE_API void aoticache_dispatcher_free(aoticache_dispatcher *dispatcher);
-/* The process's own, made at the first call, never freed. NULL without memory. */
+/* Returns the dispatcher of the process, which the first call creates and which is never freed. NULL without memory. */
 AOTICACHE_API aoticache_dispatcher *aoticache_dispatcher_get(void);
 
 /* ---- kernels ---- */
 
 /*
- * A boxed kernel: takes its operator's arguments off the stack and puts the results on, or leaves the stack and returns
- * an error. keys: of the call, as redispatching wants them.
+ * A boxed kernel: takes its operator's arguments off the stack and pushes the results, or leaves the stack unchanged and
+ * returns an error. keys: the key set of the call, for redispatching.
  */
 typedef aoticache_status (*aoticache_boxed_fn)(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                                aoticache_stack *stack, aoticache_error *ret_error);
 
 /*
- * Copied at the registration: the structure and its texts. user is borrowed: as long as the registration stands and
- * calls of it are under way, which is until release.
+ * The registration copies the structure and its texts. user is borrowed as long as the registration exists and calls of it
+ * are running, which is until release is called.
  */
 typedef struct aoticache_boxed_kernel {
     size_t size;
-    aoticache_boxed_fn call; /* NULL: fallthrough: the call goes on to the next key */
+    aoticache_boxed_fn call; /* NULL: a fallthrough: the call continues with the next key */
     void *user;
     void (*release)(void *user); /* when no call can be using it any longer; may be NULL */
-    const char *signature; /* "(Tensor _0) -> Tensor _0": of a typed kernel, compared with the schema; NULL: any */
+    const char *signature; /* "(Tensor _0) -> Tensor _0": of a typed kernel, compared with the schema; NULL: untyped */
     const char *debug;     /* for dumps; NULL: "registered at FILE:LINE" of the oplib */
     bool wants_previous;   /* it calls aoticache_operator_call_previous() */
 } aoticache_boxed_kernel;
@@ -78,61 +78,63 @@ typedef enum aoticache_oplib_kind {
 } aoticache_oplib_kind;
 
 typedef enum aoticache_alias_analysis {
-    AOTICACHE_ALIAS_DEFAULT = 0, /* not said: FROM_SCHEMA for what has a signature, CONSERVATIVE else */
+    AOTICACHE_ALIAS_DEFAULT = 0, /* not specified: FROM_SCHEMA with a signature, otherwise CONSERVATIVE */
     AOTICACHE_ALIAS_CONSERVATIVE = 1,
     AOTICACHE_ALIAS_FROM_SCHEMA = 2,
     AOTICACHE_ALIAS_PURE_FUNCTION = 3,
-    AOTICACHE_ALIAS_UNSAID = 4, /* CONSERVATIVE, which dumps mark as "(default)" */
+    AOTICACHE_ALIAS_UNSAID = 4, /* CONSERVATIVE; dumps mark it as "(default)" */
 } aoticache_alias_analysis;
 
 /*
- * namespace_name: "aten"; "_" for IMPL of any namespace (fallbacks). key: for impl and fallback that name none; NULL:
- * none.
- * file, line: where the caller stands, for dumps and messages.
- * Copied: all texts. The oplib has to go before the dispatcher.
- * Returns: OK; INVALID (an unknown kind or key); EXISTS (a second DEF of the namespace: both places are named); NO_MEMORY.
+ * Creates an oplib.
+ * namespace_name: "aten"; "_" for an IMPL of any namespace (fallbacks). key: used by impl and fallback calls that name none;
+ * NULL: none.
+ * file, line: source position of the caller, for dumps and messages.
+ * All texts are copied. Free the oplib before the dispatcher.
+ * Returns: OK; INVALID (an unknown kind or key); EXISTS (a second DEF of the namespace: both positions are named); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aoticache_oplib_kind kind,
                                                       const char *namespace_name, const char *key, const char *file,
                                                       uint32_t line, aoticache_oplib **ret_oplib,
                                                       aoticache_error *ret_error);
-/* Takes all its registrations back, the newest first. NULL is allowed. */
+/* Removes all its registrations, the newest first, and frees it. NULL is allowed. */
 AOTICACHE_API void aoticache_oplib_free(aoticache_oplib *oplib);
-/* Takes its registrations back, a DEF's namespace with them, and may be used again. */
+/* Removes its registrations, and those of a DEF also free the namespace. The oplib may be used again. */
 AOTICACHE_API void aoticache_oplib_reset(aoticache_oplib *oplib);
 
 /*
  * Defines an operator. schema: "add.Tensor(Tensor a, Tensor b) -> Tensor", with or without the namespace; at most 64
- * arguments. Copied. Returns: OK; INVALID (malformed: position and expectation; in an IMPL oplib; another namespace);
- * EXISTS (defined before: both places); MISMATCH (typed kernels that are there do not fit); NO_MEMORY. Nothing is left
- * of what fails.
+ * arguments; copied. Returns: OK; INVALID (malformed: position and expectation; in an IMPL oplib; another namespace);
+ * EXISTS (defined already: both positions); MISMATCH (existing typed kernels do not fit); NO_MEMORY. A failed call changes
+ * nothing.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_def(aoticache_oplib *oplib, const char *schema,
                                                    aoticache_alias_analysis alias, aoticache_error *ret_error);
 /*
- * With a kernel at once: def_name_t_t and def_schema_t_t of the Python bindings. schema: also a name alone
- * ("add.Tensor"): then the signature is the kernel's, which is a typed one. key NULL: CompositeImplicitAutograd. Both
- * or neither: PyTorch leaves the definition where the kernel does not fit. Returns: as the two.
+ * Defines an operator together with a kernel: def_name_t_t and def_schema_t_t of the Python bindings. schema: may also be
+ * just a name ("add.Tensor"): then the signature is that of the kernel, which must be typed. key NULL:
+ * CompositeImplicitAutograd. Either both are registered or neither (PyTorch keeps the definition if the kernel does not fit).
+ * Returns: as aoticache_oplib_def() and aoticache_oplib_impl().
  */
 AOTICACHE_API aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *schema,
                                                           aoticache_alias_analysis alias, const char *key,
                                                           const aoticache_boxed_kernel *kernel,
                                                           aoticache_error *ret_error);
 /*
- * A kernel of an operator, which need not be defined yet. name: as aoticache_dispatcher_find() reads it, with or without
- * the namespace. key: NULL, "" or "Undefined": the oplib's, else
- * CompositeImplicitAutograd. A kernel for the same operator and key replaces the one before until it is taken back.
- * Returns: OK; INVALID (an unknown key, another than the oplib's, another namespace, a malformed name or signature);
+ * Registers a kernel of an operator, which need not be defined yet. name: as aoticache_dispatcher_find() reads it, with or
+ * without the namespace. key: NULL, "" or "Undefined": the oplib's key, otherwise CompositeImplicitAutograd. A kernel for the
+ * same operator and key replaces the previous one until it is removed.
+ * Returns: OK; INVALID (an unknown key, a key that differs from the oplib's, another namespace, a malformed name or signature);
  * MISMATCH (a signature that does not fit the definition or the operator's other typed kernels); NO_MEMORY. On failure
  * release is not called.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, const char *key,
                                                     const aoticache_boxed_kernel *kernel, aoticache_error *ret_error);
 /*
- * For all operators that have no kernel for this key. oplib: of kind IMPL, namespace "_". key: NULL: the oplib's; an
- * alias ("Autograd"): for all keys that it stands for, or none of them where one has a fallback already: PyTorch keeps
- * those before it.
- * Returns: OK; INVALID (an unknown key or none, another oplib); EXISTS (there is one: both places); NO_MEMORY.
+ * Registers a kernel for all operators that have none for this key. oplib: of kind IMPL, namespace "_". key: NULL: the
+ * oplib's key; an alias ("Autograd"): all keys that it stands for. If one of these has a fallback already, none is registered
+ * (PyTorch keeps those before it).
+ * Returns: OK; INVALID (an unknown key or none, another oplib); EXISTS (there is one: both positions); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *key,
                                                         const aoticache_boxed_kernel *kernel,
@@ -141,35 +143,36 @@ AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, 
 /* ---- operators and calls ---- */
 
 /*
- * name: "aten::add.Tensor", as PyTorch reads names: blanks and comments may stand between its parts. With ret_error NULL
- * an absent name costs a look into a hash table; the text of the error costs a search through all names for the
- * nearest, without a lock held.
- * Returns: OK; NOT_FOUND (not defined, or only dangling kernels); INVALID (no name: "aten::add.", "x::y::z").
+ * Finds an operator. name: "aten::add.Tensor", as PyTorch reads names: blanks and comments may separate its parts. With
+ * ret_error NULL an absent name costs one hash table lookup. Otherwise the error text costs a search through all names for
+ * the nearest one, without a lock held.
+ * Returns: OK; NOT_FOUND (not defined, or only dangling kernels); INVALID (not a name: "aten::add.", "x::y::z").
  */
 AOTICACHE_API aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                                          aoticache_operator **ret_operator, aoticache_error *ret_error);
+/* Returns the full name. Borrowed: valid as long as the dispatcher. */
 AOTICACHE_API const char *aoticache_operator_name(const aoticache_operator *op);
-/* NULL where it is not defined (any longer). Borrowed: as long as the definition stands. The name: as the dispatcher. */
+/* Returns NULL if it is not defined (any longer). Borrowed: valid as long as the definition exists. */
 AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_operator *op);
 
 /*
- * The key set of a call: of the tensors among the arguments, with this thread's, without what falls through. A tensor
- * whose view has no dispatch_key_set counts with its device's key. A new thread's calls have keys that only
- * fallthroughs are meant for: aoticache_oplib_fall_through_usual(). 0 where the operator is not defined or arguments
- * are missing.
+ * Returns the key set of a call: the keys of the tensors among the arguments and of this thread, without keys that fall
+ * through. A tensor whose view has no dispatch_key_set counts with its device's key. The calls of a new thread have keys that
+ * are meant for fallthroughs only: see aoticache_oplib_fall_through_usual(). Returns 0 if the operator is not defined or
+ * arguments are missing.
  */
 AOTICACHE_API aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack);
 /*
- * The keys that a tensor counts with (torch._C._dispatch_keys): those that its view says, else its device's; of NULL, an
- * undefined tensor, AutogradOther and ADInplaceOrView.
+ * Returns the keys of a tensor (torch._C._dispatch_keys): those in its view, otherwise its device's key. NULL, an undefined
+ * tensor: AutogradOther and ADInplaceOrView.
  */
 AOTICACHE_API aoticache_key_set aoticache_tensor_view_key_set(const aoticache_tensor_view *tensor);
 /*
- * Calls the kernel for the highest key of the arguments. All arguments are on the stack
- * (aoticache_operator_push_arguments() fills in the rest). NONE for a plain Tensor is an undefined tensor, as in
- * PyTorch: it counts with AutogradOther and ADInplaceOrView, and the kernel is given a TENSOR whose view is NULL.
- * Returns: OK; INVALID (too few arguments, a value that the schema does not take: argument and both types); NOT_FOUND
- * (no kernel for the key: the key and what there is are named); what the kernel returned.
+ * Calls the kernel for the highest key of the arguments. All arguments must be on the stack
+ * (aoticache_operator_push_arguments() fills in the rest). NONE for a plain Tensor is an undefined tensor, as in PyTorch: it
+ * has the keys AutogradOther and ADInplaceOrView, and the kernel gets a TENSOR whose view is NULL.
+ * Returns: OK; INVALID (too few arguments, a value that the schema does not accept: argument and both types); NOT_FOUND
+ * (no kernel for the key: the key and the existing kernels are named); what the kernel returned.
  */
 AOTICACHE_API aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache_stack *stack,
                                                        aoticache_error *ret_error);
@@ -177,9 +180,9 @@ AOTICACHE_API aoticache_status aoticache_operator_redispatch(const aoticache_ope
                                                              aoticache_stack *stack, aoticache_error *ret_error);
 /*
  * Puts arguments in the schema's order: `positional` of them are on the stack already; names and values are keyword
- * arguments; the rest are defaults. Values are put on as they are, pointers in them stay the caller's; lists and strings
- * of defaults belong to the definition, as long as it stands. INVALID: an unknown name, one given
- * twice, one missing.
+ * arguments; the rest are defaults. Values are pushed unchanged; the caller still owns their pointers. Lists and strings of
+ * defaults belong to the definition and are valid as long as it exists. Returns: OK; INVALID (a name that is unknown or given
+ * twice, an argument that is missing).
  */
 AOTICACHE_API aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op, size_t positional,
                                                                  const char *const *names,
@@ -187,29 +190,29 @@ AOTICACHE_API aoticache_status aoticache_operator_push_arguments(const aoticache
                                                                  aoticache_stack *stack, aoticache_error *ret_error);
 
 /*
- * Sees calls of this thread where PyTorch's modes do, at the Python key: after the kernels for autograd, functorch and
- * whatever else is above it, before those for BackendSelect and the backends. While a thread has modes, the key sets of
- * its calls have Python, unless it is excluded or falls through for the operator; what kernels above redispatch reaches
- * the modes by it, too, and a kernel that the operator itself has for Python comes before them.
- * A mode may answer (OK), pass on to the next one below, the kernel in the end (UNSUPPORTED: what is below Python is
- * given the key set without it), or fail the call. keys: of the call, with Python. While it runs, keys above Python are
- * excluded: what it calls begins below them.
+ * Intercepts calls of this thread at the Python key, as PyTorch's modes do: after the kernels for autograd, functorch and the
+ * other keys above Python, before those for BackendSelect and the backends. While a thread has modes, the key sets of its
+ * calls include Python, unless it is excluded or falls through for the operator. Calls that kernels above redispatch reach
+ * the modes by that key too. A kernel that the operator itself has for Python runs before the modes.
+ * A mode may answer (OK), forward the call to the next mode below and finally to the kernel (UNSUPPORTED: what is below Python
+ * gets the key set without it), or fail the call. keys: of the call, with Python. While a mode runs, keys above Python are
+ * excluded, so its own calls begin below them.
  */
 typedef struct aoticache_dispatch_mode {
     aoticache_boxed_fn call;
     void *user;
 } aoticache_dispatch_mode;
 /*
- * A stack for each thread, of copies; user is borrowed. A mode is off while it runs, so what it calls goes to the one
- * below. What it pushes and does not pop goes when it returns. INVALID: more than 64.
+ * Pushes a copy of a mode onto this thread's stack of modes; user is borrowed. A mode is off while it runs, so its own calls
+ * go to the mode below. Modes that it pushes and does not pop are removed when it returns. INVALID: more than 64.
  */
 AOTICACHE_API aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode,
                                                             aoticache_error *ret_error);
 AOTICACHE_API void aoticache_dispatch_mode_pop(void);
 
 /*
- * Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time, a copy;
- * NULL: off. user is borrowed; calls that are under way may still use what is taken off.
+ * Called before and after every kernel of every thread: for profilers. The result of before is passed to after. There is one
+ * observer at a time, a copy; NULL: off. user is borrowed; running calls may still use an observer that was removed.
  */
 typedef struct aoticache_call_observer {
     void *(*before)(void *user, const aoticache_operator *op, aoticache_key_set keys, const aoticache_stack *stack);
@@ -221,25 +224,25 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher
                                                             aoticache_error *ret_error);
 
 /*
- * Where warnings go; copied, NULL: nowhere, as at the beginning. There is one: a kernel that takes the place of another
- * of the same operator and key, but for Meta, where PyTorch does not warn either (it warns of the first alone in a
+ * Sets the receiver of warnings; copied. NULL: none, which is the default. There is one warning: a kernel replaces another
+ * one of the same operator and key. Kernels for Meta are excepted, as in PyTorch (which warns only of the first one in a
  * process). Called by the thread that registers, without a lock held.
  */
 AOTICACHE_API void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatcher, const aoticache_logger *logger);
 
-/* ---- questions: those of torch._C._dispatch_* ---- */
+/* ---- queries: those of torch._C._dispatch_* ---- */
 
-/* Whether there is a definition or a kernel of this name; false for what is no name. */
+/* Returns whether there is a definition or a kernel of this name; false for a malformed name. */
 AOTICACHE_API bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name);
 AOTICACHE_API bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key);
 AOTICACHE_API bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key);
 
-/* As PyTorch's _dispatch_dump_table; *ret_text is the caller's, by aoticache_free(). */
+/* Prints the table as PyTorch's _dispatch_dump_table; the caller frees *ret_text with aoticache_free(). */
 AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,
                                                              aoticache_error *ret_error);
 /*
- * Names, sorted; borrowed for the call, as all that callbacks are given. Return false to stop; may ask and register.
- * dangling: with kernels, without a definition.
+ * Lists names, sorted. A callback borrows its text for the call. It may return false to stop, and may query and register.
+ * dangling: list names that have kernels but no definition.
  */
 typedef bool (*aoticache_operator_name_fn)(void *user, const char *text);
 AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
@@ -247,39 +250,39 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *d
                                                          aoticache_error *ret_error);
 
 /*
- * Fallthrough fallbacks for the keys that every call of a thread has from the start (BackendSelect, ADInplaceOrView)
- * and for all autograd keys: what a host wants that has kernels for devices alone. oplib: of kind IMPL, namespace "_".
+ * Registers fallthrough fallbacks for the keys that every call of a new thread has (BackendSelect, ADInplaceOrView) and for
+ * all autograd keys: for hosts that have kernels only for devices. oplib: of kind IMPL, namespace "_".
  */
 AOTICACHE_API aoticache_status aoticache_oplib_fall_through_usual(aoticache_oplib *oplib, aoticache_error *ret_error);
 
-/* ---- kernels that stand before others ---- */
+/* ---- kernels that replace others and call them ---- */
 
 /*
- * For a kernel with wants_previous, from inside its call: calls what its operator would have for its key, were it and
- * what is newer for that key not there. key, user: what it is registered for and with. Other registrations may come and
- * go meanwhile.
- * Returns: as aoticache_operator_call(), which a fallthrough below it gives NOT_FOUND.
+ * For a kernel with wants_previous, from inside its call: calls the kernel that its operator would have for its key without
+ * this kernel and newer ones for that key. key, user: those of its registration. Other registrations may be added and removed
+ * meanwhile.
+ * Returns: as aoticache_operator_call(); NOT_FOUND if the previous kernel is a fallthrough.
  */
 AOTICACHE_API aoticache_status aoticache_operator_call_previous(const aoticache_operator *op,
                                                                 aoticache_dispatch_key key, const void *user,
                                                                 aoticache_key_set keys, aoticache_stack *stack,
                                                                 aoticache_error *ret_error);
 /*
- * The kernel that an operator's table has for a runtime key at this moment (torch.library.get_kernel(),
- * _dispatch_get_computed_kernel_for_dispatch_key): for a kernel that is then registered over it and calls it. What is
- * registered later changes nothing; once the kernel itself is taken back, calls of it give NOT_FOUND.
- * ret_kernel: by aoticache_computed_kernel_free(), before the dispatcher goes.
- * Returns: OK; NOT_FOUND (the key has none); INVALID (an alias or no key; ambiguous for AutogradOther); NO_MEMORY.
+ * Gets the kernel that an operator's table now has for a runtime key (torch.library.get_kernel(),
+ * _dispatch_get_computed_kernel_for_dispatch_key), so that a kernel that is then registered over it can call it. Later
+ * registrations do not change it; after the kernel itself is removed, calls of it return NOT_FOUND.
+ * ret_kernel: the caller frees it with aoticache_computed_kernel_free(), before the dispatcher.
+ * Returns: OK; NOT_FOUND (the key has none); INVALID (an alias, not a key, or ambiguous for AutogradOther); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_operator_get_computed_kernel(const aoticache_operator *op,
                                                                       aoticache_dispatch_key key,
                                                                       aoticache_computed_kernel **ret_kernel,
                                                                       aoticache_error *ret_error);
-/* As aoticache_operator_redispatch(): arguments are not checked, the key set is the caller's. */
+/* Calls as aoticache_operator_redispatch() does: arguments are not checked, and the caller gives the key set. */
 AOTICACHE_API aoticache_status aoticache_computed_kernel_call(const aoticache_computed_kernel *kernel,
                                                               aoticache_key_set keys, aoticache_stack *stack,
                                                               aoticache_error *ret_error);
-/* No call through this handle may be under way. NULL is allowed. */
+/* Frees the handle. No call through it may be running. NULL is allowed. */
 AOTICACHE_API void aoticache_computed_kernel_free(aoticache_computed_kernel *kernel);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /*
- * eager/dispatch/key: what a single dispatch key is: its name, its kind, its functionality and backend, its place in an
- * operator's table; and sets of keys: what is in them, the highest, the place in a table, and their text. Names are read
- * by key_parse.c; alias keys are in key_alias.c, a thread's sets in thread.c.
+ * eager/dispatch/key: single dispatch keys: name, kind, functionality and backend, entry in an operator's table; and sets of
+ * keys: members, the highest key, its entry in a table, and text. key_parse.c reads names; alias keys are in key_alias.c, a
+ * thread's sets in thread.c.
  */
 #include "eager/dispatch/internal.h"
 #include "eager/dispatch/keys.h"
@@ -39,7 +39,7 @@ bool aoticache_dispatch_key_is_alias(aoticache_dispatch_key key)
            key <= AOTICACHE_DISPATCH_KEY_CompositeExplicitAutogradNonFunctional;
 }
 
-/* Returns the block that a runtime key, or the number before the first, is in; NULL: none. */
+/* Returns the block of a runtime key, or of the number before the first one; NULL: none. */
 static const struct block *block_of(aoticache_dispatch_key key)
 {
     for (size_t i = 0; i < BLOCKS; i++)
@@ -127,7 +127,7 @@ void aoticache_dispatch_key_list(aoticache_dispatch_key_fn callback, void *user)
 #define NUMBER_OF_BITS (AOTICACHE_DISPATCH_BACKENDS + AOTICACHE_DISPATCH_FUNCTIONALITIES - 1) /* Undefined has none */
 #define ALL_BITS ((UINT64_C(1) << NUMBER_OF_BITS) - 1)
 
-/* Blocks before functionality n each take 15 places more than one. */
+/* Each block before functionality n takes 15 additional entries. */
 #define BLOCK_IS_BEFORE(functionality, number, prefix, first, parsed, n) +((number) < (n))
 #define BLOCKS_BEFORE(n) (0 AOTICACHE_DISPATCH_BLOCK_LIST(BLOCK_IS_BEFORE, n))
 #define BLOCK_IS(functionality, number, prefix, first, parsed, n) || (number) == (n)
@@ -142,7 +142,7 @@ _Static_assert(AOTICACHE_DISPATCH_ENTRIES ==
                        (AOTICACHE_DISPATCH_BACKENDS - 1) * BLOCKS_BEFORE(AOTICACHE_DISPATCH_FUNCTIONALITIES),
                "places of a table");
 
-/* 47, which PyTorch names EndOfFunctionalityKeys, has a bit there: FULL_AFTER is made with it. */
+/* 47, PyTorch's EndOfFunctionalityKeys, has a bit in PyTorch, too: FULL_AFTER is made with it. */
 #define SET_OF(name, number) [number] = (number) == 0 ? 0 : KEY_SET_BIT((number) + ((number) == 0)),
 #define SET_OF_BACKEND(name, backend, number, first) \
     [(first) + 1 + (backend)] = KEY_SET_BIT(number) | UINT64_C(1) << (backend),
@@ -216,7 +216,7 @@ static int32_t first_of_block(int32_t functionality)
     }
 }
 
-/* A functionality on no backend gives the number before its first runtime key, as in PyTorch. */
+/* Returns the highest key. A functionality on no backend gives the number before its first runtime key, as in PyTorch. */
 aoticache_dispatch_key aoticache_key_set_highest(aoticache_key_set set)
 {
     int32_t functionality = (int32_t)key_set_functionality(set);
@@ -251,7 +251,7 @@ void aoticache_key_set_list(aoticache_key_set set, aoticache_dispatch_key_fn cal
 
 struct text {
     char *bytes;
-    size_t size, length; /* length: of all that was appended, also where it did not fit */
+    size_t size, length; /* length: of the whole text, even if it does not fit */
 };
 
 static void append_text(struct text *text, const char *word)

@@ -1,6 +1,6 @@
 /*
- * eager/dispatch/key_alias: sets that PyTorch derives from a key: what an alias key stands for, the backends
- * behind an autograd key and the other way round, the keys of a tensor.
+ * eager/dispatch/key_alias: sets that PyTorch derives from a key: the keys that an alias stands for, the backends of an autograd
+ * key and the reverse, the keys of a tensor.
  */
 #include "eager/dispatch/internal.h"
 #include "eager/dispatch/keys.h"
@@ -15,7 +15,7 @@
 #define BACKENDS (OTHER_BACKENDS | BIT(Dense))
 #define AUTOGRAD (KEY_SET_BACKEND_BITS | BIT(AutogradOther) | BIT(AutogradFunctionality) | BIT(AutogradNestedTensor))
 #define NESTED (KEY_SET_BACKEND_BITS | BIT(NestedTensor))
-/* For kernels that use views or write in place, which Sparse, XLA and Lazy want operators without. */
+/* For kernels that use views or write in place: not for Sparse, XLA and Lazy, which need operators without these. */
 #define NON_FUNCTIONAL (BACKENDS & ~(BIT(Sparse) | BACKEND(XLA) | BACKEND(Lazy)))
 
 aoticache_key_set aoticache_key_set_of_alias(aoticache_dispatch_key key)
@@ -74,7 +74,7 @@ aoticache_key_set aoticache_key_set_backends_of_autograd(aoticache_dispatch_key 
     if (key == AOTICACHE_DISPATCH_KEY_AutogradNestedTensor)
         return NESTED;
     int32_t backend = aoticache_dispatch_key_backend(key);
-    /* PyTorch has AutogradMTIA, and leaves it out here. */
+    /* PyTorch has AutogradMTIA, but leaves it out here. */
     if (aoticache_dispatch_key_functionality(key) != AOTICACHE_DISPATCH_KEY_AutogradFunctionality ||
         !has_autograd(backend) || key == AOTICACHE_DISPATCH_KEY_AutogradMTIA)
         return 0;

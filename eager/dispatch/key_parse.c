@@ -1,6 +1,6 @@
 /*
- * eager/dispatch/key_parse: dispatch keys from text: their names, and names of devices. What is not known is
- * refused with the nearest name that is.
+ * eager/dispatch/key_parse: parses dispatch keys: their names, and names of devices. Unknown names are refused, and the nearest
+ * known name is suggested.
  */
 #include "base/arguments.h"
 #include "base/text/name_distance.h"
@@ -14,11 +14,11 @@
 #define BLOCK_IN_LIST(functionality, number, prefix, first, parsed, a) \
     AOTICACHE_DISPATCH_BACKEND_LIST(IN_BLOCK, first, parsed)
 
-/* Keys that PyTorch takes by name. */
+/* Keys that PyTorch accepts by name. */
 static const bool is_parsed[AOTICACHE_DISPATCH_KEY_COUNT] = {AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(
     IN_LIST) AOTICACHE_DISPATCH_BLOCK_LIST(BLOCK_IN_LIST, unused) AOTICACHE_DISPATCH_ALIAS_LIST(IN_LIST)};
 
-/* Finds the nearest name, upper and lower case being the same; NULL if none is near. */
+/* Finds the nearest name, ignoring case; NULL if none is near. */
 static const char *nearest_name(const char *name)
 {
     size_t least = strnlen(name, AOTICACHE_NAME_DISTANCE_LONGEST) / 3 + 1;

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/names: operators by name: making, finding, suggesting, listing them, and operators as text.
+ * eager/dispatch/names: operators by name: creates, finds, suggests, lists and prints them.
  */
 #include "base/arguments.h"
 #include "base/array.h"
@@ -17,7 +17,7 @@
 
 /* ---- an operator, without definition and kernels ---- */
 
-/* Of a name: a bit for each of its characters, folded to 64. */
+/* Returns a bit for each character of a name, folded to 64. */
 static uint64_t operator_letters(const char *name)
 {
     uint64_t letters = 0;
@@ -57,7 +57,7 @@ static bool operator_has_name(const void *item, const void *name)
 static const aoticache_hash_map_type names_type = {
     .item_size = sizeof(aoticache_operator *), .hash = hash_name, .has_key = operator_has_name};
 
-/* With the lock. NULL where no operator ever had the name, full name ("aten::add.Tensor"). */
+/* Finds an operator by its full name ("aten::add.Tensor"); NULL if none ever had the name. With the lock. */
 static aoticache_operator *dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name)
 {
     aoticache_operator *const *op = aoticache_hash_map_find(&dispatcher->names, &names_type, name);
@@ -114,13 +114,13 @@ void aoticache_dispatcher_leave_operator(aoticache_dispatcher *dispatcher, aotic
     last->position = op->position;
 }
 
-/* ---- going through them ---- */
+/* ---- collecting operators ---- */
 
 typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key key);
 
 /*
- * Collects the operators in no order. Operators are never freed, so their handles and names need no lock. Whatever takes long
- * runs without it, and so do callbacks, which may ask and register. *ret_found is the caller's.
+ * Collects the operators, unordered. Operators are never freed, so their handles and names need no lock. Slow work runs without
+ * it, and so do callbacks, which may query and register. The caller frees *ret_found.
  */
 static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted,
                                           aoticache_dispatch_key key, aoticache_operator ***ret_found,
@@ -170,7 +170,7 @@ static bool has_registration(const aoticache_operator *op, aoticache_dispatch_ke
 
 enum { MAX_DISTANCE = 3 };
 
-/* Of names that are equally near, the one that comes first by name wins. */
+/* Finds the nearest name; of equally near ones the first in alphabetical order. */
 static const char *nearest_of(aoticache_operator *const *operators, size_t count, const char *name)
 {
     const char *nearest = NULL;
@@ -178,7 +178,7 @@ static const char *nearest_of(aoticache_operator *const *operators, size_t count
     uint64_t letters = operator_letters(name);
     for (size_t i = 0; i < count; i++) {
         const aoticache_operator *op = operators[i];
-        /* Each change makes two of the letters differ at most: that leaves few names to be compared. */
+        /* Each edit changes at most two of the letters, so only few names must be compared. */
         if ((size_t)__builtin_popcountll(op->letters ^ letters) > 2 * best)
             continue;
         size_t found = aoticache_name_distance(name, op->name, best + 1, false);
@@ -192,7 +192,7 @@ static const char *nearest_of(aoticache_operator *const *operators, size_t count
 
 /* ---- finding ---- */
 
-/* The caller does not hold the lock, because the search takes long. */
+/* Reports an absent name. The caller must not hold the lock, because the search is slow. */
 static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const char *name, aoticache_error *ret_error)
 {
     cleanup_free aoticache_operator **defined = NULL;
@@ -207,7 +207,7 @@ static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const ch
                                nearest != NULL ? "?" : "");
 }
 
-/* False: it was not found, and *ret_dangles says why. */
+/* Finds a name as written. False: not found; *ret_dangles says whether it has only kernels. */
 static bool find_written(aoticache_dispatcher *dispatcher, const char *name, bool defined,
                          aoticache_operator **ret_operator, bool *ret_dangles)
 {
@@ -222,7 +222,7 @@ static bool find_written(aoticache_dispatcher *dispatcher, const char *name, boo
     return found;
 }
 
-/* What is not found as it is written is read as PyTorch reads names: " x :: y . z" is x::y.z. */
+/* Finds a name that was not found as written, after parsing it as PyTorch does: " x :: y . z" is x::y.z. */
 static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *name, bool defined,
                                   aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
@@ -241,7 +241,7 @@ static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *
     return status;
 }
 
-/* function: the public one, for the message. */
+/* Finds an operator. function: the public one, for the message. */
 static aoticache_status find_operator(const char *function, aoticache_dispatcher *dispatcher, const char *name,
                                       bool defined, aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
@@ -334,7 +334,7 @@ aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *
     return status;
 }
 
-/* ---- operators as text, line for line as PyTorch's _dispatch_dump and _dispatch_dump_table ---- */
+/* ---- operators as text, in the format of PyTorch's _dispatch_dump and _dispatch_dump_table ---- */
 
 static const char *alias_name(int32_t alias)
 {
@@ -371,7 +371,7 @@ static void dump_kernel(FILE *text, const aoticache_op_kernel *kernel, bool inac
     cleanup_free char *signature = NULL;
     if (kernel->signature != NULL)
         signature = aoticache_op_signature_text(kernel->signature);
-    /* PyTorch has another word for those that take symbolic integers, and does not print it. */
+    /* PyTorch has another word for kernels that take symbolic integers, but does not print it. */
     bool is_unboxed = kernel->signature != NULL && !aoticache_op_signature_is_symbolic(kernel->signature);
     fprintf(text, "%s%s%s: %s :: %s [ %sboxed %s]\n", aoticache_dispatch_key_name(kernel->key),
             aoticache_dispatch_key_is_alias(kernel->key) ? "[alias]" : "", inactive ? " (inactive)" : "", kernel->debug,

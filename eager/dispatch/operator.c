@@ -1,8 +1,8 @@
 /*
- * eager/dispatch/operator: one operator's kernels and definition, and the table and plan that calls read of them.
+ * eager/dispatch/operator: one operator's kernels and definition, and the table and plan that calls read.
  *
- * All but a few questions have the dispatcher's lock. Kernels are in one list, the newest first, so that taking one
- * back brings back the older one of its key. What is replaced is retired, not freed.
+ * All functions except a few queries need the dispatcher's lock. Kernels are in one list, the newest first, so that removing one
+ * restores the older one for its key. Replaced data is retired, not freed.
  */
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -17,8 +17,8 @@
 /* ---- kernels ---- */
 
 /*
- * This runs if a call redispatches to a key that falls through, or asks for exactly that key: a call for its arguments would
- * not have come here. The key set of the call need not have the key.
+ * Runs if a call redispatches to a key that falls through, or requests exactly that key; a call by its arguments would not come
+ * here. The key set of the call need not contain the key.
  */
 static aoticache_status report_fallthrough(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                            aoticache_stack *stack, aoticache_error *ret_error)
@@ -78,12 +78,12 @@ static void release_kernel(aoticache_retired *retired)
 
 void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel)
 {
-    /* This comes before the epoch that it waits for: a call that still finds the kernel entered before that. */
+    /* This must precede the retiring epoch: a call that still finds the kernel entered before that. */
     atomic_store(&kernel->is_gone, true);
     aoticache_dispatcher_retire(dispatcher, &kernel->retired, release_kernel);
 }
 
-/* ---- being ---- */
+/* ---- creation and end ---- */
 
 void aoticache_operator_free(aoticache_operator *op)
 {
@@ -114,7 +114,7 @@ aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_er
     return AOTICACHE_OK;
 }
 
-/* The first registration makes the operator visible, the removal of the last one hides it. */
+/* Counts a registration. The first one makes the operator visible, the removal of the last one hides it. */
 static void add_registration(aoticache_operator *op)
 {
     if (op->registrations++ > 0)
@@ -204,7 +204,7 @@ static const aoticache_op_kernel *newest_for(const aoticache_operator *op, aotic
     return NULL;
 }
 
-/* This is where PyTorch warns. It does not warn for Meta, as kernels of Python are meant to replace those of C++ there. */
+/* Prepares the warning that PyTorch also gives. For Meta there is none, as Python kernels should replace those of C++ there. */
 void aoticache_operator_note_override(const aoticache_operator *op, const aoticache_op_kernel *kernel,
                                       aoticache_op_notice *ret_notice)
 {
@@ -223,7 +223,7 @@ void aoticache_op_notice_give(const aoticache_op_notice *notice)
         aoticache_log(&notice->logger, AOTICACHE_LOG_WARNING, "%s", notice->text);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 const char *aoticache_operator_name(const aoticache_operator *op)
 {

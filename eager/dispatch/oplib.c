@@ -1,6 +1,6 @@
 /*
- * eager/dispatch/oplib: libraries of operators: their beginning and end, the namespaces that they hold, and taking back
- * what they registered.
+ * eager/dispatch/oplib: libraries of operators: creation and end, the namespaces that they own, and removing their
+ * registrations.
  */
 #include "base/arguments.h"
 #include "eager/dispatch/internal.h"
@@ -62,7 +62,7 @@ static void release_namespace(aoticache_oplib *oplib)
     oplib->holds_namespace = false;
 }
 
-/* ---- beginning and end ---- */
+/* ---- creation and end ---- */
 
 static bool is_nonempty(const char *text)
 {

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/oplib_define: defining operators, alone or with a kernel.
+ * eager/dispatch/oplib_define: defines operators, alone or with a kernel.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A definition, after everything that can fail for its text alone. */
+/* A definition whose text has been checked. */
 typedef struct definition {
     aoticache_op_plan *plan;
     aoticache_op_kernel *kernel; /* NULL: none */
@@ -72,7 +72,7 @@ static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text
     return AOTICACHE_OK;
 }
 
-/* Takes both the plan and the kernel over, or neither. The caller holds the lock. */
+/* Takes ownership of both plan and kernel, or of neither. The caller holds the lock. */
 static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache_op_notice *ret_notice,
                                aoticache_error *ret_error)
 {
@@ -121,7 +121,7 @@ static aoticache_status define_with_plan(aoticache_oplib *oplib, const char *sch
     return status;
 }
 
-/* function: the public one, for the message. */
+/* Checks that the oplib may define the schema. function: the public one, for the message. */
 static aoticache_status check_defines(const char *function, const aoticache_oplib *oplib, const char *schema,
                                       aoticache_error *ret_error)
 {

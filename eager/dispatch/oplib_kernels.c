@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/oplib_kernels: registering kernels and fallbacks: which names and keys a library may register for.
+ * eager/dispatch/oplib_kernels: registers kernels and fallbacks: for which names and keys a library may register them.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -30,7 +30,7 @@ aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, c
                                aoticache_oplib_namespace(oplib), oplib->debug);
 }
 
-/* Makes the full name of an operator; *ret_full is the caller's. */
+/* Makes the full name of an operator; the caller frees *ret_full. */
 static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const char *name, char **ret_full,
                                             aoticache_error *ret_error)
 {
@@ -53,7 +53,7 @@ static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const 
     return status;
 }
 
-/* Checks a key by its number: a kernel can be for any of these. Undefined stands for "no key", as by its name: -1. */
+/* Checks a key given by its number: any key is allowed. Undefined means "no key" (-1), as its name does. */
 static aoticache_status check_key(aoticache_dispatch_key key, aoticache_dispatch_key *ret_given,
                                   aoticache_error *ret_error)
 {
@@ -169,7 +169,7 @@ aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char
     return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
 }
 
-/* given: -1: none. */
+/* Checks a fallback. given: -1: none. */
 static aoticache_status check_fallback(const aoticache_oplib *oplib, aoticache_dispatch_key given,
                                        aoticache_dispatch_key *ret_key, aoticache_error *ret_error)
 {
@@ -211,7 +211,7 @@ static aoticache_status fallback(aoticache_oplib *oplib, aoticache_dispatch_key 
         made = NULL;
     }
     aoticache_dispatcher_unlock(oplib->dispatcher);
-    if (made != NULL) { /* tables that calls are reading may have had it for a moment */
+    if (made != NULL) { /* tables that calls are reading may have contained it briefly */
         made->release = NULL;
         aoticache_op_kernel_retire(oplib->dispatcher, made);
     }
@@ -239,7 +239,7 @@ aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aotica
     return status == AOTICACHE_OK ? fallback(oplib, given, kernel, ret_error) : status;
 }
 
-/* The keys that this thread's calls have from the start, and what tensors with gradients add. */
+/* Registers fallthroughs for the keys that calls of a new thread have, and for those that tensors with gradients add. */
 aoticache_status aoticache_oplib_fall_through_usual(aoticache_oplib *oplib, aoticache_error *ret_error)
 {
     static const aoticache_dispatch_key usual[] = {

@@ -1,7 +1,7 @@
 /*
- * eager/dispatch/plan: what a call needs of a schema, precomputed: which arguments' tensors give the key set, which
- * kinds of values each argument takes, and the defaults. Keyword arguments and defaults are put on the stack in the
- * schema's order.
+ * eager/dispatch/plan: the data of a schema that a call needs, precomputed: which arguments' tensors give the key set, which
+ * kinds of values each argument accepts, and the defaults. Puts keyword arguments and defaults on the stack in the schema's
+ * order.
  */
 #include "base/arguments.h"
 #include "eager/dispatch/default_values.h"
@@ -25,7 +25,7 @@ static bool is_optional_tensor(const aoticache_type *type)
 }
 
 /*
- * True for Tensor, Tensor?, Tensor[] and Tensor?[]: no other types are dispatched on, not even Tensor[]?
+ * Returns true for Tensor, Tensor?, Tensor[] and Tensor?[]: calls do not dispatch on other types, not even Tensor[]?
  * (DispatchKeyExtractor.h).
  */
 static bool is_dispatched(const aoticache_type *type)
@@ -100,7 +100,7 @@ static uint32_t kinds_accepted_by(const aoticache_type *type)
     case AOTICACHE_TYPE_UNION:
         return ANY_VALUE;
     default:
-        return BIT(OTHER) | BIT(STRING) | BIT(INT); /* objects of the binding; names and numbers where it has such */
+        return BIT(OTHER) | BIT(STRING) | BIT(INT); /* objects of the binding; names and numbers if it uses those */
     }
 }
 
@@ -154,7 +154,7 @@ void aoticache_op_plan_retire(aoticache_dispatcher *dispatcher, aoticache_op_pla
     aoticache_dispatcher_retire(dispatcher, &plan->retired, release_plan);
 }
 
-/* ---- arguments put in order ---- */
+/* ---- ordering arguments ---- */
 
 static const char *name_at(const aoticache_op_plan *plan, size_t position)
 {
@@ -174,7 +174,7 @@ static aoticache_status find_argument(const aoticache_operator *op, const aotica
                                name != NULL ? name : "(NULL)");
 }
 
-/* source: for each argument the number of its keyword argument, or -1. */
+/* Assigns keyword arguments. source: for each argument the number of its keyword argument, or -1. */
 static aoticache_status assign(const aoticache_operator *op, const aoticache_op_plan *plan, size_t positional,
                                const char *const *names, size_t keyword_count, int32_t *source,
                                aoticache_error *ret_error)

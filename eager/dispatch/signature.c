@@ -2,8 +2,8 @@
  * eager/dispatch/signature: signatures of typed kernels: "(Tensor _0) -> Tensor _0".
  *
  * Owns two rules (OperatorEntry::registerKernel's counterpart): all typed kernels of an operator have one signature
- * (one more for those that take symbolic integers), and it fits the definition. What types are called by kernels
- * differs from what definitions call them: a dtype is an int there, and "int[2]" is "int[]".
+ * (and another one for those that take symbolic integers), and it fits the definition. Kernels use other names of types than
+ * definitions do: a dtype is an int in a kernel, and "int[2]" is "int[]".
  */
 #include "base/cleanup.h"
 #include "eager/dispatch/internal.h"
@@ -28,7 +28,7 @@ aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_s
     text = malloc(size);
     if (text == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a signature");
-    text[0] = '_'; /* takes the place of the name: columns in messages are one too high */
+    text[0] = '_'; /* replaces the name: columns in messages are one too high */
     memcpy(text + 1, signature, size - 1);
     return aoticache_schema_parse_definition(text, NULL, ret_schema, ret_error);
 }
@@ -66,7 +66,7 @@ static bool same_name(const char *a, const char *b)
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-/* symbolic: the kernel takes symbolic integers, so the definition's stay what they are. */
+/* Compares types. symbolic: the kernel takes symbolic integers, so those of the definition stay symbolic. */
 static bool schemas_match(const aoticache_type *defined, const aoticache_type *given, bool symbolic)
 {
     if (real_kind(defined->kind, symbolic) != real_kind(given->kind, true) ||
@@ -88,7 +88,7 @@ static bool has_symbolic(const aoticache_type *type)
     return false;
 }
 
-/* Arguments alone tell: a SymInt that is returned is one for every kernel. */
+/* Checks only the arguments: a returned SymInt is one for every kernel. */
 bool aoticache_op_signature_is_symbolic(const aoticache_schema *signature)
 {
     for (size_t i = 0; i < aoticache_schema_num_arguments(signature); i++)
@@ -178,7 +178,7 @@ aoticache_status aoticache_operator_check_definition(const aoticache_operator *o
     return status;
 }
 
-/* ---- keeping ---- */
+/* ---- storing signatures ---- */
 
 aoticache_status aoticache_operator_keep_signature(aoticache_operator *op, const aoticache_op_kernel *kernel,
                                                    aoticache_error *ret_error)

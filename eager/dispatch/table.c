@@ -1,8 +1,8 @@
 /*
- * eager/dispatch/table: which kernel an operator has at each place of its table, and the table itself.
+ * eager/dispatch/table: chooses the kernel of each entry of an operator's table, and creates the table.
  *
  * Owns the order of precedence (OperatorEntry::computeDispatchTableEntry's counterpart) and the masks of keys that fall
- * through (DispatchKeyExtractor). Knows nothing of when tables are made and replaced: that is operator.c's.
+ * through (DispatchKeyExtractor). operator.c decides when tables are created and replaced.
  */
 #include "eager/dispatch/internal.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what never changes about a place ---- */
+/* ---- constant data of an entry ---- */
 
 typedef enum alias_bit {
     ALIAS_EXPLICIT_NON_FUNCTIONAL = 1,
@@ -25,8 +25,8 @@ typedef enum alias_bit {
 
 typedef struct place {
     aoticache_dispatch_key key;
-    uint32_t aliases;           /* that stand for it */
-    aoticache_key_set backends; /* whose kernels it belongs to: of an autograd key; else empty */
+    uint32_t aliases;           /* aliases that stand for the key */
+    aoticache_key_set backends; /* for an autograd key: its backends; otherwise empty */
     aoticache_key_set functionality_bit;
     int32_t backend; /* -1: its functionality has no kernels per backend */
 } place;
@@ -51,7 +51,7 @@ static uint32_t aliases_of(aoticache_dispatch_key key)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (aoticache_dispatch_key_in_alias(key, all[i].alias))
             bits |= all[i].bit;
-    /* No set can hold Undefined, so no alias does; but calls without tensors take composite kernels. */
+    /* No set can contain Undefined, so no alias does; but calls without tensors use composite kernels. */
     if (key == AOTICACHE_DISPATCH_KEY_Undefined)
         bits |= ALIAS_EXPLICIT_NON_FUNCTIONAL | ALIAS_EXPLICIT | ALIAS_IMPLICIT;
     return bits;
@@ -71,14 +71,14 @@ static void fill_places(void)
 
 /* ---- precedence ---- */
 
-/* This lists the newest kernel for each key, and the keys that can be members of sets. */
+/* The newest kernel for each key, and the key sets of the keys with kernels, except aliases. */
 typedef struct kernel_index {
     const aoticache_op_kernel *newest[AOTICACHE_DISPATCH_KEY_COUNT];
     aoticache_key_set keys[AOTICACHE_DISPATCH_KEY_COUNT];
     size_t key_count;
 } kernel_index;
 
-/* without: NULL, or a kernel that is left out, with those of its key that are newer. */
+/* Fills the index. without: NULL, or a kernel to leave out, together with newer ones of its key. */
 static void index_kernels(const aoticache_op_kernel *kernels, const aoticache_op_kernel *without, kernel_index *index)
 {
     bool hidden = without != NULL;
@@ -110,7 +110,7 @@ static bool has_any(const kernel_index *index, aoticache_key_set set)
             return (aoticache_op_choice){chosen, why};                                   \
     } while (0)
 
-/* Chooses composite implicit kernels. The one of all backends serves no autograd key whose backend has a kernel of its own. */
+/* Chooses composite implicit kernels. The one for all backends does not serve autograd keys whose backend has its own kernel. */
 static aoticache_op_choice choose_implicit(const kernel_index *index, const place *at)
 {
     bool has_backend_kernel =
@@ -175,8 +175,8 @@ void aoticache_op_table_choose(const aoticache_dispatcher *dispatcher, const aot
 /* ---- keys that fall through ---- */
 
 /*
- * A key that falls through for one backend alone leaves the functionality's bit to the others, so that one mask does
- * not do; PyTorch makes the same distinction. Returns whether the backends differ.
+ * Fills in the masks. If a key falls through for one backend only, the other backends still need the functionality's bit, so one
+ * mask is not enough; PyTorch makes the same distinction. Returns whether the backends differ.
  */
 static bool fill_masks(const aoticache_op_choice *choices, aoticache_key_set *ret_mask,
                        aoticache_key_set *ret_by_backend)
@@ -200,9 +200,9 @@ static bool fill_masks(const aoticache_op_choice *choices, aoticache_key_set *re
 
 /* ---- tables ---- */
 
-/* These run for a call that nothing can answer. */
+/* The following functions run for a call that no kernel can answer. */
 
-/* The next functions write the names of the operator's keys, each once, to the caller's buffer for the message. */
+/* Helpers that write the names of the operator's keys, each once, to the caller's buffer for the message. */
 static bool is_listed(const aoticache_op_table *table, uint32_t target)
 {
     for (uint32_t i = 1; i < target; i++)
@@ -231,7 +231,7 @@ static void list_keys(const aoticache_op_table *table, char *text, size_t size)
     }
 }
 
-/* This runs inside the epoch of the call, so the table may be read. */
+/* Runs inside the epoch of the call, so the table may be read. */
 static aoticache_status report_missing(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                        aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -280,7 +280,7 @@ static aoticache_status report_gone(void *user, const aoticache_operator *op, ao
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined any longer", op->name);
 }
 
-/* In a static table every place reports the same thing. */
+/* A static table: every entry reports the same error. */
 typedef union static_table {
     aoticache_op_table table;
     char bytes[sizeof(aoticache_op_table) + sizeof(aoticache_op_target)];
@@ -315,8 +315,8 @@ aoticache_op_table *aoticache_op_table_gone(void)
 }
 
 /*
- * The targets so far. Their numbers have eight bits. Each place and each key counts at most once. What is below kernels that
- * want to know it comes on top, until there are no numbers left: then such a kernel finds nothing below it.
+ * The targets up to now. Their numbers have eight bits. Each entry and each key counts at most once. Targets below kernels with
+ * wants_previous are added until no numbers are left; further such kernels find nothing below them.
  */
 enum { MAX_TARGETS = 255 };
 
@@ -342,7 +342,7 @@ static uint32_t add_target(target_list *list, const aoticache_op_kernel *kernel,
     return list->count++;
 }
 
-/* The list grows while it is gone through: what is below may itself stand before another. */
+/* Adds previous targets. The list grows during the iteration: a target below may itself want its previous one. */
 static void add_previous(target_list *list, const aoticache_dispatcher *dispatcher, const aoticache_op_kernel *kernels)
 {
     kernel_index index;
@@ -358,7 +358,7 @@ static void add_previous(target_list *list, const aoticache_dispatcher *dispatch
     }
 }
 
-/* This also adds targets of keys that no place chose: a call for exactly that key wants them. */
+/* Adds targets of keys that no entry uses, for calls of exactly that key. */
 static void add_unchosen(target_list *list, const kernel_index *index, const aoticache_op_kernel *kernels)
 {
     for (const aoticache_op_kernel *kernel = kernels; kernel != NULL; kernel = kernel->older)
@@ -366,7 +366,7 @@ static void add_unchosen(target_list *list, const kernel_index *index, const aot
             add_target(list, kernel, false);
 }
 
-/* Newer kernels of its key may call one as a computed kernel; it asks for what is below itself all the same. */
+/* Adds kernels with newer ones for their key, which may call them as computed kernels: they, too, may call the one below. */
 static void add_overridden(target_list *list, const aoticache_op_kernel *kernels)
 {
     for (const aoticache_op_kernel *kernel = kernels; kernel != NULL; kernel = kernel->older)

@@ -1,7 +1,7 @@
 /*
- * eager/dispatch/thread: what a thread adds to its calls: the key sets that it adds to and takes from theirs, guards
- * that bring back what was before, its modes, and what is on and excluded while one runs. call.c says when modes are
- * asked.
+ * eager/dispatch/thread: per-thread state of calls: the key sets that are added to and removed from theirs, guards that restore
+ * the previous sets, modes, and which modes are on and which keys excluded while one runs. call.c decides when modes are
+ * called.
  */
 #include "base/arguments.h"
 #include "eager/dispatch/internal.h"
@@ -37,8 +37,8 @@ void aoticache_dispatch_set_local(aoticache_key_set included, aoticache_key_set 
 }
 
 /*
- * Taking away a key that is not there must not take the functionality of another: AutogradCUDA's where AutogradCPU
- * is.
+ * Adds or removes a key. Removing a key that is not in the set must not remove the functionality of another one: AutogradCUDA if
+ * the set has AutogradCPU.
  */
 static aoticache_key_set change_key(aoticache_key_set set, aoticache_dispatch_key key, bool on)
 {
@@ -83,8 +83,8 @@ enum { MAX_MODES = 64 };
 __thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("initial-exec")));
 
 /*
- * The modes that were pushed, also those that are off because they or ones below them run. The first push makes the stack and
- * the last pop frees it: thread-local memory of this kind is scarce, and libraries that are loaded later want some of it too.
+ * The modes that were pushed, including those that are off because they or lower ones are running. The first push allocates the
+ * stack and the last pop frees it: thread-local memory is scarce, and libraries that are loaded later also need some.
  */
 typedef struct mode_stack {
     unsigned count;
@@ -107,7 +107,7 @@ aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mod
     return AOTICACHE_OK;
 }
 
-/* A mode that runs is not on top for what it calls, so it cannot pop itself. */
+/* Pops the top mode. A running mode is not on top for its own calls, so it cannot pop itself. */
 void aoticache_dispatch_mode_pop(void)
 {
     if (mine == NULL)
@@ -127,14 +127,14 @@ size_t aoticache_dispatch_mode_count(void)
     return (size_t)__builtin_popcountll(aoticache_dispatch_modes_on);
 }
 
-/* Keys above Python are done when a mode is asked: the calls that it makes begin below them, as in PyTorch. */
+/* Returns the keys above Python. They are done when a mode is called: its own calls begin below them, as in PyTorch. */
 static aoticache_key_set above_python(void)
 {
     return aoticache_key_set_full() &
            ~(aoticache_key_set_full_after(AOTICACHE_DISPATCH_KEY_Python) | KEY_SET_BIT_OF(Python));
 }
 
-/* Runs a mode while it and those above it are off, and pops what it pushed and left. */
+/* Runs a mode while it and those above it are off, and pops modes that it pushed and did not pop. */
 static aoticache_status call_mode(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
                                   aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -147,7 +147,7 @@ static aoticache_status call_mode(unsigned number, const aoticache_operator *op,
     aoticache_status status = mode.call(mode.user, op, keys, stack, ret_error);
     aoticache_dispatch_guard_end(&guard);
     aoticache_dispatch_modes_on = on;
-    mine->count = count; /* it cannot have popped itself, so there is a stack still */
+    mine->count = count; /* it cannot have popped itself, so the stack still exists */
     return status;
 }
 

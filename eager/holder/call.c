@@ -1,5 +1,5 @@
 /*
- * eager/holder/call: the calls of an operator. A call whose kernel is ready takes the way of hot.h, any other that of miss.c.
+ * eager/holder/call: the calls of an operator. A call whose kernel is ready takes the path of hot.h, any other that of miss.c.
  * Before a miss, short forms of arguments are expanded, and tensors may replace numbers (numbers.c).
  */
 #include "base/cleanup.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Answers a call that no runner is ready for. substituted: NULL: nothing is. */
+/* Answers a call for which no runner is ready. substituted: NULL: no numbers are substituted. */
 static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                      const aoticache_packed *packed, aoticache_numbers *substituted,
                                      aoticache_error *ret_error)
@@ -23,7 +23,7 @@ static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set,
     return status;
 }
 
-/* Answers a call that has been substituted tensors, by a kernel that takes its numbers from them. */
+/* Answers a call with substituted tensors, with a kernel that reads its numbers from them. */
 static aoticache_status call_substituted(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                          aoticache_numbers *substituted, aoticache_error *ret_error)
 {
@@ -46,7 +46,7 @@ static aoticache_status call_substituted(aoticache_holder *holder, uint64_t key_
 
 /* ---- calls with short forms ---- */
 
-/* A call whose arguments are spelt out, in their place on the stack. */
+/* A call whose arguments are replaced on the stack by their full forms. */
 struct spelt_call {
     aoticache_holder *holder;
     uint64_t key_set;
@@ -64,12 +64,12 @@ static aoticache_status call_spelt_out(void *user, const aoticache_value *spelt,
     memcpy(given, arguments, bytes);
     memcpy(arguments, spelt, bytes);
     aoticache_status status = aoticache_holder_call(call->holder, call->key_set, call->stack, ret_error);
-    if (status != AOTICACHE_OK) /* the stack is as it was */
+    if (status != AOTICACHE_OK) /* the stack is unchanged */
         memcpy(arguments, given, bytes);
     return status;
 }
 
-/* Answers a call that no runner is ready for, from inside its epoch, which ends. packed: NULL as call_slowly() has it. */
+/* Answers a call for which no runner is ready. Leaves the call's epoch. packed: may be NULL, as on the slow path. */
 static __attribute__((noinline)) aoticache_status call_missed(aoticache_holder *holder, uint64_t key_set,
                                                               aoticache_stack *stack, const aoticache_packed *packed,
                                                               aoticache_epoch_slot *slot, aoticache_error *ret_error)

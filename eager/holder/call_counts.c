@@ -1,6 +1,6 @@
 /*
- * eager/holder/call_counts: how often each library was called: the numbers of the libraries, the threads' counters added up, and
- * what was taken of each.
+ * eager/holder/call_counts: counts how often each library was called: the numbers of the libraries, the sum over the threads'
+ * counters, and the part of each count that was taken.
  */
 #include "eager/holder/internal.h"
 
@@ -12,13 +12,13 @@
 
 typedef struct number_state {
     uint64_t taken;
-    uint64_t more; /* what threads counted that had no memory for a counter of their own */
-    uint32_t next; /* of those that are free; 0: the last */
+    uint64_t more; /* counts of threads that had no memory for their own counter */
+    uint32_t next; /* next free number; 0: the last */
 } number_state;
 
-/* Held while a thread's counters move to a larger array, so that who adds up sees one or the other. */
+/* Held while a thread's counters move to a larger array, so that a reader sees one or the other. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static number_state *numbers; /* 0 stands for none */
+static number_state *numbers; /* 0 means none */
 static uint32_t number_count, number_capacity, first_free;
 
 static uint64_t add_up(uint32_t number)
@@ -44,7 +44,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Marks all counts as taken: what was counted before the fork is for the parent to take. */
+/* Marks all counts as taken: the parent takes those made before the fork. */
 static void after_fork_in_child(void)
 {
     for (uint32_t number = 1; number < number_count; number++)
@@ -117,7 +117,7 @@ uint64_t aoticache_call_counts_take(uint32_t number)
 {
     pthread_mutex_lock(&lock);
     uint64_t uses = add_up(number), before = numbers[number].taken;
-    if (uses > before) /* else one was taken alone while this function took all */
+    if (uses > before) /* otherwise one was taken separately while this function took all */
         numbers[number].taken = uses;
     pthread_mutex_unlock(&lock);
     return uses > before ? uses - before : 0;
@@ -130,7 +130,7 @@ void aoticache_call_counts_take_one(uint32_t number)
     pthread_mutex_unlock(&lock);
 }
 
-/* Makes counters for all numbers that there are. */
+/* Creates counters for all existing numbers. */
 static bool extend_counters(aoticache_epoch_slot *slot)
 {
     aoticache_use *more = calloc(number_capacity, sizeof *more);

@@ -1,6 +1,6 @@
 /*
- * eager/holder/compile: a miss becomes a library, a dynamic one where that is preferred and possible, else an exact one;
- * what is kept of a compile that failed; background compiles. miss.c decides which misses come here, and when.
+ * eager/holder/compile: turns a miss into a library, a dynamic one if that is preferred and possible, otherwise an exact one;
+ * remembers failed compiles; runs background compiles. miss.c decides which misses are compiled, and when.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A miss is left alone for this long before the next try. ABSENT is short: nothing is compiled here, and others may add it. */
+/* Times between two tries of a miss. ABSENT is short: nothing is compiled here, and other processes may add the kernel. */
 #define RETRY_ABSENT_NS UINT64_C(1000000000)
 #define RETRY_FAILED_NS UINT64_C(1000000000)
 #define RETRY_FAILED_MAX_NS UINT64_C(300000000000)
@@ -67,7 +67,7 @@ static void forget_failures(aoticache_holder *holder, aoticache_miss_state *stat
 
 /* ---- compiling ---- */
 
-/* accepts() and the hook need this beside the dynamic request. */
+/* Data that accepts() and the hook need in addition to the dynamic request. */
 typedef struct dynamic_compile {
     aoticache_hook *hook;
     const aoticache_request *example; /* the call's own sizes, with the environment of the dynamic request */
@@ -86,7 +86,7 @@ static bool guard_accepts_call(void *user, const char *guard)
     return passes;
 }
 
-/* The hook sees the sizes of the call, as an example; the dynamic request has only placeholders. */
+/* Compiles with the sizes of the call as an example; the dynamic request has only placeholders. */
 static aoticache_status compile_dynamic(void *user, const aoticache_request *request, const char *directory,
                                         aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
@@ -115,7 +115,7 @@ static void count_compile(aoticache_holder *holder, const aoticache_artifact *ar
         atomic_fetch_add_explicit(&holder->compiles, 1, memory_order_relaxed);
 }
 
-/* Returns OK only if the library that was made serves the call's own shape. */
+/* Returns OK only if the library serves the call's own shape. */
 static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_miss_request *miss,
                                     aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
@@ -156,7 +156,7 @@ static void set_not_dynamic(aoticache_holder *holder, aoticache_dynamic_state *s
     pthread_mutex_unlock(&holder->lock);
 }
 
-/* A dynamic compile that fails does not fail the call: the exact shape is compiled then, and from now on. */
+/* Gets an artifact. If a dynamic compile fails, the call does not fail: its exact shape is compiled, from then on always. */
 static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
                                      aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
@@ -205,10 +205,10 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
     return aoticache_error_set(ret_error, status, "%s", error.message);
 }
 
-/* ---- background compiles: a queue of misses, and the threads that work it off ---- */
+/* ---- background compiles: a queue of misses, and the threads that process it ---- */
 
 /*
- * Threads begin when there is work for them and end with the context. A child after fork() has neither the threads nor
+ * Threads are started when there is work for them and end with the context. A child after fork() has neither the threads nor
  * the jobs of its parent.
  */
 struct aoticache_job {
@@ -234,7 +234,7 @@ static void free_jobs(aoticache_job *job)
     }
 }
 
-/* Under context->lock. */
+/* Takes the first job off the queue. The caller holds context->lock. */
 static aoticache_job *dequeue_first(aoticache_context *context)
 {
     aoticache_job *job = context->first;
@@ -258,7 +258,7 @@ static void run_job(aoticache_job *job)
                       (double)job->miss.compile_ns * 1e-9);
 }
 
-/* True if only jobs have references to the holder. The caller holds context->lock. */
+/* Returns true if only jobs have references to the holder. The caller holds context->lock. */
 static bool is_abandoned(const aoticache_job *job)
 {
     return atomic_load(&job->holder->references) <= job->holder->jobs;
@@ -296,7 +296,7 @@ static void *run_queued_jobs(void *user)
     return NULL;
 }
 
-/* Under context->lock. */
+/* Starts a background thread. The caller holds context->lock. */
 static bool start_thread(aoticache_context *context)
 {
     pthread_t thread;
@@ -323,7 +323,7 @@ static aoticache_job *dequeue_all(aoticache_context *context)
 }
 
 /*
- * Empties the queue that fork() copied from the parent, whose threads are not there; the jobs are to be freed. The caller
+ * Empties the queue that fork() copied from the parent, whose threads do not exist here. The caller frees the returned jobs and
  * holds context->lock.
  */
 static aoticache_job *begin_anew_after_fork(aoticache_context *context)

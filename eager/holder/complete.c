@@ -1,7 +1,7 @@
 /*
- * eager/holder/complete: arguments that mean what others spell out: a tensor without strides is contiguous, an int where the
- * schema says float is that float, as in PyTorch. A call that has one is made again with the arguments spelt out, so that it finds
- * the same kernel. Calls that are hits as they are do not come here.
+ * eager/holder/complete: expands short forms of arguments: a tensor without strides is contiguous, an int for a float of the
+ * schema is that float, as in PyTorch. A call that has a short form is made again with full forms, so that it finds the same
+ * kernel. Calls that hit directly do not come here.
  */
 #include "base/cleanup.h"
 #include "eager/holder/internal.h"
@@ -49,7 +49,7 @@ bool aoticache_holder_has_short_forms(const aoticache_holder *holder, const aoti
     return false;
 }
 
-/* What the arguments point to that are spelt out, in blocks that are freed together. */
+/* Memory of the full forms, in blocks that are freed together. */
 struct block {
     struct block *next;
     uint64_t bytes[];

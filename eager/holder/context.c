@@ -1,5 +1,5 @@
 /*
- * eager/holder/context: what all holders of a host share: the cache and the hook, the policy, the budget of loaded
+ * eager/holder/context: state shared by all holders of a host: the cache and the hook, the policy, the limit of loaded
  * libraries, the background compiles.
  */
 #include "base/clock.h"
@@ -170,7 +170,7 @@ aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t tim
 void aoticache_context_get_compiles(aoticache_context *context, aoticache_context_compiles *ret_compiles)
 {
     pthread_mutex_lock(&context->lock);
-    bool is_mine = context->owner == (int)getpid(); /* else they are those of a parent */
+    bool is_mine = context->owner == (int)getpid(); /* otherwise they are those of a parent */
     *ret_compiles = (aoticache_context_compiles){.queued = is_mine ? context->queued : 0,
                                                  .running = is_mine ? context->running : 0,
                                                  .ended = is_mine ? context->ended : 0};
@@ -190,7 +190,7 @@ static aoticache_holder **list_holders(aoticache_context *context, size_t *ret_c
         size_t references = atomic_load(&holder->references);
         while (references > 0 && !atomic_compare_exchange_weak(&holder->references, &references, references + 1))
             continue;
-        if (references > 0) /* else its end has begun, and it flushes by itself */
+        if (references > 0) /* otherwise it is being freed, and flushes by itself */
             list[count++] = holder;
     }
     pthread_mutex_unlock(&context->lock);

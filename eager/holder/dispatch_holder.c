@@ -1,6 +1,6 @@
 /*
- * eager/holder/dispatch_holder: a holder as a kernel of the dispatcher: the way from the dispatcher's kernel to the
- * holder's call, and back to the kernel below where the holder falls back.
+ * eager/holder/dispatch_holder: a holder as a kernel of the dispatcher: forwards calls from the dispatcher's kernel to the
+ * holder, and to the kernel below if the holder falls back.
  */
 #include "base/arguments.h"
 #include "eager/holder/dispatch_holder.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The dispatcher keeps this for one registration, and releases it with that. */
+/* The state of one registration. The dispatcher keeps it, and releases it with the registration. */
 typedef struct registered_holder {
     aoticache_holder *holder;
     const aoticache_operator *op;
@@ -41,7 +41,7 @@ static void release_registered(void *user)
     free(registered);
 }
 
-/* ---- what is asked for ---- */
+/* ---- checking arguments ---- */
 
 static aoticache_status device_of(const char *key, aoticache_dispatch_key *ret_key, aoticache_device *ret_device,
                                   aoticache_error *ret_error)
@@ -71,7 +71,7 @@ static aoticache_status device_of(const char *key, aoticache_dispatch_key *ret_k
                                key);
 }
 
-/* Copies the text of the schema, which may go with its definition at any moment. *ret_text is the caller's. */
+/* Copies the text of the schema, which may be freed with its definition at any moment. The caller frees *ret_text. */
 static aoticache_status find_schema(const aoticache_oplib *oplib, const char *name, aoticache_operator **ret_operator,
                                     char **ret_text, aoticache_error *ret_error)
 {

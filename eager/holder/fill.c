@@ -1,6 +1,6 @@
 /*
- * eager/holder/fill: what the index has for the operator becomes entries of the table: their metadata now, their libraries
- * when they are first hit.
+ * eager/holder/fill: adds the operator's entries of the index to the table: their metadata immediately, their libraries on the
+ * first hit.
  */
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -9,16 +9,16 @@
 
 #include <string.h>
 
-/* Whose kernels a walk over the index takes. */
+/* The makers whose kernels a walk over the index adds. */
 typedef enum fill_makers {
-    MAKERS_NAMED,  /* those that the environment of the holder's requests names */
-    MAKERS_C,      /* the kernels written in C, of whatever version, which run in every process */
+    MAKERS_NAMED,  /* the maker that the environment of the holder's requests names */
+    MAKERS_C,      /* kernels written in C, of any version, which run in every process */
     MAKERS_OTHERS, /* all others */
 } fill_makers;
 
 typedef struct fill_walk {
     aoticache_holder *holder;
-    const aoticache_request *like; /* with the environment that this holder's requests have */
+    const aoticache_request *like; /* a request with the environment of this holder's requests */
     fill_makers makers;
     int64_t last_entry;
 } fill_walk;
@@ -31,7 +31,7 @@ static bool takes_numbers(const aoticache_request *request)
     return numbers != NULL && strcmp(numbers, AOTICACHE_NUMBERS_TENSORS) == 0;
 }
 
-/* A host that names no framework, of a library that no hook of it can make, takes what is there, whoever compiled it. */
+/* Returns whether the host names no framework and no maker. It then uses existing kernels of any maker. */
 static bool takes_any_maker(const aoticache_request *like)
 {
     for (size_t i = 0; i < sizeof maker_names / sizeof *maker_names; i++)
@@ -40,7 +40,7 @@ static bool takes_any_maker(const aoticache_request *like)
     return true;
 }
 
-/* How many pairs of a request say who made the kernel, where the walk takes kernels of makers that it does not know. */
+/* Counts the pairs of a request that name the kernel's maker, if the walk adds kernels of makers that it does not know. */
 static size_t count_maker_pairs(const fill_walk *walk, const aoticache_request *request)
 {
     size_t count = 0;
@@ -57,13 +57,13 @@ static bool is_of_these_makers(const fill_walk *walk, const aoticache_request *r
         return true;
     if (framework != NULL && strcmp(framework, "c") == 0)
         return walk->makers == MAKERS_C;
-    /* What an earlier worker made may be wrong. */
+    /* Kernels of an earlier worker may be wrong. */
     const bool is_current = framework == NULL || strcmp(framework, "pytorch") != 0 ||
                             (worker != NULL && strcmp(worker, AOTICACHE_WORKER_REVISION) == 0);
     return walk->makers == MAKERS_OTHERS && is_current;
 }
 
-/* True if the environments are the same but for the pairs that come from a call's arguments, and the maker's. */
+/* Returns true if the environments are equal except for the maker's pairs and those that come from a call's arguments. */
 static bool same_environment(const fill_walk *walk, const aoticache_request *request, bool is_dynamic)
 {
     const aoticache_request *like = walk->like;
@@ -82,7 +82,7 @@ static bool same_environment(const fill_walk *walk, const aoticache_request *req
     return true;
 }
 
-/* With the policy AFTER, a shape that another process has compiled counts too. */
+/* Counts a shape that another process has compiled, for the policy AFTER. */
 static void count_shape(aoticache_holder *holder, const aoticache_value *values)
 {
     aoticache_request *request = NULL;
@@ -96,8 +96,8 @@ static void count_shape(aoticache_holder *holder, const aoticache_value *values)
 }
 
 /*
- * Adds an exact library. Of several for the same metadata the first stays, which is the best. If there is no memory, a miss
- * will ask the cache.
+ * Adds an exact library. Of several for the same metadata the first one is kept, which is the best. Without memory, nothing is
+ * added, and a miss will look in the cache.
  */
 static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
 {
@@ -110,7 +110,7 @@ static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, &packed);
     const aoticache_known_kernel *known = entry != NULL ? aoticache_known_kernel_of(atomic_load(&entry->known)) : NULL;
     if (entry == NULL && aoticache_table_find(&holder->misses, &packed) == NULL)
-        count_shape(holder, values); /* what was missed here was counted then */
+        count_shape(holder, values); /* shapes that missed here were counted then */
     if (known == NULL || known->check != NULL || atomic_load(&known->gone))
         aoticache_holder_know_exact(holder, &packed, &stored->key, &stored->artifact, stored->entry_id);
 }
@@ -149,9 +149,9 @@ static bool add_stored(void *user, const aoticache_stored *stored)
 }
 
 /*
- * The request that those of this holder are like. ret_any: they may be of any maker. A hook of a context's own was chosen by what
- * this machine has (one for kernels in C, where there is no PyTorch), and its owner did not ask for it: so where it does not serve
- * the operator, what others compiled is taken.
+ * Makes a request with this holder's environment. ret_any: requests of any maker are accepted. If the context chose its hook by
+ * itself, from what this machine has (such as one for kernels in C if there is no PyTorch), its owner did not ask for that hook:
+ * so if the hook does not serve the operator, kernels of other makers are used.
  */
 static aoticache_status make_request_like(const aoticache_holder *holder, aoticache_request **ret_like, bool *ret_any,
                                           aoticache_error *ret_error)
@@ -184,7 +184,7 @@ static aoticache_status list_new_entries(aoticache_holder *holder, aoticache_err
         if (status == AOTICACHE_OK && any)
             status =
                 aoticache_cache_list_stored(holder->context->cache, holder->op, known, add_stored, &walk, ret_error);
-        /* Only a walk that was not broken off has seen all up to there. */
+        /* Only a complete walk has seen all entries up to there. */
         pthread_mutex_lock(&holder->lock);
         if (status == AOTICACHE_OK && walk.last_entry > holder->last_entry)
             holder->last_entry = walk.last_entry;
@@ -198,7 +198,7 @@ void aoticache_holder_fill(aoticache_holder *holder)
 {
     aoticache_error error;
     aoticache_status status = list_new_entries(holder, &error);
-    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED) /* the hook serves no such request */
+    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED) /* UNSUPPORTED: the hook does not serve it */
         return;
     pthread_mutex_lock(&holder->lock);
     bool said = holder->fill_failed;

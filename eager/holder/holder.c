@@ -1,5 +1,5 @@
 /*
- * eager/holder/holder: one operator: its creation, its end, and what can be asked of it. Its calls are in call.c.
+ * eager/holder/holder: one operator: its creation, its end, and its queries. Its calls are in call.c.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -18,7 +18,7 @@ static bool is_tensor_list(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_LIST && type->elements[0]->kind == AOTICACHE_TYPE_TENSOR;
 }
 
-/* A word in small letters that is not a type is a type variable in PyTorch's grammar; most of them are mistyped types. */
+/* Formats a type. A lower-case word that is not a type is a type variable in PyTorch's grammar; most are mistyped types. */
 static void format_type(const aoticache_type *type, char ret_text[64], char ret_hint[AOTICACHE_HINT_BYTES])
 {
     aoticache_type_format(type, ret_text, 64);
@@ -26,7 +26,7 @@ static void format_type(const aoticache_type *type, char ret_text[64], char ret_
                          ret_hint);
 }
 
-/* Reads what the schema returns. A library gives tensors: any number of single ones, or one list of them. */
+/* Reads the returns of the schema. A library returns tensors: any number of single ones, or one list of them. */
 static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *ret_error)
 {
     size_t count = aoticache_schema_num_returns(holder->schema), news = 0;
@@ -52,7 +52,7 @@ static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *
     return AOTICACHE_OK;
 }
 
-/* True if some value of the type can be packed. For an optional argument, None can. */
+/* Returns true if some value of the type can be packed. For an optional argument, None can. */
 static bool is_packable(const aoticache_type *type)
 {
     switch (type->kind) {
@@ -148,7 +148,7 @@ static void add_to_context(aoticache_holder *holder)
 static void remove_from_context(aoticache_holder *holder)
 {
     /*
-     * The lock is also needed to ask whether the holder is in the list at all: its neighbours write its link when they leave.
+     * The lock is also needed to check whether the holder is in the list at all: its neighbours write its link when they leave.
      */
     pthread_mutex_lock(&holder->context->lock);
     if (holder->link != NULL) {
@@ -231,7 +231,7 @@ static void free_states(aoticache_holder *holder)
     }
 }
 
-/* Nobody has a reference, so nobody is inside; what was retired earlier waits for its own readers. */
+/* Drops a reference. The last one frees the holder: no thread is inside. Memory retired earlier waits for its own readers. */
 void aoticache_holder_unref(aoticache_holder *holder)
 {
     if (holder == NULL || atomic_fetch_sub_explicit(&holder->references, 1, memory_order_acq_rel) != 1)
@@ -258,7 +258,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     errno = saved;
 }
 
-/* ---- what can be asked ---- */
+/* ---- queries ---- */
 
 const char *aoticache_holder_op(const aoticache_holder *holder)
 {
@@ -303,7 +303,7 @@ static void count_verdict(const aoticache_verdict *verdict, aoticache_holder_cou
     counts->judged += state == AOTICACHE_VERDICT_SLOWER || state == AOTICACHE_VERDICT_FASTER;
 }
 
-/* What a hit of a kernel that was judged faster gains; of a dynamic one the least of its classes. Under holder->lock. */
+/* Returns the time saved by a hit of a faster kernel; for a dynamic one the least of its classes. Under holder->lock. */
 static uint64_t gain_of_hit(const aoticache_known_kernel *known)
 {
     uint64_t least = UINT64_MAX;
@@ -319,7 +319,7 @@ static uint64_t gain_of_hit(const aoticache_known_kernel *known)
 
 void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts)
 {
-    aoticache_holder *mine = (aoticache_holder *)holder; /* the locks are no part of what is looked at */
+    aoticache_holder *mine = (aoticache_holder *)holder; /* only the locks are changed */
     aoticache_holder_counts counts = {.hits = 0};
     pthread_mutex_lock(&mine->lock);
     for (const aoticache_known_kernel *known = holder->known_kernels; known != NULL; known = known->next) {

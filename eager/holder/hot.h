@@ -1,7 +1,7 @@
 /*
- * eager/holder/hot: a call that hits, from its arguments to its results: the metadata is packed and hashed, the table is
- * probed, the runner is run. The holder and the bindings share it, inline: every function less on the way of a hit can be
- * measured. It serves arguments that are tensors and numbers; aoticache_holder_call_ready() serves the rest.
+ * eager/holder/hot: a hit, from its arguments to its results: packs and hashes the metadata, probes the table, runs the runner.
+ * The holder and the bindings share it, inline, because every function call saved on this path is measurable. It serves
+ * arguments that are tensors and numbers; aoticache_holder_call_ready() serves the rest.
  *
  * Private to holder/ and torch/.
  */
@@ -20,9 +20,9 @@
 
 /* ---- packing ---- */
 
-/* Each function writes at `at` and returns what is behind; NULL where it does not fit, or where no kernel takes the value. */
+/* Each function writes at `at` and returns the position after it; NULL if it does not fit, or if no kernel takes the value. */
 
-/* kind in the lowest byte, the rest as the kind has it. */
+/* Returns a head word: kind in the lowest byte, the rest depends on the kind. */
 static inline uint64_t aoticache_pack_head(int32_t kind, uint64_t rest)
 {
     return (uint64_t)(uint8_t)kind | rest << 8;
@@ -35,7 +35,7 @@ static inline uint64_t aoticache_pack_device_bits(aoticache_device device)
     return (uint64_t)(uint8_t)device.type | (uint64_t)(uint16_t)(index + 1) << 8;
 }
 
-/* Every NaN is the same value, as in a request. */
+/* Returns the bits of a double; every NaN has the same ones, as in a request. */
 static inline uint64_t aoticache_pack_double_bits(double value)
 {
     uint64_t bits;
@@ -45,7 +45,7 @@ static inline uint64_t aoticache_pack_double_bits(double value)
     return bits;
 }
 
-/* Strides that follow from the sizes are not written. */
+/* Returns whether the strides follow from the sizes: then they are not written. */
 static inline bool aoticache_pack_is_contiguous(const int64_t *sizes, const int64_t *strides, size_t ndim)
 {
     uint64_t expected = 1;
@@ -88,7 +88,7 @@ static inline uint64_t *aoticache_pack_tensor(const aoticache_tensor_view *view,
     return at + ndim;
 }
 
-/* Of numbers, truths, and what is absent; three words are there. */
+/* Packs a number, a bool or an absent value; there is space for three words. */
 static inline uint64_t *aoticache_pack_number(const aoticache_value *value, uint64_t *at)
 {
     at[0] = aoticache_pack_head(value->kind, 0);
@@ -119,7 +119,7 @@ static inline uint64_t *aoticache_pack_number(const aoticache_value *value, uint
     }
 }
 
-/* The words are complete up to `at`. */
+/* Finishes the words, which end at `at`. */
 static inline void aoticache_pack_finish(aoticache_packed *packed, const uint64_t *at)
 {
     packed->count = (uint32_t)(at - packed->words);
@@ -127,8 +127,8 @@ static inline void aoticache_pack_finish(aoticache_packed *packed, const uint64_
 }
 
 /*
- * As aoticache_pack(), for arguments that are tensors and numbers only; false also where there are others, which
- * aoticache_pack() must then be asked about.
+ * Packs as aoticache_pack() does, for arguments that are tensors and numbers only. Returns false also if there are other
+ * arguments; then call aoticache_pack().
  */
 static inline bool aoticache_pack_plainly(const aoticache_value *arguments, size_t count, aoticache_packed *ret_packed)
 {
@@ -154,11 +154,11 @@ static inline bool aoticache_pack_plainly(const aoticache_value *arguments, size
 
 /* ---- probing ---- */
 
-/* Bytes of a line of the processor's caches, and how many lines of code a small kernel runs through, about. */
+/* Bytes of a cache line of the processor, and the approximate number of lines of a small kernel's code. */
 #define AOTICACHE_HOT_LINE 64
 #define AOTICACHE_HOT_CODE_LINES 7
 
-/* One use. Inside an epoch. Number 0 counts for nobody. Returns how many it are by this thread, about. */
+/* Counts one use. Inside an epoch. Number 0 is not counted. Returns the approximate number of this thread's uses. */
 static inline uint64_t aoticache_call_counts_note(uint32_t number)
 {
     const aoticache_epoch_slot *mine = aoticache_epoch_mine;
@@ -173,10 +173,10 @@ static inline uint64_t aoticache_call_counts_note(uint32_t number)
 }
 
 /*
- * Programs call the same kernels in the same order, step after step. With many kernels, or much data between, what a call
- * reads of its kernel has left the processor's caches since: the table's slot and entry, the runner, its code. So each
- * call notes what it read beside the one before it, and has that fetched which followed it the last time, while it runs
- * itself. A kernel that is called again and again needs none of it. Inside an epoch.
+ * Prefetches what the next call will probably read. Programs call the same kernels in the same order, step after step. With many
+ * kernels, or much data in between, the memory that a call reads for its kernel has left the processor's caches: the table's
+ * slot and entry, the runner, its code. So each call records what it read in the use of the call before it, and prefetches what
+ * followed it last time, while it runs itself. A kernel that is called repeatedly needs none of it. Inside an epoch.
  */
 static inline void aoticache_holder_fetch_next(const aoticache_holder *holder, const aoticache_packed *packed,
                                                const aoticache_known_kernel_hot *hot, const aoticache_runner *runner)
@@ -195,14 +195,14 @@ static inline void aoticache_holder_fetch_next(const aoticache_holder *holder, c
     mine->last_used = hot->number;
     __builtin_prefetch(now->next_slot);
     __builtin_prefetch(now->next_known);
-    /* As numbers: they may be NULL, to which nothing can be added. */
+    /* As integers: the pointers may be NULL, and pointer arithmetic on NULL is undefined. */
     __builtin_prefetch((const void *)((uintptr_t)now->next_known + AOTICACHE_HOT_LINE));
     __builtin_prefetch(now->next_runner);
     for (size_t line = 0; line < AOTICACHE_HOT_CODE_LINES; line++)
         __builtin_prefetch((const void *)((uintptr_t)now->next_code + line * AOTICACHE_HOT_LINE));
 }
 
-/* Counts a hit and says that the kernel was used last now. Inside an epoch. */
+/* Counts a hit and sets the time of the kernel's last use. Inside an epoch. */
 static inline void aoticache_holder_note_use(const aoticache_holder *holder, aoticache_known_kernel_hot *hot)
 {
     uint64_t uses = aoticache_call_counts_note(hot->number);
@@ -213,7 +213,7 @@ static inline void aoticache_holder_note_use(const aoticache_holder *holder, aot
         atomic_store_explicit(&hot->last_tick, tick, memory_order_relaxed);
 }
 
-/* The runner that is ready for this metadata, with its use noted; NULL: none is. Inside an epoch. */
+/* Returns the runner that is ready for this metadata, and counts its use; NULL: none is ready. Inside an epoch. */
 static inline aoticache_runner *aoticache_holder_find_ready(const aoticache_holder *holder,
                                                             const aoticache_packed *packed)
 {
@@ -232,8 +232,8 @@ static inline aoticache_runner *aoticache_holder_find_ready(const aoticache_hold
 }
 
 /*
- * Packs arguments that are tensors and numbers and finds the runner that is ready for them. NULL: none is; *ret_packed is
- * valid where *ret_packs is true, and otherwise aoticache_pack() must be asked. Inside an epoch.
+ * Packs arguments that are tensors and numbers and finds the runner that is ready for them. NULL: none is; then *ret_packed is
+ * valid if *ret_packs is true, otherwise call aoticache_pack(). Inside an epoch.
  */
 static inline aoticache_runner *aoticache_holder_probe(const aoticache_holder *holder, const aoticache_value *arguments,
                                                        aoticache_packed *ret_packed, bool *ret_packs)
@@ -244,14 +244,14 @@ static inline aoticache_runner *aoticache_holder_probe(const aoticache_holder *h
 
 /* ---- running ---- */
 
-/* A call with at most so many tensors, in and out each, runs inline; with more the call itself is what costs. */
+/* A call with at most this many input and output tensors each runs inline; with more, the call itself dominates the cost. */
 #define AOTICACHE_HOT_MAX_TENSORS 8
 
 /*
- * Runs a library on the arguments on top of the stack, which are tensors and numbers, and puts the results in their
- * place. False: there are too many tensors, one has no handle, or the counts do not fit the library, and nothing was run.
+ * Runs a library on the arguments on top of the stack, which are tensors and numbers, and replaces them with the results.
+ * False: there are too many tensors, one has no handle, or the counts do not fit the library, and nothing was run.
  *
- * base: where the arguments begin on the stack. consumed: as aoticache_holder_run().
+ * base: where the arguments begin on the stack. consumed: as in aoticache_holder_run().
  */
 static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoticache_runner *runner,
                                             aoticache_stack *stack, size_t base, bool *consumed,
@@ -288,8 +288,8 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
 }
 
 /*
- * Calls the kernel that is ready for arguments that are tensors and numbers; *ret_status is what came of it, which
- * aoticache_holder_conclude() turns into the call's. False: none is ready; *ret_packed is valid where *ret_packs is true.
+ * Calls the kernel that is ready for arguments that are tensors and numbers; *ret_status is its status, which
+ * aoticache_holder_conclude() turns into the call's. False: none is ready; *ret_packed is valid if *ret_packs is true.
  * Inside an epoch, with all arguments on the stack from `base` on.
  */
 static inline bool aoticache_holder_call_hot(aoticache_holder *holder, aoticache_stack *stack, size_t base,

@@ -1,17 +1,17 @@
 /*
- * eager/holder/judge: trials: whose turn it is, and what the times say.
+ * eager/holder/judge: trials: whose turn it is, and the evaluation of the times.
  *
- * Times of single calls are noisy upwards: an interrupt, another process, a page that is touched for the first time. Two
- * numbers are robust against that in different ways: the median of the ratios of neighbouring calls, and the ratio of the
- * shortest times. What is clear ends the trial early, when both of them say it; the fewer calls there are, the clearer it
- * must be. So a kernel that takes a hundred times as long costs its host four calls.
+ * Times of single calls have noise that makes them longer: an interrupt, another process, a page that is touched for the first
+ * time. Two numbers are robust against that in different ways: the median of the ratios of neighbouring calls, and the ratio of
+ * the shortest times. A trial ends early if both are conclusive; the fewer calls there are, the clearer the difference must be.
+ * So a kernel that takes a hundred times as long costs its host four calls.
  *
- * PyTorch's way to a kernel is long and fills the caches of the CPU. Between calls of another way it is slower than by itself,
- * and the shorter way is not: with turns one by one the kernel of the cache would be judged too well. Hence the blocks.
+ * PyTorch's path to a kernel is long and fills the caches of the CPU. PyTorch is therefore slower if its calls alternate with
+ * others, and the shorter path is not: single alternating calls would favour the cache's kernel. Hence the blocks.
  *
- * In the end the kernel must be faster by KEEP and by KEEP_NS: a gain that cannot be told from noise, or from what a call does
- * to the caches around it, is not worth a library in memory. A tie goes to the fallback, because nobody is worse off with the
- * kernel that answers without us.
+ * In the end the kernel must be faster by KEEP and by KEEP_NS: a gain that is within the noise, or within the effect of a call
+ * on the caches, is not worth a library in memory. On a tie the fallback is used, because a call never loses by using PyTorch's
+ * own kernel.
  */
 #include "eager/holder/judge.h"
 
@@ -21,7 +21,7 @@
 #define KEEP 0.98
 #define KEEP_NS 40
 
-/* After this many pairs, a ratio beyond this one or below its inverse is clear. */
+/* After this many pairs, a ratio above this one or below its inverse is conclusive. */
 static const struct step {
     uint32_t pairs;
     double ratio;
@@ -34,7 +34,7 @@ aoticache_contender aoticache_trial_turn(aoticache_trial *trial)
     uint32_t block = (trial->given[0] + trial->given[1]) / AOTICACHE_TRIAL_BLOCK;
     aoticache_contender way =
         block % 4 == 0 || block % 4 == 3 ? AOTICACHE_CONTENDER_KERNEL : AOTICACHE_CONTENDER_FALLBACK;
-    /* Turns that did not come back, because the call failed, are made up for. */
+    /* Turns whose call failed are replaced by additional ones. */
     aoticache_contender other =
         way == AOTICACHE_CONTENDER_KERNEL ? AOTICACHE_CONTENDER_FALLBACK : AOTICACHE_CONTENDER_KERNEL;
     if (trial->noted[way] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
@@ -50,7 +50,7 @@ void aoticache_trial_note(aoticache_trial *trial, aoticache_contender way, uint6
         trial->ns[way][trial->counted[way]++] = ns > 0 ? ns : 1;
 }
 
-/* ---- what the times say ---- */
+/* ---- evaluating the times ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -89,7 +89,7 @@ aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
     double clear = steps[0].ratio;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         clear = pairs >= steps[i].pairs ? steps[i].ratio : clear;
-    /* Between the steps nothing is computed: it would weigh on the next call that is timed. */
+    /* Between the steps nothing is computed, because that would affect the next timed call. */
     bool is_step = pairs == AOTICACHE_TRIAL_PAIRS;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         is_step |= pairs == steps[i].pairs;

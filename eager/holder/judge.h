@@ -1,9 +1,9 @@
 /*
- * eager/holder/judge: which of two ways answers a call faster, the kernel of the cache or the host's own (the fallback):
- * a trial is a number of real calls that go by turns to the one and to the other, and a finding is what their times come
- * to. Knows nothing of kernels and clocks; eager/holder/verdict.c makes trials of calls.
+ * eager/holder/judge: finds out whether the kernel of the cache or the host's own (the fallback) answers calls faster. A trial
+ * is a number of real calls that alternate between the two, and a finding is the result of their times. Knows nothing of kernels
+ * and clocks; eager/holder/verdict.c turns calls into trials.
  *
- * Private to holder/ and torch/. A trial is used under a lock of its owner's.
+ * Private to holder/ and torch/. A trial is used under a lock of its owner.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_JUDGE_H
 #define AOTICACHE_EAGER_HOLDER_JUDGE_H
@@ -18,30 +18,30 @@ typedef enum aoticache_contender {
 
 typedef enum aoticache_finding {
     AOTICACHE_FINDING_NONE = 0, /* not yet */
-    AOTICACHE_FINDING_FASTER,   /* the kernel is */
-    AOTICACHE_FINDING_SLOWER,   /* or as fast, as far as can be told: the fallback answers from now on */
+    AOTICACHE_FINDING_FASTER,   /* the kernel is faster */
+    AOTICACHE_FINDING_SLOWER,   /* the kernel is slower or not measurably faster: the fallback answers from now on */
 } aoticache_finding;
 
-/* Turns go to each way in blocks. The first call of a block is not counted: it finds the caches as the other way left them. */
+/* Turns go to each side in blocks. The first call of a block is not counted: it finds the caches as the other side left them. */
 #define AOTICACHE_TRIAL_BLOCK 4
-/* A trial counts at most this many of each way. */
+/* A trial counts at most this many calls of each side. */
 #define AOTICACHE_TRIAL_PAIRS 33
 
 /* Zero it to begin. */
 typedef struct aoticache_trial {
-    uint32_t given[2]; /* turns of each way that were handed out */
-    uint32_t noted[2]; /* and have come back with their time */
+    uint32_t given[2]; /* turns given to each side */
+    uint32_t noted[2]; /* turns of each side whose time was noted */
     uint32_t counted[2];
     uint64_t ns[2][AOTICACHE_TRIAL_PAIRS];
 } aoticache_trial;
 
-/* Whose turn the next call is. Blocks of kernel, fallback, fallback, kernel, ..., so that what drifts weighs on both alike. */
+/* Returns whose turn the next call is. Blocks: kernel, fallback, fallback, kernel, ..., so that drift affects both equally. */
 aoticache_contender aoticache_trial_turn(aoticache_trial *trial);
-/* A call has taken so long. Turns that never come back do no harm. */
+/* Notes the time of a call. Turns whose time is never noted do no harm. */
 void aoticache_trial_note(aoticache_trial *trial, aoticache_contender way, uint64_t ns);
-/* NONE until the times are clear, or all of them are there. */
+/* Returns NONE until the times are conclusive or complete. */
 aoticache_finding aoticache_trial_find(const aoticache_trial *trial);
-/* The median time of a way; 0 where there is none. */
+/* Returns the median time of a side; 0 if there is none. */
 uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_contender way);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * eager/holder/known_kernel: the kernels that a holder keeps: made known by their metadata (exact) or by their dynamic
- * request, loaded and published to calls when they are first hit, unloaded least recently used first where there is a
- * budget. Calls find them without a lock.
+ * eager/holder/known_kernel: the kernels that a holder knows. They become known by their metadata (exact) or by their dynamic
+ * request, are loaded and published on their first hit, and are unloaded least recently used first if there is a limit. Calls
+ * find them without a lock.
  */
 #include "base/cleanup.h"
 #include "cache/eager_face.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making exact libraries known, under holder->lock ---- */
+/* ---- adding exact libraries, under holder->lock ---- */
 
 static void free_unknown(aoticache_known_kernel *known)
 {
@@ -21,7 +21,7 @@ static void free_unknown(aoticache_known_kernel *known)
     free(known);
 }
 
-/* Makes a known that the holder does not list yet. A dynamic one has a verdict for each class of sizes. */
+/* Creates a known kernel that is not in the holder's list yet. A dynamic one has a verdict for each size class. */
 static aoticache_known_kernel *create_known(aoticache_holder *holder, const aoticache_key *key,
                                             const aoticache_digest *artifact, int64_t entry_id, bool is_dynamic)
 {
@@ -57,7 +57,7 @@ static void add_known(aoticache_holder *holder, aoticache_known_kernel *known)
     holder->known_count++;
 }
 
-/* Notes that the same library was made again, or another one in its place. */
+/* Sets the artifact of a library that was rebuilt or replaced. */
 static void set_artifact(aoticache_known_kernel *known, const aoticache_digest *artifact, int64_t entry_id)
 {
     known->artifact = *artifact;
@@ -65,7 +65,7 @@ static void set_artifact(aoticache_known_kernel *known, const aoticache_digest *
     atomic_store(&known->gone, false);
 }
 
-/* Adds a library for metadata that was not known, or that a dynamic library served until now (`entry`). */
+/* Adds a library for unknown metadata, or for metadata that a dynamic library has served (`entry`). */
 static aoticache_known_kernel *add_exact(aoticache_holder *holder, const aoticache_packed *packed,
                                          aoticache_table_entry *entry, const aoticache_key *key,
                                          const aoticache_digest *artifact, int64_t entry_id)
@@ -98,13 +98,13 @@ aoticache_known_kernel *aoticache_holder_know_exact(aoticache_holder *holder, co
         set_artifact(known, artifact, entry_id);
     else if ((known = add_exact(holder, packed, entry, key, artifact, entry_id)) == NULL)
         return NULL;
-    /* An exact library comes before a dynamic one. */
+    /* An exact library takes precedence over a dynamic one. */
     if (entry != NULL)
         atomic_store(&entry->known, &entry->own);
     return known;
 }
 
-/* ---- making dynamic libraries known, under holder->lock ---- */
+/* ---- adding dynamic libraries, under holder->lock ---- */
 
 static void release_dynamic_list(aoticache_retired *retired)
 {
@@ -193,9 +193,9 @@ void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed
     pthread_mutex_unlock(&holder->lock);
 }
 
-/* ---- the budget ---- */
+/* ---- the limit of loaded libraries ---- */
 
-/* A runner on its way out, until nobody can be running it. */
+/* A runner to be unloaded when no thread can be running it any more. */
 typedef struct leaving_runner {
     aoticache_retired retired;
     aoticache_runner *runner;
@@ -208,7 +208,7 @@ static void release_runner(aoticache_retired *retired)
     free(leaving);
 }
 
-/* Takes it off the list of loaded ones. The caller holds context->lock. */
+/* Removes it from the list of loaded ones. The caller holds context->lock. */
 static void unlink_loaded(aoticache_context *context, aoticache_known_kernel *known)
 {
     *known->loaded_link = known->loaded_next;
@@ -229,7 +229,7 @@ static uint64_t last_tick(const aoticache_known_kernel *known)
     return last;
 }
 
-/* Takes the runner away, so that new calls do not find it. The caller holds context->lock. */
+/* Removes the runner, so that new calls do not find it. The caller holds context->lock. */
 static aoticache_runner *hide_runner(aoticache_known_kernel *known)
 {
     aoticache_runner *runner = atomic_exchange(&known->runner, NULL);
@@ -245,7 +245,7 @@ static aoticache_known_kernel *least_recent(const aoticache_context *context, co
     uint64_t oldest = UINT64_MAX;
     for (aoticache_known_kernel *known = context->loaded; known != NULL; known = known->loaded_next) {
         uint64_t tick = last_tick(known);
-        if (known != keep && tick <= oldest) { /* of equal ones the one that was loaded first */
+        if (known != keep && tick <= oldest) { /* on a tie the one that was loaded first */
             oldest = tick;
             found = known;
         }
@@ -259,7 +259,7 @@ static bool exceeds_budget(const aoticache_context *context)
            (context->max_loaded_bytes > 0 && context->loaded_bytes > context->max_loaded_bytes);
 }
 
-/* Unloads until the budget is kept, or nothing but `keep` is left. */
+/* Unloads until the limit is met, or nothing except `keep` is left. */
 static void unload_over_budget(aoticache_context *context, const aoticache_known_kernel *keep)
 {
     for (;;) {
@@ -288,7 +288,7 @@ static uint64_t bytes_of(const aoticache_runner *runner)
     return bytes;
 }
 
-/* From now on calls find the runner. */
+/* Publishes the runner to calls. */
 static void publish_runner(aoticache_known_kernel *known, aoticache_runner *runner)
 {
     aoticache_context *context = known->holder->context;
@@ -302,7 +302,7 @@ static void publish_runner(aoticache_known_kernel *known, aoticache_runner *runn
     context->loaded = known;
     context->loaded_count++;
     context->loaded_bytes += bytes;
-    /* This tick is after everything that was used before, and before everything that is used from now on. */
+    /* This tick is later than all earlier uses, and earlier than all later uses. */
     uint64_t tick = atomic_fetch_add(&context->tick, 2) + 1;
     atomic_store(&known->runner, runner);
     for (uint32_t i = 0; i < known->verdict_count; i++) {
@@ -364,7 +364,7 @@ static aoticache_status load_runner(const aoticache_holder *holder, aoticache_ar
     return AOTICACHE_OK;
 }
 
-/* Opens the library. NOT_FOUND: it is gone, and nobody asks for it again before it was made anew. */
+/* Opens the library. NOT_FOUND: it is gone, and is not looked up again until it is rebuilt. */
 static aoticache_status open_known(aoticache_known_kernel *known, aoticache_artifact **ret_artifact,
                                    aoticache_error *ret_error)
 {
@@ -420,7 +420,7 @@ aoticache_status aoticache_known_kernel_load(aoticache_known_kernel *known, aoti
     return status;
 }
 
-/* ---- adopting what a compile or a lookup gave ---- */
+/* ---- adopting the result of a compile or a lookup ---- */
 
 static aoticache_status add_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
                                      aoticache_artifact *artifact, aoticache_known_kernel **ret_known,
@@ -467,7 +467,7 @@ aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticach
     return status;
 }
 
-/* ---- use ---- */
+/* ---- reporting uses ---- */
 
 void aoticache_holder_flush(aoticache_holder *holder)
 {

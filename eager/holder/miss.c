@@ -1,9 +1,9 @@
 /*
- * eager/holder/miss: a call whose kernel is not ready. It tries, in this order: a library that is known but not loaded, a dynamic
- * library, what others have put into the index meanwhile. Then the policy decides: compile now (compile.c), compile in the
- * background, or leave the call to the fallback.
+ * eager/holder/miss: a call whose kernel is not ready. It tries, in this order: a library that is known but not loaded, a
+ * dynamic library, entries that other processes have added to the index meanwhile. Then the policy decides: compile now
+ * (compile.c), compile in the background, or leave the call to the fallback.
  *
- * run.c runs what was found. docs/architecture.md, "One miss", follows a call from here to the compiler.
+ * run.c runs the library. docs/architecture.md, "One miss", follows a call from here to the compiler.
  */
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -15,23 +15,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The use of all holders is handed to the cache after this many misses. */
+/* The uses of all holders are reported to the cache after this many misses. */
 #define FLUSH_EVERY 64
 
-/* A call that is not a hit, and what is known of it so far. */
+/* A call that is not a hit, and its state. */
 typedef struct slow_call {
     aoticache_holder *holder;
     aoticache_stack *stack;
     const aoticache_packed *packed;
     aoticache_miss_request miss;
-    bool *consumed;     /* as aoticache_holder_run() */
-    bool *ret_compiles; /* as aoticache_holder_call_slowly() */
+    bool *consumed;     /* as in aoticache_holder_run() */
+    bool *ret_compiles; /* as in aoticache_holder_call_slowly() */
     aoticache_timed_call *ticket;
-    bool prepares;           /* the fallback has answered, and nothing is run */
-    bool ran;                /* a kernel was reached: its status is the call's */
-    bool is_counted;         /* as a hit of the cache, by the lookup that found its kernel */
-    bool is_left;            /* to the fallback, which is faster, or whose turn of a trial it is */
-    aoticache_status status; /* of the kernel, or of what could not be loaded last */
+    bool prepares;           /* the fallback has answered; only a compile is prepared */
+    bool ran;                /* a kernel was run: its status is the call's */
+    bool is_counted;         /* the lookup that found its kernel has counted it as a hit of the cache */
+    bool is_left;            /* left to the fallback, which is faster, or has its turn of a trial */
+    aoticache_status status; /* of the kernel, or of the last failed load */
     aoticache_error error;
 } slow_call;
 
@@ -40,11 +40,11 @@ static const aoticache_value *arguments_of(const aoticache_holder *holder, const
     return stack->values + stack->count - holder->num_arguments;
 }
 
-/* ---- running what is there, or can be loaded ---- */
+/* ---- running a library that is loaded or can be loaded ---- */
 
 /*
- * Runs inside an epoch, since the runner may be unloaded as soon as nobody is inside. True where the kernel was reached.
- * is_hit: false for the call that a library was made for.
+ * Loads and runs a library, inside an epoch, because the runner may be unloaded as soon as no thread is inside. Returns true if
+ * the kernel was run. is_hit: false for the call for which the library was compiled.
  */
 static bool load_and_run(slow_call *call, aoticache_verdict *verdict, bool is_hit)
 {
@@ -68,7 +68,7 @@ static bool load_and_run(slow_call *call, aoticache_verdict *verdict, bool is_hi
     return call->ran;
 }
 
-/* Runs as a call does that finds its kernel ready. False: it was unloaded a moment ago. */
+/* Runs the call as a hit. False: the kernel has just been unloaded. */
 static bool run_as_hit(slow_call *call)
 {
     aoticache_packed packed;
@@ -87,7 +87,7 @@ static bool run_as_hit(slow_call *call)
 }
 
 /*
- * Runs the next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
+ * Runs the next turn of a trial. The first call of a kernel, which loads it, takes no turn. True: the call is done, by the
  * kernel or by leaving it to the fallback.
  */
 static bool run_trial_turn(slow_call *call, aoticache_verdict *verdict)
@@ -123,7 +123,7 @@ static bool run_verdict(slow_call *call, aoticache_verdict *verdict)
     }
 }
 
-/* Finds the state of this miss; NULL if it was never one. */
+/* Finds the state of this miss; NULL if it never missed before. */
 static aoticache_miss_state *find_miss_state(const slow_call *call)
 {
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
@@ -134,7 +134,7 @@ static aoticache_miss_state *find_miss_state(const slow_call *call)
     return entry != NULL ? entry->own.detail : NULL;
 }
 
-/* True if it is too early to look at this miss again; the call's error has the reason. */
+/* Returns true if it is too early to retry this miss; the call's error has the reason. */
 static bool must_wait(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -142,7 +142,7 @@ static bool must_wait(slow_call *call)
     if (state == NULL)
         return false;
     int queued = atomic_load(&state->queued);
-    if (queued != 0 && queued == (int)getpid()) { /* else it was queued before a fork, and is not here */
+    if (queued != 0 && queued == (int)getpid()) { /* otherwise it was queued before a fork, by the parent */
         call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is under way");
         return true;
     }
@@ -155,7 +155,7 @@ static bool must_wait(slow_call *call)
     return true;
 }
 
-/* A library that was loaded is in use from now on: what asks for it is recorded, as a miss is. */
+/* Records the request of a library that was loaded, as for a miss. */
 static void record_request(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -209,7 +209,7 @@ static bool run_dynamic(slow_call *call)
     if (call->miss.dynamic_state == NULL || atomic_load(&call->miss.dynamic_state->list) == NULL ||
         aoticache_request_views(call->miss.exact, &views, &count, NULL) != AOTICACHE_OK)
         return false;
-    /* A library that turns out to be gone is not found again. */
+    /* A library that turned out to be gone is not found again. */
     for (aoticache_known_kernel *known; (known = find_dynamic(call->miss.dynamic_state, views, count)) != NULL;) {
         aoticache_verdict *verdict = aoticache_known_kernel_verdict(known, call->miss.elements);
         if (run_verdict(call, verdict)) {
@@ -222,12 +222,12 @@ static bool run_dynamic(slow_call *call)
     return false;
 }
 
-/* ---- where a miss stands ---- */
+/* ---- the state of a miss ---- */
 
 /*
- * The budget for background compiles. A number that changes with every call (the step size of an optimizer) asks for another
- * kernel every time, and each takes seconds. So the first few different calls of an operator are compiled at once, and later
- * ones once they have been asked for the second time, the fourth, ...
+ * The budget for background compiles. A number that changes with every call (the step size of an optimizer) requires another
+ * kernel each time, and each compile takes seconds. So the first few different calls of an operator are compiled immediately,
+ * and later ones only after two requests, four requests, ...
  */
 #define COMPILED_AT_ONCE 8
 #define MOST_ASKS_LOG2 10
@@ -238,7 +238,7 @@ static uint32_t asks_needed(uint32_t earlier)
     return UINT32_C(1) << (steps < MOST_ASKS_LOG2 ? steps : MOST_ASKS_LOG2);
 }
 
-/* Finds the state of this miss, or makes it. NULL: no memory. The caller holds holder->lock. */
+/* Finds or creates the state of this miss. NULL: no memory. The caller holds holder->lock. */
 static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticache_packed *packed)
 {
     aoticache_table_entry *entry = aoticache_table_find(&holder->misses, packed);
@@ -258,8 +258,9 @@ static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticach
 /* ---- the policy ---- */
 
 /*
- * shapes: of the dynamic state, with this one. What takes its numbers from tensors is an optimizer's: it is called for all the
- * parameters of a model, one behind the other, and one library's code stays in the processor's caches.
+ * Returns whether to compile a dynamic library. shapes: of the dynamic state, including this one. An operator that takes its
+ * numbers from tensors belongs to an optimizer: it is called for all parameters of a model in sequence, and one library's code
+ * stays in the processor's caches.
  */
 static bool wants_dynamic(const aoticache_holder *holder, const aoticache_miss_request *miss, uint32_t shapes)
 {
@@ -271,7 +272,7 @@ static bool wants_dynamic(const aoticache_holder *holder, const aoticache_miss_r
            (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && (shapes > context->dynamic_after || miss->substituted != 0));
 }
 
-/* Counts a miss; a kernel that is not there the first time is counted once. */
+/* Counts a miss; also records the request and counts its shape, if this is its first miss. */
 static void enter_miss(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -296,8 +297,8 @@ static void enter_miss(slow_call *call)
 }
 
 /*
- * Looks in the cache if nothing is to be compiled. The cache counts a miss, and may have what the list of the index did not
- * show.
+ * Looks in the cache if nothing may be compiled. The cache counts a miss, and may have an entry that the list of the index did
+ * not contain.
  */
 static void lookup_in_cache(slow_call *call)
 {
@@ -343,7 +344,7 @@ static void compile_now(slow_call *call)
         aoticache_holder_add_alias(call->holder, call->packed, verdict);
 }
 
-/* True for a kernel that a collection has removed because the fallback is faster: it is not compiled again. */
+/* Returns true for a kernel that a collection removed because the fallback is faster: it is not compiled again. */
 static bool lost_trial(slow_call *call)
 {
     if (!aoticache_holder_was_slower(call->holder, call->miss.exact))
@@ -354,7 +355,7 @@ static bool lost_trial(slow_call *call)
     return true;
 }
 
-/* Whether the budget leaves the call to the fallback, which counts it. A library for many calls is always worth it. */
+/* Returns whether the budget leaves the call to the fallback, and counts the request. Dynamic libraries are always compiled. */
 static bool is_spared(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -412,7 +413,7 @@ static void handle_miss(slow_call *call)
 
 static bool runs_elsewhere(const aoticache_holder *holder, const aoticache_tensor_view *view)
 {
-    /* A number on the CPU may go with tensors of any device, as in PyTorch. */
+    /* A number on the CPU may be combined with tensors of any device, as in PyTorch. */
     if (view == NULL || (view->ndim == 0 && view->device.type == AOTICACHE_DEVICE_TYPE_CPU))
         return false;
     return view->device.type != holder->device.type ||
@@ -449,7 +450,7 @@ static bool make_miss_request(slow_call *call)
     return true;
 }
 
-/* The fallback sees the numbers. */
+/* Restores the numbers, for the fallback. */
 static void take_back(slow_call *call)
 {
     if (call->ticket->substituted != NULL)
@@ -466,7 +467,7 @@ static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set,
     return aoticache_holder_fall_back(holder, key_set, call->stack, call->status, call->error.message, ret_error);
 }
 
-/* Leaves the call to the fallback for a reason that is no failure. */
+/* Leaves the call to the fallback for a reason that is not a failure. */
 static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
     if (call->ticket->verdict != NULL)
@@ -478,7 +479,7 @@ static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aot
                                       "the fallback is faster", ret_error);
 }
 
-/* Returns why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
+/* Returns why no kernel can take these arguments, although the schema accepts them; NULL: a kernel can. */
 static const char *reason_to_fall_back(const aoticache_holder *holder, const aoticache_value *arguments,
                                        const aoticache_packed *packed)
 {
@@ -512,7 +513,7 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
         return aoticache_holder_fall_back(holder, key_set, stack, AOTICACHE_UNSUPPORTED, reason, ret_error);
     }
     if (!run_from_table(&call) && !must_wait(&call) && make_miss_request(&call) && !run_dynamic(&call)) {
-        /* Others may have added it since: the index is asked for what is new, which is little. */
+        /* Other processes may have added it: read the new entries of the index, which are few. */
         aoticache_holder_fill(holder);
         if (!run_from_table(&call) && !run_dynamic(&call))
             handle_miss(&call);
@@ -534,7 +535,7 @@ static bool is_known(const slow_call *call)
 {
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
-        return true; /* nothing can be done for it */
+        return true; /* no kernel can serve it */
     bool known = aoticache_table_find(&call->holder->table, call->packed) != NULL;
     aoticache_epoch_leave(slot);
     return known;

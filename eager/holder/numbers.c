@@ -1,10 +1,10 @@
 /*
- * eager/holder/numbers: numbers that differ from call to call, as the step size of an optimizer does. The numbers of a call
- * are compiled into its library, so that each would need one of its own. Where an argument has had several values, one
- * library serves them all: it takes the number as a tensor of no dimension, and reads it when it runs.
+ * eager/holder/numbers: numbers that differ from call to call, such as the step size of an optimizer. The numbers of a call are
+ * compiled into its library, so each would need its own library. If an argument has had several values, one library serves all
+ * of them: it takes the number as a zero-dimensional tensor, and reads it at run time.
  *
- * While the holder works on a call, such a tensor is substituted to its arguments in the number's place. All that follows from
- * there, packing, requests, inputs, knows tensors.
+ * While the holder works on a call, it replaces the number among its arguments by such a tensor. All later steps (packing,
+ * requests, inputs) only see the tensor.
  */
 #include "eager/holder/internal.h"
 #include "eager/internal.h"
@@ -13,15 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An argument's values that are compiled in; with the next one it is substituted. */
+/* Number of values of an argument that are compiled in; the next one is substituted. */
 #define VALUES_COMPILED_IN 2
 /*
- * PyTorch refuses numbers that the dtype of the tensors cannot have. Half precision can have these, and all others more, so
- * that nothing of what it refuses is substituted.
+ * PyTorch refuses numbers that the tensors' dtype cannot represent. Half precision can represent these numbers, and all other
+ * dtypes more, so no number that PyTorch refuses is substituted.
  */
 #define MOST_SUBSTITUTED 65504.0
 
-/* What is known of one argument. Under holder->lock. */
+/* The values that one argument has had. Under holder->lock. */
 struct aoticache_number {
     double seen[VALUES_COMPILED_IN];
     uint32_t count; /* of seen */
@@ -35,14 +35,14 @@ static bool is_number(const aoticache_holder *holder, size_t argument)
     return argument < 64 && (type->kind == AOTICACHE_TYPE_NUMBER || type->kind == AOTICACHE_TYPE_FLOAT);
 }
 
-/* PyTorch takes roots and products for some exponents: of -inf and -0 they give something else than a power does. */
+/* Returns false for exponents: PyTorch uses roots and products for some, whose results differ from pow() for -inf and -0. */
 static bool may_be_substituted(const aoticache_holder *holder, size_t argument)
 {
     return is_number(holder, argument) &&
            strcmp(aoticache_schema_argument_at(holder->schema, argument)->name, "exponent") != 0;
 }
 
-/* Times 0 is another matter too: beta=0 of a product of matrices means that NaN is not taken over. */
+/* Returns false for 0, too: beta=0 in a matrix multiplication means that NaN is not propagated. */
 static bool can_be_substituted(const aoticache_value *value)
 {
     return value->kind == AOTICACHE_VALUE_DOUBLE && value->as.double_value != 0 &&
@@ -56,8 +56,8 @@ bool aoticache_holder_is_floating(int32_t dtype)
 }
 
 /*
- * With tensors of integers a number decides the dtype of the results, and PyTorch's compiler forgets that of one it does not
- * know. It leaves complex tensors to PyTorch's own kernels.
+ * Returns whether all tensors are real floats. With integer tensors a number decides the dtype of the results, and PyTorch's
+ * compiler loses it for unknown numbers. It leaves complex tensors to PyTorch's own kernels.
  */
 static bool has_floats_alone(const aoticache_holder *holder, const aoticache_value *arguments)
 {
@@ -72,7 +72,7 @@ static bool has_floats_alone(const aoticache_holder *holder, const aoticache_val
     return true;
 }
 
-/* What is substituted is known by its sizes, which are these. */
+/* Substituted tensors are recognized by this pointer to their sizes. */
 static const int64_t no_sizes[1];
 
 bool aoticache_number_is_substituted(const aoticache_value *value)
@@ -91,7 +91,7 @@ uint64_t aoticache_numbers_substituted(const aoticache_holder *holder, const aot
 
 /* ---- which arguments ---- */
 
-/* Under holder->lock. NULL without memory. */
+/* Returns the state of an argument. Under holder->lock. NULL without memory. */
 static struct aoticache_number *number_at(aoticache_holder *holder, size_t argument)
 {
     if (holder->numbers == NULL)
@@ -99,7 +99,7 @@ static struct aoticache_number *number_at(aoticache_holder *holder, size_t argum
     return holder->numbers != NULL ? &holder->numbers[argument] : NULL;
 }
 
-/* True where it has had as many values as are compiled in, and this is another one. */
+/* Returns true if the argument has had the maximum number of compiled-in values, and this is another one. */
 static bool is_one_more(struct aoticache_number *number, double value)
 {
     for (uint32_t i = 0; i < number->count; i++)
@@ -111,11 +111,11 @@ static bool is_one_more(struct aoticache_number *number, double value)
     return false;
 }
 
-/* The arguments that are substituted from now on, as a call or a library of these shows. Under holder->lock. */
+/* Notes values of a call or library. Returns the arguments to be substituted from now on. Under holder->lock. */
 static uint64_t note_values(aoticache_holder *holder, const aoticache_value *arguments)
 {
     uint64_t substituted = 0;
-    if (holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* not tried on others */
+    if (holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* not tested on others */
         holder->dynamic == AOTICACHE_DYNAMIC_NEVER || !aoticache_hook_takes_numbers(holder->context->hook) ||
         !has_floats_alone(holder, arguments))
         return 0;
@@ -169,7 +169,7 @@ bool aoticache_numbers_were_given_up(const aoticache_holder *holder, const aotic
     return (numbers->arguments & ~atomic_load(&holder->substitutable)) != 0;
 }
 
-/* ---- lending ---- */
+/* ---- substituting ---- */
 
 bool aoticache_numbers_substitute(const aoticache_holder *holder, aoticache_value *arguments,
                                   const aoticache_packed *packed, aoticache_numbers *ret_numbers)
@@ -198,11 +198,11 @@ bool aoticache_numbers_substitute(const aoticache_holder *holder, aoticache_valu
     return ret_numbers->count > 0;
 }
 
-/* A tensor costs more to make than many a kernel runs. Each thread has some, for one call at a time. */
+/* Creating a tensor takes longer than many kernels run. So each thread keeps some, for one call at a time. */
 struct aoticache_own_numbers {
     bool is_taken;
     double values[AOTICACHE_NUMBERS_MOST];
-    AtenTensorHandle tensors[AOTICACHE_NUMBERS_MOST]; /* of the values; NULL: not made yet */
+    AtenTensorHandle tensors[AOTICACHE_NUMBERS_MOST]; /* of the values; NULL: not created yet */
 };
 
 static AtenTensorHandle make_tensor(double *value)
@@ -212,7 +212,7 @@ static AtenTensorHandle make_tensor(double *value)
     return tensor;
 }
 
-/* NULL where this thread has none that is free: a kernel's own call of an operator, or no memory. */
+/* Returns this thread's tensors; NULL if they are in use (a kernel itself calls an operator), or without memory. */
 static struct aoticache_own_numbers *take_own(void)
 {
     aoticache_epoch_slot *mine = aoticache_epoch_mine;
@@ -249,7 +249,7 @@ void aoticache_numbers_take_back(aoticache_numbers *numbers, bool consumed)
         aoticache_substituted_number *substituted = &numbers->substituted[i];
         if (numbers->own == NULL && !consumed)
             aoticache_tensor_free(substituted->view.handle);
-        /* A call that was answered may have put a result there. */
+        /* A call that was answered may have stored a result there. */
         if (substituted->place->kind == AOTICACHE_VALUE_TENSOR && substituted->place->as.tensor == &substituted->view)
             *substituted->place =
                 (aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = substituted->value};

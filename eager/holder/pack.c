@@ -1,13 +1,13 @@
 /*
- * eager/holder/pack: packs arguments of any kind. Packing is most of what a hit costs besides the kernel: each value is
- * written in a few stores, and the hash (XXH3, from xxHash's header) reads the words once. Tensors and numbers are packed
- * inline, by hot.h.
+ * eager/holder/pack: packs arguments of any kind. Packing is most of the cost of a hit in addition to the kernel: each value is
+ * written with a few stores, and the hash (XXH3, from xxHash's header) reads the words once. hot.h packs tensors and numbers
+ * inline.
  */
 #include "eager/holder/hot.h"
 
 #include <string.h>
 
-/* Each function writes at `at` and returns what is behind; NULL if it does not fit before `end`, or no kernel takes it. */
+/* Each function writes at `at` and returns the position after it; NULL if it does not fit before `end`, or no kernel takes it. */
 
 static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
 {

@@ -1,9 +1,9 @@
 /*
  * eager/holder/record: appends lines to a file that other processes append to as well, each line once.
  *
- * Which lines are there is known by their digests: those that the file had when it was opened, and those added since.
- * After a fork the child reads the file again, into a memory of its own: the parent's may have been half changed, and
- * its lock held, when the child was made.
+ * Existing lines are recognized by their digests: those that the file had when it was opened, and those added since. After a fork
+ * the child reads the file again, into its own memory: the parent's may have been half changed, and its lock held, at the time of
+ * the fork.
  */
 #include "base/digest.h"
 #include "eager/holder/internal.h"
@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* One process remembers this. */
+/* The lines known to one process. */
 struct memory {
     pid_t process;
     pthread_mutex_t lock;
-    aoticache_hash_map lines; /* of digests */
-    bool line_open;           /* the file ends within a line: what comes next must not be added to it */
+    aoticache_hash_map lines; /* digests of the lines */
+    bool line_open;           /* the file ends within a line: the next line must not be appended to that */
 };
 
 struct aoticache_recorder {
@@ -33,19 +33,19 @@ struct aoticache_recorder {
 
 /* ---- lines ---- */
 
-/* Makes the request's line, or one that says why it is left out. By free(); NULL: no memory. */
+/* Creates the request's line, or one that says why it is left out. The caller frees it with free(); NULL: no memory. */
 static char *make_line(const aoticache_request *request)
 {
     char *line = NULL, *text = NULL;
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_request_write_text(request, &text, &error); /* which refuses constants */
+    aoticache_status status = aoticache_request_write_text(request, &text, &error); /* it refuses constants */
     if (status == AOTICACHE_OK)
         status = aoticache_request_write_json(request, &line, &error);
     free(text);
     const bool writes = aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL;
     if (status == AOTICACHE_OK &&
         (writes || aoticache_request_get_environment(request, AOTICACHE_NUMBERS_NAME) != NULL)) {
-        free(line); /* which does not say the pair */
+        free(line); /* it lacks the pair */
         status = aoticache_error_set(&error, AOTICACHE_UNSUPPORTED,
                                      writes ? "it writes to its arguments" : "it takes numbers when it runs");
     }
@@ -63,12 +63,12 @@ static char *make_line(const aoticache_request *request)
     return line;
 }
 
-/* ---- which lines are there ---- */
+/* ---- existing lines ---- */
 
 static const aoticache_hash_map_type line_type = {.item_size = sizeof(aoticache_digest),
                                                   .key_size = sizeof(aoticache_digest)};
 
-/* Remembers a line. False: it is known already. A line that cannot be remembered counts as known: the file must not swell. */
+/* Remembers a line. False: it is known already. Without memory, a line counts as known, so that the file does not grow. */
 static bool remember(struct memory *memory, const char *line, size_t length)
 {
     aoticache_digest digest;
@@ -77,7 +77,7 @@ static bool remember(struct memory *memory, const char *line, size_t length)
            aoticache_hash_map_add(&memory->lines, &line_type, &digest, &is_new) != NULL && is_new;
 }
 
-/* A line of text, as lists by hand and those of earlier versions have it, is known in the form that is written today, too. */
+/* Remembers a line of text (from handwritten lists and earlier versions) also in the form that this version writes. */
 static void remember_text(struct memory *memory, const char *line)
 {
     aoticache_request *request = NULL;
@@ -90,8 +90,7 @@ static void remember_text(struct memory *memory, const char *line)
 }
 
 /*
- * Reads the lines that are there already, as far as possible. The file is opened anew, because processes share the position of
- * `fd`.
+ * Reads the existing lines, as far as possible. Opens the file again, because processes share the position of `fd`.
  */
 static void read_lines(struct memory *memory, int fd)
 {
@@ -129,7 +128,7 @@ static struct memory *memory_create(int fd)
     return memory;
 }
 
-/* Returns this process's memory; NULL if there is no room for one. A parent's is left alone: it may be in any state. */
+/* Returns this process's memory; NULL without memory. A parent's is not used, because it may be in any state. */
 static struct memory *own_memory(aoticache_recorder *recorder)
 {
     struct memory *memory = atomic_load(&recorder->memory);
@@ -139,7 +138,7 @@ static struct memory *own_memory(aoticache_recorder *recorder)
     if (own == NULL || atomic_compare_exchange_strong(&recorder->memory, &memory, own))
         return own;
     memory_free(own);
-    return memory; /* another thread was first */
+    return memory; /* another thread created it first */
 }
 
 /* ---- the file ---- */
@@ -150,7 +149,7 @@ aoticache_status aoticache_recorder_open(const char *path, aoticache_recorder **
     struct stat found;
     if (path == NULL || path[0] == '\0' || ret_recorder == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "record file: its path is empty");
-    /* If the path is a pipe, this does not wait for its reader. */
+    /* If the path is a pipe, opening it does not wait for its reader. */
     cleanup_fd int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     if (fd < 0 || fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "record file %s: cannot open it for writing", path);

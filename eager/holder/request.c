@@ -1,10 +1,10 @@
 /*
- * eager/holder/request: from a call's values to its requests: the exact one, and the dynamic one, which all calls make
- * that are alike but for the sizes of their tensors.
+ * eager/holder/request: turns a call's values into its requests: the exact one, and the dynamic one, which is the same for all
+ * calls that differ only in the sizes of their tensors.
  *
- * In a request, arguments come in the order of the schema, keyword-only ones by name. Those that are equal to their
- * defaults are left out (positional ones only at the end), so that a call that gives a default and one that does not
- * ask for the same.
+ * In a request, arguments are in the order of the schema, keyword-only ones by name. Arguments that are equal to their defaults
+ * are left out (positional ones only at the end), so that a call that passes a default and one that does not make the same
+ * request.
  */
 #include "base/arguments.h"
 #include "base/cleanup.h"
@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* ---- whether the schema takes an argument ---- */
+/* ---- whether the schema accepts an argument ---- */
 
 static const aoticache_type *strip_optional(const aoticache_type *type)
 {
@@ -81,7 +81,7 @@ static bool type_takes(const aoticache_type *type, int32_t kind)
     }
 }
 
-/* True if a tensor is missing that must be there, by itself or in a list. */
+/* Returns true if a required tensor is missing, by itself or in a list. */
 static bool lacks_tensor(const aoticache_type *type, const aoticache_value *value)
 {
     if (value->kind == AOTICACHE_VALUE_TENSOR)
@@ -152,15 +152,15 @@ aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder
 
 /* ---- writing one argument ---- */
 
-/* Writes tensors as they are, or, in a dynamic request, with placeholders for their sizes. */
+/* Writes tensors with their sizes or, in a dynamic request, with placeholders. */
 typedef struct request_writer {
     aoticache_request *request;
     bool dynamic;
     bool has_free_size;  /* dynamic: some size may vary */
-    bool has_no_dynamic; /* dynamic: there is no such request, since the strides of a tensor allow no other sizes */
+    bool has_no_dynamic; /* dynamic: there is no such request, because the strides of a tensor allow no other sizes */
 } request_writer;
 
-/* The sizes in a dynamic request: 0 and 1 stay, since compilers treat them apart; all others are 2. */
+/* Writes the sizes for a dynamic request: 0 and 1 stay, because compilers treat them specially; all others become 2. */
 static void dynamic_sizes(const aoticache_tensor_view *view, int64_t *sizes, request_writer *writer)
 {
     for (int64_t i = 0; i < view->ndim; i++) {
@@ -170,8 +170,8 @@ static void dynamic_sizes(const aoticache_tensor_view *view, int64_t *sizes, req
 }
 
 /*
- * Strides for dynamic_sizes() in the same order of dimensions: only tensors without gaps and overlaps have any. The
- * dimension with the smallest stride comes first; `done` has a bit for each that is through.
+ * Writes strides for dynamic_sizes() with the same order of dimensions; possible only for tensors without gaps and overlaps. The
+ * dimension with the smallest stride comes first; `done` has a bit for each finished dimension.
  */
 static bool dynamic_strides(const aoticache_tensor_view *view, const int64_t *sizes, int64_t *strides)
 {
@@ -179,12 +179,12 @@ static bool dynamic_strides(const aoticache_tensor_view *view, const int64_t *si
     uint64_t done = 0;
     for (int64_t round = 0; round < view->ndim; round++) {
         int64_t next = -1;
-        for (int64_t i = view->ndim; i-- > 0;) /* of equal ones the last, as in a contiguous tensor */
+        for (int64_t i = view->ndim; i-- > 0;) /* on a tie the last, as in a contiguous tensor */
             if (!(done >> i & 1) && view->strides[i] == filled) {
                 next = i;
                 break;
             }
-        for (int64_t i = view->ndim; next < 0 && i-- > 0;) /* of size 1, whose stride means nothing */
+        for (int64_t i = view->ndim; next < 0 && i-- > 0;) /* dimensions of size 1, whose stride is not used */
             if (!(done >> i & 1) && view->sizes[i] == 1)
                 next = i;
         if (next < 0)
@@ -256,7 +256,7 @@ static aoticache_status add_single(request_writer *writer, const char *name, con
     }
 }
 
-/* Returns item `i` of a list as a value of its own. */
+/* Returns item `i` of a list as a separate value. */
 static aoticache_value item_of(const aoticache_value *list, uint32_t i)
 {
     switch (list->kind) {
@@ -305,7 +305,7 @@ static bool equals_default(const aoticache_holder *holder, const aoticache_value
            aoticache_pack(other, 1, &b) && a.count == b.count && memcmp(a.words, b.words, a.count * 8) == 0;
 }
 
-/* Counts the positional arguments that are written: those behind them are equal to their defaults. */
+/* Counts the positional arguments that are written: later ones are equal to their defaults. */
 static size_t count_positional(const aoticache_holder *holder, const aoticache_value *arguments, size_t count)
 {
     size_t needed = 0;
@@ -345,7 +345,7 @@ aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder
     return status;
 }
 
-/* Makes a request. *ret_request is NULL, with OK, if a dynamic request is asked for and there is none. */
+/* Makes a request. *ret_request is NULL, with OK, if the call has no dynamic request. */
 static aoticache_status make_request(const aoticache_holder *holder, const aoticache_value *arguments, size_t count,
                                      bool dynamic, aoticache_request **ret_request, aoticache_error *ret_error)
 {

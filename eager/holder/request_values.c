@@ -1,5 +1,5 @@
 /*
- * eager/holder/request_values: the reverse of request.c: from a request to the values of a call that makes it, and to its
+ * eager/holder/request_values: the reverse of request.c: turns a request into the values of a call that makes it, and into its
  * tensors.
  */
 #include "base/cleanup.h"
@@ -10,7 +10,7 @@
 
 /* ---- from a request's arguments to values ---- */
 
-/* The values of one request point into this. */
+/* Memory into which the values of one request point. */
 typedef struct value_space {
     char *bytes;
     size_t size, used;
@@ -25,7 +25,7 @@ static void *allocate_value(value_space *space, size_t bytes)
     return space->bytes + space->used - bytes;
 }
 
-/* Returns how many bytes are enough for all values of a request, whatever they are. */
+/* Returns a number of bytes that is enough for all values of any such request. */
 static size_t bytes_for_values(const aoticache_request *request, size_t num_arguments)
 {
     size_t items = num_arguments;
@@ -87,7 +87,7 @@ static bool single_of(const aoticache_argument *argument, value_space *space, ao
     case AOTICACHE_ARGUMENT_DEVICE:
         *value = (aoticache_value){.kind = AOTICACHE_VALUE_DEVICE, .as.device = argument->value.device_value};
         return true;
-    default: /* a constant: no call has one */
+    default: /* a constant: calls have none */
         return false;
     }
 }
@@ -142,7 +142,7 @@ static bool scalar_list_of(const aoticache_argument *list, value_space *space, a
     return scalars != NULL;
 }
 
-/* Makes a list as a call of this schema has it. */
+/* Makes a list as in a call of this schema. */
 static bool list_of(const aoticache_argument *list, const aoticache_type *type, value_space *space,
                     aoticache_value *value)
 {

@@ -1,8 +1,8 @@
 /*
- * eager/holder/run: one run of a library for a call: its inputs come from the stack, its results go there. And the fallback,
- * which answers in its place.
+ * eager/holder/run: one run of a library for a call: takes inputs from the stack and pushes the results. And the fallback, which
+ * answers instead.
  *
- * Leaves to call.c and miss.c which library, or neither.
+ * call.c and miss.c choose the library, or none.
  */
 #include "base/cleanup.h"
 #include "eager/holder/hot.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This many tensors lie on the stack during a run; more of them are allocated. */
+/* Up to this many tensors are on the thread's stack during a run; more of them are allocated. */
 #define TENSORS_ON_STACK 32
 
 /* ---- running a library ---- */
 
-/* Takes the arguments off and puts the results on; there is room, or `outputs` is what goes to the caller as one list. */
+/* Replaces the arguments with the results. There is space for them, or `outputs` is returned as one list. */
 static aoticache_status push_results(const aoticache_holder *holder, aoticache_stack *stack, AtenTensorHandle *outputs,
                                      size_t count, aoticache_error *ret_error)
 {
@@ -37,7 +37,7 @@ static aoticache_status push_results(const aoticache_holder *holder, aoticache_s
     return AOTICACHE_OK;
 }
 
-/* Whether a tensor has no handle: it lies in memory of the caller's own, and is to become a tensor of this process's provider. */
+/* Returns whether a tensor has no handle: it is in the caller's own memory, and the provider must create a tensor for it. */
 static bool lacks_handle(const AtenTensorHandle *inputs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -46,7 +46,7 @@ static bool lacks_handle(const AtenTensorHandle *inputs, size_t count)
     return false;
 }
 
-/* The view behind input `number`, in the order of aoticache_pack_inputs(). */
+/* Returns the view of input `number`, in the order of aoticache_pack_inputs(). */
 static const aoticache_tensor_view *view_of_input(const aoticache_value *arguments, size_t count, size_t number)
 {
     for (size_t i = 0; i < count; i++) {
@@ -62,7 +62,7 @@ static const aoticache_tensor_view *view_of_input(const aoticache_value *argumen
     return NULL;
 }
 
-/* Makes a tensor for each input without one. *ret_own: those, in their places; the caller frees them and the array. */
+/* Creates a tensor for each input without one. *ret_own: these, at the inputs' positions; the caller frees them and the array. */
 static aoticache_status make_handles(const aoticache_holder *holder, const aoticache_value *arguments,
                                      AtenTensorHandle *inputs, size_t count, AtenTensorHandle **ret_own,
                                      aoticache_error *ret_error)
@@ -115,13 +115,13 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
         }
         status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
         free_handles(own, num_inputs);
-    } else if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
+    } else if (consumed == NULL || num_inputs != expected) { /* a wrong number is refused, nothing may be consumed */
         status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     } else {
         *consumed = true;
         status = aoticache_runner_run_stealing(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     }
-    if (__builtin_expect(status != AOTICACHE_OK, 0)) /* INVALID: the counts, which are the library's fault here */
+    if (__builtin_expect(status != AOTICACHE_OK, 0)) /* INVALID: wrong counts, here an error of the library */
         return status == AOTICACHE_INVALID ? AOTICACHE_LOAD_FAILED : status;
     status = push_results(holder, stack, outputs, num_outputs, ret_error);
     for (size_t i = 0; status != AOTICACHE_OK && i < num_outputs; i++)

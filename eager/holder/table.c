@@ -1,10 +1,9 @@
 /*
- * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never taken out of a table that is in
- * use: a library that is unloaded leaves its entries, which then have no runner, behind, and is loaded again through
- * them.
+ * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never removed from a table that is in use: a
+ * library that is unloaded leaves its entries, which then have no runner, and is loaded again through them.
  *
- * It is not a base/hash_map: calls read it without a lock while one thread inserts, so slots are atomic, entries do not
- * move, and slots that it outgrows are freed when no call can still be reading them.
+ * It is not a base/hash_map: calls read it without a lock while one thread inserts, so slots are atomic, entries do not move, and
+ * outgrown slots are freed when no call can be reading them any more.
  */
 #include "eager/holder/internal.h"
 
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Entries lie one behind the other in chunks: few pages, and large ones where there are many entries. */
+/* Entries are stored consecutively in chunks: few pages, and large ones if there are many entries. */
 #define FIRST_CHUNK_BYTES 4096
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 #define FIRST_SLOTS 16
@@ -23,7 +22,7 @@ struct aoticache_table_chunk {
     size_t bytes, used;
 };
 
-/* Allocates zeroed pages: from 2 MiB on large ones, of which the processor remembers more. */
+/* Allocates zeroed pages: from 2 MiB on huge ones, of which the processor's TLB covers more memory. */
 static void *allocate_pages(size_t bytes)
 {
     if (bytes < HUGE_PAGE_BYTES)
@@ -33,7 +32,7 @@ static void *allocate_pages(size_t bytes)
     if (memory == NULL)
         return NULL;
     int saved = errno;
-    madvise(memory, bytes, MADV_HUGEPAGE); /* a hint: where it is not taken, all is only slower */
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a hint: if it has no effect, access is only slower */
     errno = saved;
     return memset(memory, 0, bytes);
 }
@@ -66,7 +65,7 @@ static void release_slots(aoticache_retired *retired)
     free((char *)retired - offsetof(aoticache_table_slots, retired));
 }
 
-/* count: a power of two. */
+/* Allocates slots. count: a power of two. */
 static aoticache_table_slots *allocate_slots(size_t count)
 {
     aoticache_table_slots *made = allocate_pages(sizeof *made + count * sizeof made->slot[0]);
@@ -94,7 +93,7 @@ static void copy_slots(aoticache_table_slots *to, aoticache_table_slots *from)
     }
 }
 
-/* All of these under holder->lock. False, NULL: without memory. */
+/* Reserves space. This and the following functions: under holder->lock; false or NULL without memory. */
 static bool table_reserve(aoticache_table *table, size_t entries)
 {
     aoticache_table_slots *old = atomic_load(&table->slots);

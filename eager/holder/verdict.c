@@ -1,9 +1,8 @@
 /*
  * eager/holder/verdict: trials, which find out whether a kernel or the fallback is faster. While a kernel is on trial its
  * published runner pointer is NULL, so calls take the slow path, which decides whether the kernel or the fallback runs (judge.h).
- * During a turn of the kernel the pointer is set, so what is timed is a whole hit, on the path that hits take. A turn of the
- * fallback times the fallback alone, which is what the call would cost without a cache. The result is stored in the cache, and a
- * new process begins with it.
+ * During a turn of the kernel the pointer is set, so a whole hit is timed, on the path of hits. During a turn of the fallback only
+ * the fallback is timed: the cost of the call without a cache. The result is stored in the cache, and new processes start with it.
  *
  * The hit path only checks, once every AOTICACHE_VERDICT_LOOKS calls, whether the result has expired.
  */
@@ -35,9 +34,9 @@ uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count
     return elements;
 }
 
-/* ---- what holds here: of this many threads, and not for ever ---- */
+/* ---- validity of results: for this number of threads, and for a limited time ---- */
 
-/* Returns the number of threads, rounded up to a power of two: what wins with seven threads wins with eight. */
+/* Returns the number of threads, rounded up to a power of two: a kernel that is faster with seven threads is faster with eight. */
 static uint32_t threads_now(const aoticache_holder *holder)
 {
     uint32_t threads = 0, rounded = 1;
@@ -68,7 +67,7 @@ void aoticache_verdict_show(aoticache_verdict *verdict)
     atomic_store(&verdict->hot->runner, answers ? atomic_load(&verdict->known->runner) : NULL);
 }
 
-/* Changes the state. True: it was in the state `from`. */
+/* Changes the state, if it is `from`. Returns whether it was. */
 static bool change_state(aoticache_verdict *verdict, aoticache_verdict_state from, aoticache_verdict_state to)
 {
     aoticache_context *context = verdict->known->holder->context;
@@ -87,9 +86,9 @@ static bool change_state(aoticache_verdict *verdict, aoticache_verdict_state fro
     return changes;
 }
 
-/* ---- what the cache knows ---- */
+/* ---- results in the cache ---- */
 
-/* The newest judgement for this machine, number of threads and class. */
+/* The newest timing result for this machine, number of threads and size class. */
 typedef struct known_judgement {
     uint32_t threads, size_class;
     bool is_known, is_slower;
@@ -111,7 +110,7 @@ static bool copy_judgement(void *user, const aoticache_judgement *judgement)
     return false;
 }
 
-/* Reads the judgement. What cannot be read is found out again. */
+/* Reads the timing result. If it cannot be read, it is measured again. */
 static known_judgement read_judgement(const aoticache_holder *holder, const aoticache_key *key, uint32_t threads,
                                       uint32_t size_class)
 {
@@ -129,7 +128,7 @@ bool aoticache_holder_was_slower(const aoticache_holder *holder, const aoticache
     return known.is_known && known.is_slower;
 }
 
-/* This many new judgements are collected at once; they then count as saved. */
+/* Maximum number of new timing results that are collected and stored together; they then count as saved. */
 #define SAVED_AT_ONCE 32
 
 static size_t collect_unsaved(aoticache_holder *holder, aoticache_verdict **verdicts, aoticache_judgement *judgements)
@@ -166,7 +165,7 @@ void aoticache_holder_save_judgements(aoticache_holder *holder)
         if (count == 0 ||
             aoticache_cache_put_judgements(holder->context->cache, judgements, count, NULL) != AOTICACHE_LOCKED)
             continue;
-        /* Others are writing: the next flush tries again. A cache that is only read never takes them. */
+        /* Other processes are writing: the next flush tries again. A read-only cache never stores them. */
         pthread_mutex_lock(&holder->lock);
         for (size_t i = 0; i < count; i++)
             verdicts[i]->is_unsaved = true;
@@ -175,9 +174,9 @@ void aoticache_holder_save_judgements(aoticache_holder *holder)
     }
 }
 
-/* ---- from state to state ---- */
+/* ---- state transitions ---- */
 
-/* Begins a trial. False: no memory, and the kernel answers unjudged. The caller holds holder->lock. */
+/* Begins a trial. False: no memory, and the kernel answers without a trial. The caller holds holder->lock. */
 static bool begin_trial(aoticache_verdict *verdict)
 {
     if (verdict->trial == NULL && (verdict->trial = malloc(sizeof *verdict->trial)) == NULL)
@@ -270,7 +269,7 @@ bool aoticache_timed_call_begin(aoticache_timed_call *ticket, aoticache_verdict 
     return is_on_trial;
 }
 
-/* Notes the time of a turn. True: the trial has come to its end. The caller holds holder->lock. */
+/* Notes the time of a turn. True: the trial has ended. The caller holds holder->lock. */
 static bool note_time(aoticache_verdict *verdict, aoticache_contender way, uint64_t ns)
 {
     aoticache_trial *trial = verdict->trial;

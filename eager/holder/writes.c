@@ -1,14 +1,14 @@
 /*
- * eager/holder/writes: operators that write to their arguments: which arguments those are, which results are arguments
- * again, and whether the tensors of a call lie apart, so that a compiled kernel, which may write in another order than it
- * reads, gives what the operator does.
+ * eager/holder/writes: operators that write to their arguments: which arguments those are, which results are arguments, and
+ * whether the tensors of a call overlap: a compiled kernel may write in another order than it reads, so it gives the operator's
+ * results only if they do not.
  */
 #include "eager/holder/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* They write without saying so in their schema: running statistics. */
+/* Operators that write to arguments that their schema does not mark: running statistics. */
 static const struct {
     const char *name;
     uint64_t written;
@@ -97,7 +97,7 @@ aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticach
 
 /* ---- tensors ---- */
 
-/* The bytes from the first to behind the last element. */
+/* The bytes from the first element to the end of the last one. */
 typedef struct extent {
     uintptr_t begin, end;
 } extent;
@@ -118,11 +118,11 @@ static bool extents_overlap(extent a, extent b)
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Whether each element has a place of its own, as far as the order of the strides shows it. */
+/* Returns whether each element has its own memory, as far as the order of the strides shows it. */
 static bool has_own_places(const aoticache_tensor_view *view)
 {
     int64_t expected = 1, done = 0;
-    for (int64_t i = view->ndim; i-- > 0;) { /* contiguous, which most are */
+    for (int64_t i = view->ndim; i-- > 0;) { /* most are contiguous */
         if (view->sizes[i] != 1 && view->strides[i] != expected)
             break;
         expected *= view->sizes[i];
@@ -134,7 +134,7 @@ static bool has_own_places(const aoticache_tensor_view *view)
         return false;
     _Static_assert(AOTICACHE_MAX_DIMS <= 64, "a bit for each dimension");
     uint64_t used = 0;
-    int64_t reach = 0; /* of the dimensions that were used: the last element's distance from the first */
+    int64_t reach = 0; /* of the dimensions up to this one: the last element's distance from the first */
     for (int64_t n = 0; n < view->ndim; n++) {
         int64_t least = -1;
         for (int64_t i = 0; i < view->ndim; i++)
@@ -150,7 +150,7 @@ static bool has_own_places(const aoticache_tensor_view *view)
     return true;
 }
 
-/* The tensors of a value: none, one, or those of a list, which may be NULL. */
+/* Returns the tensors of a value: none, one, or those of a list, which may be NULL. */
 static uint32_t tensors_of(const aoticache_value *value, const aoticache_tensor_view *const **ret_tensors)
 {
     if (value->kind == AOTICACHE_VALUE_TENSOR) {
@@ -163,7 +163,7 @@ static uint32_t tensors_of(const aoticache_value *value, const aoticache_tensor_
     return value->count;
 }
 
-/* A few tensors are compared each with each. More are sorted by where they begin. */
+/* Up to this many tensors are compared pairwise. More are sorted by their beginning. */
 #define FEW 8
 
 typedef struct piece {
@@ -186,7 +186,7 @@ static bool few_are_apart(const piece *pieces, size_t count)
     return true;
 }
 
-/* ends: of those that are written to, and of all, among the pieces that begin earlier. */
+/* Returns whether no piece that is written to overlaps another one. ends: of written pieces, and of all, that begin earlier. */
 static bool many_are_apart(piece *pieces, size_t count)
 {
     uintptr_t written_end = 0, end = 0;
@@ -206,7 +206,7 @@ static bool many_are_apart(piece *pieces, size_t count)
 
 bool aoticache_holder_writes_are_apart(const aoticache_holder *holder, const aoticache_value *arguments)
 {
-    piece pieces[AOTICACHE_PACK_MAX_WORDS / 2]; /* each tensor takes two words or more of what is packed */
+    piece pieces[AOTICACHE_PACK_MAX_WORDS / 2]; /* each tensor takes two words or more when packed */
     size_t count = 0;
     for (size_t i = 0; i < holder->num_arguments; i++) {
         const aoticache_tensor_view *const *tensors = NULL;

@@ -2,8 +2,8 @@
  * eager/hook/c_source: the hook that compiles kernels written in C, one file per operator, with the compiler of this
  * machine.
  *
- * What a source sees of the request is in request_macros.c; what it is linked with is runtime/. Its output is the same for
- * the same request: no paths, times or build ids are in it.
+ * request_macros.c defines what a source sees of the request; the output is linked with runtime/. The output is the same for
+ * the same request: it contains no paths, times or build ids.
  */
 #include "base/clock.h"
 #include "base/arguments.h"
@@ -21,26 +21,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Stands in the key for how sources are compiled here: a change of the options below makes new keys. */
+/* Part of the key, for how sources are compiled here: change it together with the options below. */
 #define RECIPE "libaoticache " AOTICACHE_VERSION " recipe 1\n"
-/* By this word in an #error a source says that it does not serve the request: that is no failure. */
+/* A source uses this word in an #error to report that it does not serve the request: this is not a failure. */
 #define UNSUPPORTED_MARK "AOTICACHE_UNSUPPORTED"
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 #define MAX_SOURCE_BYTES (4 * 1024 * 1024)
 
-#define MAX_FOLDERS 17 /* those of kernel_folders, and that of kernels */
+#define MAX_FOLDERS 17 /* those of kernel_folders, and `kernels` */
 
 struct c_state {
-    char *folders[MAX_FOLDERS]; /* where sources are looked for, in this order; absolute */
+    char *folders[MAX_FOLDERS]; /* directories of sources, in the order of search; absolute */
     size_t folder_count;
     aoticache_cpu_target target;
-    _Atomic(aoticache_compiler *) compiler; /* what it says of itself; asked once, when it is first needed */
-    char plain_producer[160];               /* where it says nothing */
+    _Atomic(aoticache_compiler *) compiler; /* its properties; queried once, when first needed */
+    char plain_producer[160];               /* if it does not report any */
 };
 
 /* ---- the compiler ---- */
 
-/* The compiler is asked without a lock. If two threads ask at once, both get the same answer, and one of them is dropped. */
+/* Queries the compiler without a lock. If two threads do so concurrently, both get the same result, and one is dropped. */
 static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadline_ns,
                                      const aoticache_compiler **ret_compiler, aoticache_error *ret_error)
 {
@@ -70,7 +70,7 @@ static int is_source(const struct dirent *entry)
     return length > 2 && strcmp(entry->d_name + length - 2, ".c") == 0;
 }
 
-/* Guesses the operator that a file is for: the first '_' ends the namespace, and one before a capital begins the overload. */
+/* Guesses the operator of a file: the first '_' ends the namespace, and a '_' before a capital begins the overload. */
 static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_BYTES])
 {
     const size_t length = strlen(file) - strlen(".c"), space = strcspn(file, "_");
@@ -84,7 +84,7 @@ static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_B
     ret_op[used] = '\0';
 }
 
-/* Keeps in ret_nearest the operator of this folder that is nearer than the nearest so far. */
+/* Sets ret_nearest to an operator of this directory if its name is nearer than *ret_nearest. */
 static void find_nearest_source(const char *folder, const char *op, size_t *least,
                                 char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
 {
@@ -103,7 +103,7 @@ static void find_nearest_source(const char *folder, const char *op, size_t *leas
     free(files);
 }
 
-/* Writes "; did you mean aten::abs?" for the nearest of the kernels that there are, or "". */
+/* Writes "; did you mean aten::abs?" for the nearest existing kernel, or "". */
 static void suggest_operator(const struct c_state *state, const char *op, char *ret_hint, size_t size)
 {
     char nearest[AOTICACHE_KERNEL_FILE_BYTES];
@@ -115,7 +115,7 @@ static void suggest_operator(const struct c_state *state, const char *op, char *
         snprintf(ret_hint, size, "; did you mean %s?", nearest);
 }
 
-/* ret_folder: the position of the folder that has it. */
+/* Finds the source. ret_folder: the position of its directory. */
 static aoticache_status find_source(const struct c_state *state, const char *op, size_t *ret_folder,
                                     aoticache_error *ret_error)
 {
@@ -137,7 +137,7 @@ static aoticache_status find_source(const struct c_state *state, const char *op,
                                name, tried, hint);
 }
 
-/* Adds a file to what has been hashed so far: its name, its size, its bytes. */
+/* Adds a file to the bytes to be hashed: its name, its size, its bytes. */
 static aoticache_status hash_file(const char *folder, const char *name, FILE *out, aoticache_error *ret_error)
 {
     char path[PATH_MAX];
@@ -183,7 +183,7 @@ static aoticache_status hash_headers(const char *folder, FILE *out, aoticache_er
     return status;
 }
 
-/* Hashes the source and the headers that it may include: those beside it, and of the folders behind its own. */
+/* Hashes the source and the headers that it may include: those of its own directory and of later directories. */
 static aoticache_status hash_sources(const struct c_state *state, const char *op, size_t folder, FILE *out,
                                      aoticache_error *ret_error)
 {
@@ -192,11 +192,11 @@ static aoticache_status hash_sources(const struct c_state *state, const char *op
     fputs(RECIPE, out);
     aoticache_status status = hash_file(state->folders[folder], name, out, ret_error);
     for (size_t i = folder; i < state->folder_count && status == AOTICACHE_OK; i++)
-        status = hash_headers(state->folders[i], out, ret_error); /* of two with one name the first is meant */
+        status = hash_headers(state->folders[i], out, ret_error); /* of two headers with one name the first is used */
     return status;
 }
 
-/* The version of a kernel is the digest of what it is compiled from: a change in a source makes new keys. */
+/* Sets the version of a kernel: the digest of everything it is compiled from. A change in a source makes new keys. */
 static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                           aoticache_error *ret_error)
 {
@@ -243,7 +243,7 @@ static aoticache_status write_request_header(const aoticache_request *request, c
     return status == AOTICACHE_OK ? write_text(path, text, size, ret_error) : status;
 }
 
-/* Reports the compiler's message, unless the source itself says in it that it does not serve this. */
+/* Reports the compiler's message, or UNSUPPORTED if the source reports in it that it does not serve the request. */
 static aoticache_status judge_failure(aoticache_process *process, const aoticache_request *request, const char *source,
                                       aoticache_status status, aoticache_error *ret_error)
 {
@@ -258,9 +258,9 @@ static aoticache_status judge_failure(aoticache_process *process, const aoticach
                                (int)strcspn(mark, "\"\n"), mark);
 }
 
-/* Paths that a compile names; all of PATH_MAX would not be too much, but they come from few places. */
+/* Paths used by a compile. */
 struct c_paths {
-    size_t folder; /* of the source */
+    size_t folder; /* position of the source's directory */
     char source[PATH_MAX], header[PATH_MAX], output[PATH_MAX];
     char runtime[PATH_MAX], torch[PATH_MAX], include[PATH_MAX];
 };
@@ -308,7 +308,7 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
         arguments[count++] = state->folders[i];
     }
     /*
-     * Contraction to fused operations would make results differ from PyTorch's. Nobody reads errno and traps here. Integers
+     * Contracting operations into fused ones would change results from PyTorch's. Nobody reads errno and traps here. Integers
      * wrap, as PyTorch's do.
      */
     const char *const rest[] = {"-std=gnu11",
@@ -352,7 +352,7 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
     return status;
 }
 
-/* Describes the one file as the answer of a hook that speaks JSON would. said: taken over. */
+/* Describes the output file in the form of a hook's answer. Takes ownership of `said`. */
 static aoticache_status fill_answer(const aoticache_compiler *compiler, const char *output, char *said,
                                     aoticache_answer *ret_answer, aoticache_error *ret_error)
 {
@@ -459,8 +459,8 @@ static aoticache_status add_folder(struct c_state *state, const char *folder, ao
 }
 
 /*
- * Finds the folders of sources: those of the caller, which must exist, and then the library's own, unless the caller names
- * another in its place.
+ * Finds the directories of sources: those of the caller, which must exist, and then the library's own, unless the caller names
+ * another one instead.
  */
 static aoticache_status find_folders(struct c_state *state, const aoticache_hook_options *options,
                                      aoticache_error *ret_error)

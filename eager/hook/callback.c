@@ -1,7 +1,7 @@
 /*
- * eager/hook/callback: the hook that is a function of the caller's.
+ * eager/hook/callback: the hook that calls a function of the caller.
  *
- * Owns what the caller said of it. What the function delivers is looked at by hook.c, as everybody's is.
+ * Owns a copy of the caller's options. hook.c checks what the function delivers, as for all hooks.
  */
 #include "base/arguments.h"
 #include "base/options.h"

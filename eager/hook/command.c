@@ -1,5 +1,5 @@
 /*
- * eager/hook/command: the hook that starts a program of the user's for every compile, with the request on its standard
+ * eager/hook/command: the hook that starts a user's program for every compile, with the request on its standard
  * input.
  */
 #include "base/arguments.h"
@@ -15,7 +15,7 @@
 
 struct command_state {
     _Atomic uint64_t last_id;
-    char **arguments; /* with the program, NULL-terminated */
+    char **arguments; /* including the program, NULL-terminated */
     char version[AOTICACHE_DIGEST_HEX_BYTES];
     char producer[192];
 };
@@ -23,8 +23,8 @@ struct command_state {
 /* ---- the environment ---- */
 
 /*
- * Makes the digest that stands for the program in the key: of its bytes and of its arguments, each with its length before it.
- * Its path is left out: the same script elsewhere makes the same.
+ * Computes the digest that represents the program in the key: of its bytes and of its arguments, each preceded by its length.
+ * The path is left out, because the same program in another directory compiles the same.
  */
 static aoticache_status digest_program(const char *program, char *const *arguments, aoticache_digest *ret_digest,
                                        aoticache_error *ret_error)
@@ -64,7 +64,7 @@ static aoticache_status command_set_environment(const aoticache_hook *hook, aoti
 
 /* ---- compiling ---- */
 
-/* True for space, which alone may follow the answer's line. */
+/* Returns true for space, which alone may follow the answer's line. */
 static bool is_blank(const char *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -73,7 +73,7 @@ static bool is_blank(const char *bytes, size_t size)
     return true;
 }
 
-/* Reads the answer of a program that has ended: one line. A success is only believed of a program that ended well. */
+/* Reads the answer of a program that has ended: one line. A success counts only if the program exited with status 0. */
 static aoticache_status read_answer(const aoticache_hook *hook, aoticache_process *process, uint64_t id,
                                     const char *doing, const char *directory, aoticache_answer *ret_answer,
                                     aoticache_error *ret_error)
@@ -178,7 +178,7 @@ static const aoticache_hook_kind command_kind = {
     .free_state = command_free_state,
 };
 
-/* Copies the program and its arguments; what was copied before a failure is there to be freed. */
+/* Copies the program and its arguments. After a failure the caller frees what was copied. */
 static aoticache_status copy_arguments(struct command_state *state, const char *program, const char *const *arguments,
                                        aoticache_error *ret_error)
 {

@@ -1,9 +1,9 @@
 /*
- * eager/hook/cpu_target: between names of CPU features (cache/request/cpu.h), the macros by which compilers say that
- * they use them, and the options that let them.
+ * eager/hook/cpu_target: maps names of CPU features (cache/request/cpu.h) to the macros by which compilers show that they use
+ * them, and to the options that allow them.
  *
- * "-march=native" says nothing that could be stored: a machine that has less dies of SIGILL. So the compiler itself is
- * asked what the word stands for here.
+ * "-march=native" cannot be stored as a requirement: a machine with fewer features would stop with SIGILL. So the compiler
+ * itself is queried for the meaning of the word on this machine.
  */
 #include "eager/hook/internal.h"
 
@@ -11,11 +11,11 @@
 #include <string.h>
 
 /*
- * Features that a compiler uses of its own accord: architecture, name, macro, option ("" where there is none; on aarch64
- * what follows -march=armv8-a, and those without one come with a version of the architecture or with another feature). The
- * same macro may mean another thing, or nothing, elsewhere: __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 is x86's cx16, and on aarch64
- * all processors have it. What a compiler only uses when the source asks for it (RDRAND, PKU, MOVDIR64B ...) is not here.
- * worker.py has the same list.
+ * Features that a compiler uses without being asked: architecture, name, macro, option ("" if there is none; on aarch64 the
+ * suffix of -march=armv8-a, where features without one come with a version of the architecture or with another feature). The
+ * same macro may have another meaning, or none, on another architecture: __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 is x86's cx16, and
+ * all aarch64 processors have it. Features that a compiler only uses if the source requests them (RDRAND, PKU, MOVDIR64B ...)
+ * are not in the list. worker.py has the same list.
  */
 #define CPU_TARGET_LIST(X)                                                               \
     X("x86_64", "pni", "__SSE3__", "-msse3")                                             \
@@ -134,7 +134,7 @@ bool aoticache_cpu_target_row(size_t position, const char **ret_arch, const char
 
 /* ---- options ---- */
 
-/* Adds one item of a list such as "x86-64-v3,avx512f", of x86-64: a level goes into *march, a feature adds its option. */
+/* Adds one item of an x86-64 list such as "x86-64-v3,avx512f": a level sets *march, a feature adds its option. */
 static bool add_token(const char *token, size_t length, const char **march, const char **flags, size_t *count)
 {
     static const char *const levels[][2] = {{"x86-64", "-march=x86-64"},
@@ -175,7 +175,7 @@ static aoticache_status fill_x86_64(const char *cpu_features, aoticache_cpu_targ
     return AOTICACHE_OK;
 }
 
-/* True if all features that `names` stands for are in the set. They are read as this machine's. */
+/* Returns true if all features in `names`, parsed for this machine, are in the set. */
 static bool includes(const aoticache_cpu_features *features, const char *names)
 {
     aoticache_cpu_features named;
@@ -184,8 +184,8 @@ static bool includes(const aoticache_cpu_features *features, const char *names)
 }
 
 /*
- * The highest version whose features are all there, and what goes beyond it as extensions. Only versions that a compiler's
- * macros show are taken: nothing shows Armv8.4, which would let the compiler use ilrcpc.
+ * Writes the highest version whose features are all in the set, and the remaining ones as extensions. Only versions that a
+ * compiler's macros show are used: nothing shows Armv8.4, which would let the compiler use ilrcpc.
  */
 void aoticache_cpu_target_march_aarch64(const aoticache_cpu_features *features, char *ret_march, size_t size)
 {
@@ -208,12 +208,11 @@ void aoticache_cpu_target_march_aarch64(const aoticache_cpu_features *features, 
     }
 }
 
-/* The features that no -march of aarch64 means, as those of x86-64. */
+/* Returns the features that no -march of aarch64 expresses, such as those of x86-64. */
 static aoticache_cpu_features lacking_options(const aoticache_cpu_features *features)
 {
     aoticache_cpu_features known, one;
-    aoticache_cpu_features_parse("fp,asimd,sb,flagm2,rng,sme", &known,
-                                 NULL); /* used only where the source asks for it */
+    aoticache_cpu_features_parse("fp,asimd,sb,flagm2,rng,sme", &known, NULL); /* used only if the source requests it */
     for (size_t i = 0; i < ROW_COUNT; i++)
         if (strcmp(rows[i].arch, "aarch64") == 0 &&
             aoticache_cpu_features_parse(rows[i].name, &one, NULL) == AOTICACHE_OK)
@@ -223,8 +222,8 @@ static aoticache_cpu_features lacking_options(const aoticache_cpu_features *feat
 }
 
 /*
- * "-march=native" would let the compiler use what has no bit, and so could not be required. Cross compilers do not know the
- * word either.
+ * Fills in the options for aarch64. "-march=native" would let the compiler use features that have no bit, and so could not be
+ * required. Cross compilers do not support the word either.
  */
 static aoticache_status fill_aarch64(const char *cpu_features, aoticache_cpu_target *target, aoticache_error *ret_error)
 {
@@ -266,7 +265,7 @@ aoticache_status aoticache_cpu_target_flags(const char *cpu_features, aoticache_
 
 /* ---- macros ---- */
 
-/* True if a line of `text` is "#define <macro> ...". */
+/* Returns true if a line of `text` is "#define <macro> ...". */
 static bool defines_macro(const char *text, const char *macro)
 {
     char line[96];
@@ -286,7 +285,7 @@ const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACH
     else if (defines_macro(text, "__aarch64__"))
         arch = "aarch64";
     ret_names[0] = '\0';
-    const char *last = ""; /* two macros may say the same */
+    const char *last = ""; /* two macros may stand for the same feature */
     for (size_t i = 0; i < ROW_COUNT; i++) {
         if (strcmp(rows[i].arch, arch) != 0 || !defines_macro(text, rows[i].macro) || strcmp(rows[i].name, last) == 0 ||
             used >= AOTICACHE_CPU_TARGET_NAMES_BYTES)

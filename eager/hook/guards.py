@@ -1,8 +1,8 @@
 """The guard of a library for symbolic shapes: for which tensors it serves, as text for aoticache_check_parse().
 
-Owns: the ranges of the symbols of an exported program, what they must be so that every condition of the program holds, and
-the words of the text (docs/checks.md). worker.py, which lies beside this file, exports, and turns Inexpressible into a
-request that is not supported.
+Owns the ranges of the symbols of an exported program, which are chosen so that every condition of the program holds, and the
+words of the text (docs/checks.md). worker.py, in the same directory, exports, and turns Inexpressible into an unsupported
+request.
 """
 
 import itertools
@@ -10,19 +10,19 @@ import math
 import re
 import sys
 
-# A symbol of a guard (docs/checks.md) has a range and a multiple; what a program demands beyond that is proved from
-# them, and where it does not follow they are narrowed around the example until it does.
+# A symbol of a guard (docs/checks.md) has a range and a multiple. Other conditions of a program are proved from these. If a
+# condition does not follow, they are narrowed around the example until it does.
 UNLIMITED = 2**63 - 1
 MAX_SYMBOLS, MAX_FACTORS = 64, 4
 WIDEST_SEARCH = 1 << 20
 
 
 class Inexpressible(Exception):
-    """The shapes that the program serves cannot be said in a guard."""
+    """A guard cannot express the shapes that the program serves."""
 
 
 class Symbol:
-    """What values a symbol may have: least to most (None: no limit), multiples of `multiple`. hint: the example's."""
+    """The values of a symbol: least to most (None: no limit), multiples of `multiple`. hint: its value in the example."""
 
     def __init__(self, least, most, hint):
         self.least, self.most, self.multiple, self.hint = least, most, 1, hint
@@ -38,7 +38,7 @@ class Symbol:
 
 
 def opaque_parts(sympy, expression, ranges):
-    """The expression as a polynomial: what is none in it (a quotient, a maximum) is a new symbol of the same range."""
+    """Turns the expression into a polynomial: a quotient or a maximum in it becomes a new symbol of the same range."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
     changes = {}
@@ -48,7 +48,7 @@ def opaque_parts(sympy, expression, ranges):
             return part
         if not (part.is_Add or part.is_Mul or (part.is_Pow and part.exp.is_Integer and part.exp > 0)):
             found = bound_sympy(part, ranges)
-            if type(part).__name__ == "Max":  # mostly Max(1, size), where the size is known to be larger
+            if type(part).__name__ == "Max":  # mostly Max(1, size) with a size known to be larger
                 bounds = [bound_sympy(arg, ranges) for arg in part.args]
                 largest = [arg for arg, bound in zip(part.args, bounds)
                            if all(bound.lower >= other.upper for other in bounds if other is not bound)]
@@ -62,7 +62,7 @@ def opaque_parts(sympy, expression, ranges):
 
 
 def range_of(sympy, expression, ranges):
-    """The least and the most that the expression can be. Of two ways to reckon, each is the better one at times."""
+    """Returns bounds of the expression: the better ones of two ways to compute them."""
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -73,7 +73,7 @@ def range_of(sympy, expression, ranges):
         found = known[name]
         if found.lower == -int_oo:
             return whole
-        # Counted from the least value all symbols are 0 or more, and a sum of terms of one sign has that sign.
+        # Offsets from the least values are 0 or more, and a sum of terms of one sign has that sign.
         offset = sympy.Symbol(f"over_{name}", integer=True, nonnegative=True)
         shifts[name] = offset + found.lower
         shifted[offset] = ValueRanges(0, int_oo if found.upper == int_oo else found.upper - found.lower)
@@ -81,7 +81,7 @@ def range_of(sympy, expression, ranges):
 
 
 def follows(sympy, condition, symbols):
-    """Whether the condition holds for all values that the symbols may have, as far as can be shown."""
+    """Returns whether the condition can be shown to hold for all values of the symbols."""
     from torch.utils._sympy.numbers import int_oo
     from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -122,12 +122,12 @@ def follows(sympy, condition, symbols):
 
     try:
         return holds(condition.xreplace(values))
-    except Exception:  # what cannot be evaluated is not shown
+    except Exception:  # a condition that cannot be evaluated is not shown
         return False
 
 
 def smallest(low, high, fine):
-    """The smallest value of low..high (fine(high) is true) found by halving."""
+    """Returns the smallest fine value of low..high by bisection; fine(high) must be true."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if fine(middle) else (middle + 1, high)
@@ -135,7 +135,7 @@ def smallest(low, high, fine):
 
 
 def widen(sympy, condition, symbols, name):
-    """The widest range of one symbol around the example for which the condition follows; None: not even there."""
+    """Returns the widest range of a symbol around the example for which the condition follows; None: there is none."""
     symbol = symbols[name]
 
     def fine(least, most):
@@ -156,7 +156,7 @@ def width(symbol):
 
 
 def divisible(sympy, condition, symbols):
-    """Of "symbol % number == 0", the symbol's name and the number."""
+    """Returns the symbol's name and the number of a condition "symbol % number == 0"."""
     if isinstance(condition, sympy.Eq) and condition.rhs == 0 and len(condition.lhs.args) == 2:
         name, number = condition.lhs.args
         if "Mod" in type(condition.lhs).__name__ and name in symbols and number.is_Integer and number > 0:
@@ -165,7 +165,7 @@ def divisible(sympy, condition, symbols):
 
 
 def narrow(sympy, condition, symbols):
-    """Narrows the symbols so that the condition follows, as little as it can: fixed are none of them, one, two ..."""
+    """Narrows the symbols as little as possible so that the condition follows: it fixes none of them, then one, two ..."""
     name, number = divisible(sympy, condition, symbols)
     if name is not None:
         multiple = number * symbols[name].multiple // math.gcd(number, symbols[name].multiple)
@@ -184,7 +184,7 @@ def narrow(sympy, condition, symbols):
                 wide = None if name in fixed else widen(sympy, condition, {**symbols, **pinned}, name)
                 if wide is not None:
                     found.append((width(wide), len(found), {**pinned, name: wide}))
-        # A range of one value is no better than fixing one symbol more, which may leave another one free.
+        # A range of one value is not better than fixing one more symbol, which may leave another one free.
         found = [entry for entry in found if entry[0] > 0] or (found if count + 1 == len(names) else [])
         if found:
             symbols.update(max(found, key=lambda entry: (entry[0], -entry[1]))[2])
@@ -193,7 +193,7 @@ def narrow(sympy, condition, symbols):
 
 
 def shape_environment(program):
-    """Where PyTorch keeps what it knows of symbols, and the inputs as it traced them. None: nothing is symbolic."""
+    """Returns PyTorch's data on symbols, and the inputs as it traced them. None: nothing is symbolic."""
     tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
     names = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
     inputs = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
@@ -207,7 +207,7 @@ def expression_of(sympy, environment, value):
 
 
 def dimension_text(sympy, expression, numbers):
-    """A size or a stride in the words of a guard: number*symbol*symbol+number."""
+    """Returns a size or a stride in the words of a guard: number*symbol*symbol+number."""
     offset, product = expression.as_independent(*expression.free_symbols, as_Add=True)
     coefficient, rest = product.as_coeff_Mul()
     if not expression.free_symbols:
@@ -232,7 +232,7 @@ def dense_strides(sympy, sizes, order):
 
 
 def format_of(sympy, sizes, strides):
-    """The memory format that these strides are, but for those of dimensions of size 1, which lead nowhere; None: none."""
+    """Returns the memory format of these strides, ignoring dimensions of size 1, whose strides are not used; or None."""
     orders = {"contiguous": range(len(sizes) - 1, -1, -1)}
     if len(sizes) in (4, 5):
         name = "channels_last" if len(sizes) == 4 else "channels_last_3d"
@@ -249,7 +249,7 @@ def strides_text(sympy, sizes, strides, numbers):
 
 
 def program_symbols(environment, expressions):
-    """The symbols of the inputs, in the order in which they appear, with the ranges that PyTorch found."""
+    """Returns the symbols of the inputs, in order of appearance, with the ranges that PyTorch found."""
     from torch.utils._sympy.numbers import int_oo
 
     hints = environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
@@ -265,7 +265,7 @@ def program_symbols(environment, expressions):
 
 
 def make_guard(torch, program):
-    """For which tensors the library serves: a text for aoticache_check_parse() (loader/check/check.h)."""
+    """Returns the text for aoticache_check_parse() (loader/check/check.h): for which tensors the library serves."""
     import sympy
 
     environment, inputs = shape_environment(program)
@@ -288,7 +288,7 @@ def make_guard(torch, program):
 
 def meet_conditions(sympy, environment, symbols):
     conditions = [sympy.sympify(environment.replace(guard.expr)) for guard in environment.guards]
-    # What narrows one symbol comes before what could narrow any of several.
+    # Conditions that narrow one symbol come before those that could narrow any of several.
     for condition in sorted(conditions, key=lambda condition: len(condition.free_symbols)):
         narrow(sympy, condition, symbols)
 
@@ -304,7 +304,7 @@ def check_text(torch, sympy, inputs, shapes, symbols):
     fixed = {name: sympy.Integer(symbol.least) for name, symbol in symbols.items() if symbol.least == symbol.most}
     shapes = [([size.xreplace(fixed) for size in sizes], [stride.xreplace(fixed) for stride in strides])
               for sizes, strides in shapes]
-    # Of a memory format strides are not written, so what is only the stride of a dimension of size 1 is no symbol of the guard.
+    # A memory format has no strides. A symbol that occurs only in the stride of a size 1 dimension is thus not in the guard.
     used = {name for sizes, strides in shapes
             for value in sizes + ([] if format_of(sympy, sizes, strides) else strides) for name in value.free_symbols}
     names = [name for name in symbols if name not in fixed and name in used]
@@ -326,10 +326,10 @@ def check_text(torch, sympy, inputs, shapes, symbols):
 
 
 def make_check(torch, program, module):
-    """Which tensors a compiled model takes: a text for aoticache_check_parse(), after the compile.
+    """Returns the text for aoticache_check_parse(): which tensors a compiled model accepts. Call it after the compile.
 
-    program: an ExportedProgram, whose ranges count. Of a size that is free PyTorch's compiler assumes 2 at least; where the
-    export allows 1 or 0, they are allowed if module, the program's own, has the results that the code has for them.
+    program: an ExportedProgram, whose ranges count. PyTorch's compiler assumes that a free size is at least 2. If the export
+    allows 1 or 0, these are accepted if module, the program's own, then has the results that the code computes for them.
     """
     import sympy
 
@@ -355,7 +355,7 @@ def make_check(torch, program, module):
             symbol.most = min(int(limits.upper), symbol.most or UNLIMITED)
     known = set(symbols)
     conditions = [sympy.sympify(environment.replace(guard.expr)) for guard in environment.guards]
-    # What concerns values of tensors the code checks itself.
+    # The code itself checks conditions on values of tensors.
     for condition in sorted(conditions, key=lambda condition: len(condition.free_symbols)):
         if condition.free_symbols <= known:
             narrow(sympy, condition, symbols)
@@ -363,7 +363,7 @@ def make_check(torch, program, module):
 
 
 def plain_strides(sympy, sizes, strides):
-    """Without Max(1, size), which PyTorch writes where a size may be 0: then no element is at any stride."""
+    """Removes Max(1, size), which PyTorch writes if a size may be 0: then no element uses the stride."""
     def plain(part):
         if part.is_Symbol or part.is_Number:
             return part
@@ -375,7 +375,7 @@ def plain_strides(sympy, sizes, strides):
 
 
 def small_size(torch, sympy, environment, module, values, name, least):
-    """The least value from 0 to 2, not below `least`, for which the program's results are those of its formulas."""
+    """Returns the least value from 0 to 2, at least `least`, for which the program's results are those of its formulas."""
     for value in (1, 0):
         if value < least or not serves_size(torch, sympy, environment, module, values, name, value):
             return value + 1
@@ -383,7 +383,7 @@ def small_size(torch, sympy, environment, module, values, name, least):
 
 
 def serves_size(torch, sympy, environment, module, values, name, value):
-    """Whether each operation of the program, tried without data, gives the sizes that it has been compiled for."""
+    """Returns whether each operation of the program, run without data, has the sizes that it was compiled for."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -410,7 +410,7 @@ def serves_size(torch, sympy, environment, module, values, name, value):
                      if isinstance(tensor, torch.Tensor) else tensor for tensor in values]
             Trial(module).run(*given)
         return True
-    except Exception:  # what cannot be tried is not shown
+    except Exception:  # an operation that cannot be run is not shown
         return False
 
 

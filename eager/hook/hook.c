@@ -1,5 +1,5 @@
 /*
- * eager/hook/hook: what all compile hooks share: options, the call of a compile, delivery of what it made, the end.
+ * eager/hook/hook: shared by all compile hooks: options, the call of a compile, delivery of its output, the end.
  *
  * The kinds are worker.c, command.c, c_source.c and callback.c.
  */
@@ -62,7 +62,7 @@ static aoticache_status check_environment(const char *const *environment, aotica
     return AOTICACHE_OK;
 }
 
-/* Copies what the hook keeps of the options; false: no memory. */
+/* Copies the options that the hook keeps; false: no memory. */
 static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *options, const char *program)
 {
     hook->program = strdup(program);
@@ -71,7 +71,7 @@ static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *opt
     return hook->program != NULL && (options->environment == NULL || hook->environment != NULL);
 }
 
-/* What the code may use, by free(): as the options say, else the setting `cpu`. NULL: all this machine has. */
+/* Chooses the CPU features of the code: the options, otherwise the setting `cpu`. NULL: all. The caller frees them with free(). */
 static aoticache_status choose_cpu(const aoticache_hook_options *options, char **ret_features,
                                    aoticache_error *ret_error)
 {
@@ -80,7 +80,7 @@ static aoticache_status choose_cpu(const aoticache_hook_options *options, char *
     aoticache_cpu_features features;
     aoticache_status status = AOTICACHE_OK;
     *ret_features = NULL;
-    if (chosen == NULL) { /* what is wrong in the files is said when a cache is opened */
+    if (chosen == NULL) { /* errors in the files are reported when a cache is opened */
         status = aoticache_config_read((aoticache_logger){.log = NULL}, &config, ret_error);
         chosen = aoticache_config_get(config, AOTICACHE_CONFIG_cpu).text;
     }
@@ -207,7 +207,7 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
     return AOTICACHE_OK;
 }
 
-/* Counts the tensors that a library takes, those in lists too. */
+/* Counts the tensors that a library takes, including those in lists. */
 static size_t count_tensors(const aoticache_request *request)
 {
     size_t count = 0, arguments = aoticache_request_argument_count(request);
@@ -220,7 +220,7 @@ static size_t count_tensors(const aoticache_request *request)
     return count;
 }
 
-/* Checks that there is a guard exactly if one was asked for, that it can be read, and that it speaks of all inputs. */
+/* Checks that there is a guard exactly if one was requested, that it can be parsed, and that it covers all inputs. */
 static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_request *request, const char *guard,
                                     aoticache_error *ret_error)
 {
@@ -249,8 +249,9 @@ static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_
 }
 
 /*
- * Checks that the file is a kernel library. Another file would be stored, and then fail in every process that asks for it. A
- * file that cannot be opened is left to whoever stores it, who says why; what this process lacks is no fault of the product.
+ * Checks that the file is a kernel library. Another file would be stored, and then fail in every process that requests it. A
+ * file that cannot be opened is not refused here: storing it reports the error. Lack of resources in this process is not an
+ * error of the file.
  */
 static aoticache_status check_library(const aoticache_hook *hook, const aoticache_request *request,
                                       const aoticache_product *product, aoticache_error *ret_error)
@@ -274,7 +275,7 @@ static aoticache_status check_library(const aoticache_hook *hook, const aoticach
                                hook->program, file->name != NULL ? file->name : file->path, detail.message);
 }
 
-/* This stands between a hook and the receiver of what it made. */
+/* Checks the output of a hook before it is passed to its receiver. */
 struct checked_delivery {
     const aoticache_hook *hook;
     const aoticache_request *request;
@@ -283,7 +284,7 @@ struct checked_delivery {
     void *user;
     aoticache_error *error;
     bool done;
-    aoticache_cpu_features requirements; /* of what was delivered */
+    aoticache_cpu_features requirements; /* of the delivered files */
 };
 
 static aoticache_status deliver_checked(void *user, const aoticache_product *product)
@@ -314,7 +315,7 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
     return delivery->deliver(delivery->user, &all);
 }
 
-/* A program that ran into its limit says so in words of its own, or is killed: the limit is named in front of them. */
+/* Adds the memory limit to the message: a program that hit it reports that in various words, or was killed. */
 static void name_memory_limit(const aoticache_hook *hook, aoticache_error *error)
 {
     static const char *const words[] = {
@@ -333,8 +334,8 @@ static void name_memory_limit(const aoticache_hook *hook, aoticache_error *error
 }
 
 /*
- * Code for a better CPU than this one (asked for by cpu_features, or by a hook that compiles elsewhere) is stored for
- * those who have it, and must not be loaded here, where it would die of SIGILL.
+ * Checks that this CPU can run the code. Code for a better CPU (requested by cpu_features, or from a hook that compiles
+ * elsewhere) is stored for machines that have one, but must not be loaded here, where it would stop with SIGILL.
  */
 static aoticache_status check_runs_here(const struct checked_delivery *delivery, aoticache_error *ret_error)
 {
@@ -349,7 +350,7 @@ static aoticache_status check_runs_here(const struct checked_delivery *delivery,
                                delivery->hook->kind->name, delivery->hook->program, names);
 }
 
-/* Compiles with a kind of hook that makes an answer, which is delivered and freed. */
+/* Compiles with a kind of hook that returns an answer; delivers and frees the answer. */
 static aoticache_status compile_answer(aoticache_hook *hook, const aoticache_request *request, const char *directory,
                                        struct checked_delivery *delivery, aoticache_error *ret_error)
 {
@@ -395,7 +396,7 @@ aoticache_status aoticache_hook_compile(void *user, const aoticache_request *req
     return status == AOTICACHE_OK ? check_runs_here(&delivery, ret_error) : status;
 }
 
-/* Somebody ended the program: a terminal, a shutdown. That says nothing of what it compiled, and is not remembered. */
+/* Returns whether a terminal or a shutdown ended the program. This is not a failure of the source, and is not remembered. */
 static bool was_told_to_end(const aoticache_process *process)
 {
     int by = process->how_status;

@@ -1,5 +1,5 @@
 /*
- * eager/hook/process: what is said to a started program and heard from it, with deadlines; and its end. Starting is in
+ * eager/hook/process: communicates with a started program, with deadlines; and ends it. Starting is in
  * spawn.c.
  */
 #include "base/clock.h"
@@ -16,17 +16,17 @@
 #include <time.h>
 
 /*
- * A wait lasts at most this long before the child itself is looked at. Normally its end shows at once, as the end of its
+ * A wait lasts at most this long before the child itself is checked. Normally its end shows immediately, as the end of its
  * output, but not if a grandchild has inherited that.
  */
 #define LOOK_MS 100
-#define MAX_SIGNALS 1000 /* that interrupt one read */
+#define MAX_SIGNALS 1000 /* signals that may interrupt one read */
 /* The wait after SIGKILL is limited: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
 #define REAP_LIMIT_NS (2 * UINT64_C(1000000000))
 
 /* ---- its end ---- */
 
-/* Notices that it has exited, and leaves it unreaped: until then nobody else can get its number or its group's. */
+/* Checks whether it has exited, but does not reap it: until then no other process can get its or its group's id. */
 static bool notice_exit(aoticache_process *process)
 {
     if (process->pid == 0 || process->ended)
@@ -43,7 +43,7 @@ static bool notice_exit(aoticache_process *process)
         process->how_code = how.si_code;
         process->how_status = how.si_status;
     } else {
-        /* ECHILD: the host ignores SIGCHLD or has waited for any child. The number may be somebody else's by now. */
+        /* ECHILD: the host ignores SIGCHLD or has waited for any child. The id may belong to another process by now. */
         process->pid = 0;
     }
     return true;
@@ -66,7 +66,7 @@ static bool wait_exit(aoticache_process *process, uint64_t deadline_ns)
     return true;
 }
 
-/* The beginning is copied before it leaves the tail for the first time: then the tail still starts with it. */
+/* Saves the beginning before the tail drops it for the first time; the tail still starts with it. */
 static void save_message_head(aoticache_process *process, const char *bytes, size_t size)
 {
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, room = AOTICACHE_PROCESS_HEAD_BYTES;
@@ -77,7 +77,7 @@ static void save_message_head(aoticache_process *process, const char *bytes, siz
         return;
     size_t from_tail = process->tail_size < room ? process->tail_size : room;
     memcpy(process->head, process->tail, from_tail);
-    /* What is missing is there: said + size is more than the limit, and that is more than room. */
+    /* `bytes` has the rest: said + size exceeds the limit, and the limit exceeds the space in `head`. */
     memcpy(process->head + from_tail, bytes, room - from_tail);
 }
 
@@ -87,7 +87,7 @@ static void save_message(aoticache_process *process, const char *bytes, size_t s
     if (process->tail == NULL) {
         process->tail = malloc(limit + 1);
         if (process->tail == NULL)
-            return; /* words are worth having, but nothing depends on them */
+            return; /* the output is useful, but nothing depends on it */
     }
     save_message_head(process, bytes, size);
     process->said += size;
@@ -105,7 +105,7 @@ static void save_message(aoticache_process *process, const char *bytes, size_t s
     process->tail[process->tail_size] = '\0';
 }
 
-/* Reads what is there of its standard error; bounded, so that a chatterbox cannot keep us. */
+/* Reads its available standard error; bounded, so that endless output cannot block us. */
 static void read_messages(aoticache_process *process)
 {
     char buffer[8192];
@@ -130,7 +130,7 @@ static void close_channels(aoticache_process *process)
 }
 
 /*
- * Waits for the watcher, which is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any
+ * Waits for the watcher, which is our child and has been sent SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any
  * child.
  */
 static void reap_watcher(aoticache_process *process)
@@ -149,7 +149,7 @@ void aoticache_process_end(aoticache_process *process)
 {
     int saved = errno;
     notice_exit(process);
-    /* A group's number is nobody else's as long as its leader is there, be it dead and not waited for. */
+    /* A group's id is not reused as long as its leader exists, even if that is a zombie. */
     pid_t group = process->watcher != 0 ? process->watcher : process->pid;
     if (group != 0)
         kill(-group, SIGKILL);
@@ -182,13 +182,13 @@ void aoticache_process_forget(aoticache_process *process)
 
 /* ---- reading and sending ---- */
 
-/* Makes room for `more` bytes and a terminator. */
+/* Reserves space for `more` bytes and a terminator. */
 static bool make_room(aoticache_process *process, size_t more)
 {
     return AOTICACHE_ARRAY_RESERVE(process->bytes, process->capacity, process->size + more + 1);
 }
 
-/* Sets errno where the host has cancelled all compiles. */
+/* Returns whether the host has cancelled all compiles, and sets errno then. */
 static bool is_cancelled(void)
 {
     if (!aoticache_compiles_are_cancelled())
@@ -197,7 +197,7 @@ static bool is_cancelled(void)
     return true;
 }
 
-/* Waits until something can be done; 0 when time is up, -1 with errno. */
+/* Waits until the descriptors are ready; 0 when time is up, -1 with errno. */
 static int wait_ready(aoticache_process *process, short events, uint64_t deadline_ns)
 {
     if (is_cancelled())
@@ -215,7 +215,7 @@ static int wait_ready(aoticache_process *process, short events, uint64_t deadlin
     return 1;
 }
 
-/* A signal must not look like a program that has nothing more to say: of a dead one that would be its end. */
+/* Reads again after a signal: otherwise a signal would look like no more output and, from a dead program, like its end. */
 static ssize_t read_uninterrupted(int fd, void *bytes, size_t size)
 {
     ssize_t got = -1;
@@ -245,7 +245,7 @@ static aoticache_process_event read_some(aoticache_process *process, size_t max_
     return process->size > max_bytes ? AOTICACHE_PROCESS_OVERFLOW : AOTICACHE_PROCESS_DATA;
 }
 
-/* Takes one step. DATA: go on. A dead child whose output another process still holds open counts as ended once it is read. */
+/* Reads once or waits. DATA: continue. A dead child whose output another process holds open counts as ended once it is read. */
 static aoticache_process_event read_step(aoticache_process *process, size_t max_bytes, uint64_t deadline_ns)
 {
     bool dead = notice_exit(process);
@@ -333,7 +333,7 @@ void aoticache_process_take(aoticache_process *process, size_t size)
     memmove(process->bytes, process->bytes + size, process->size + 1);
 }
 
-/* ---- telling ---- */
+/* ---- describing the end ---- */
 
 static const char *signal_name(int signal_number)
 {
@@ -385,7 +385,7 @@ const char *aoticache_process_last_words(aoticache_process *process, size_t room
     return line != NULL && line[1] != '\0' ? line + 1 : start;
 }
 
-/* Finds where the beginning ends and where the end begins: at lines, if there are lines. */
+/* Finds the cut after the beginning: at the end of a line, if there is one. */
 static size_t cut_head(const char *head, size_t size)
 {
     const char *line = memrchr(head, '\n', size);

@@ -1,7 +1,7 @@
 /*
- * eager/hook/protocol_answer: what a hook answered, checked down to the files that it names, as a product.
+ * eager/hook/protocol_answer: converts a hook's answer into a product, and checks everything in it, including the files.
  *
- * Nothing here believes the hook: it may be a program of anybody's, and it may be broken.
+ * The hook is not trusted: it may be any program, and it may be faulty.
  */
 #include "base/cleanup.h"
 #include "base/text/json.h"
@@ -40,7 +40,7 @@ static char *join_path(const char *directory, const char *path)
     return asprintf(&joined, "%s/%s", directory, path) > 0 ? joined : NULL;
 }
 
-/* What the machine lacks (descriptors, memory) is no fault of the answer. */
+/* Returns the error of a failed open. Lack of descriptors or memory is not a fault of the answer. */
 static aoticache_status cannot_open(const char *hook, const char *path, int errno_value, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_error_set_errno(ret_error, errno_value, "hook %.160s: file %s", hook, path);
@@ -51,7 +51,7 @@ static aoticache_status cannot_open(const char *hook, const char *path, int errn
     return AOTICACHE_CORRUPT;
 }
 
-/* The file is opened with O_NONBLOCK, because opening a FIFO would wait for a writer. */
+/* Checks a file. Opens it with O_NONBLOCK, because opening a FIFO would wait for a writer. */
 static aoticache_status check_file(const char *hook, const char *path, aoticache_error *ret_error)
 {
     struct stat status;
@@ -120,11 +120,11 @@ static aoticache_status read_files(aoticache_answer *answer, const char *hook, c
     return AOTICACHE_OK;
 }
 
-/* ---- what is known of them ---- */
+/* ---- properties of the files ---- */
 
 /*
- * Joins the features of an answer to one text for the parser. A hook that does not say what its code needs gets the safe
- * assumption: everything this machine has.
+ * Joins the features of an answer to one text for the parser. If a hook does not report what its code needs, the safe
+ * assumption is everything this machine has.
  */
 static aoticache_status read_requirements(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
 {
@@ -189,7 +189,7 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
     return AOTICACHE_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole answer ---- */
 
 /* Reads one line of JSON: an object and nothing else. */
 static aoticache_status read_object(const char *bytes, size_t size, const char *hook, json_t **ret_object,
@@ -214,7 +214,7 @@ static aoticache_status read_object(const char *bytes, size_t size, const char *
     return refuse_answer(ret_error, hook, "is JSON, but no object");
 }
 
-/* Reports that the hook could not compile. Its text may have many lines: the compiler's own. */
+/* Reports that the hook could not compile. Its text may be many lines of the compiler. */
 static aoticache_status read_refusal(const json_t *root, const char *hook, aoticache_error *ret_error)
 {
     const char *text = json_string_value(json_object_get(root, "error"));

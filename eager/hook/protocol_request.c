@@ -1,5 +1,5 @@
 /*
- * eager/hook/protocol_request: a request as a line of JSON, and the data of its constants as files.
+ * eager/hook/protocol_request: writes a request as a line of JSON, and the data of its constants to files.
  *
  * Reading answers is in protocol_answer.c; docs/hooks.md describes both, field by field.
  */
@@ -13,7 +13,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Puts `value`, which is taken, into `object`; NULL is passed on as failure. */
+/* Puts `value` into `object` and takes ownership of it. A `value` of NULL is a failure. */
 static bool put_member(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0;
@@ -25,7 +25,7 @@ static int constant_path(const char *directory, size_t position, char ret_path[P
     return length > 0 && length < PATH_MAX ? 0 : -1;
 }
 
-/* Writes operator, device and arguments as cache/request does; NULL if *ret_status says why not. */
+/* Writes operator, device and arguments as cache/request does; on failure returns NULL and sets *ret_status. */
 static json_t *json_of_request(const aoticache_request *request, aoticache_status *ret_status,
                                aoticache_error *ret_error)
 {
@@ -37,7 +37,7 @@ static json_t *json_of_request(const aoticache_request *request, aoticache_statu
     return root;
 }
 
-/* Hooks get the data of a constant as a file, and no key sets: what they compile does not depend on them. */
+/* Adapts an argument for hooks: the data of a constant becomes a file, and key sets, which do not affect code, are dropped. */
 static aoticache_status fit_argument(json_t *json, const aoticache_argument *argument, size_t position,
                                      const char *directory)
 {
@@ -45,7 +45,7 @@ static aoticache_status fit_argument(json_t *json, const aoticache_argument *arg
     for (size_t i = 0; argument->kind == AOTICACHE_ARGUMENT_LIST && i < argument->value.list.count; i++) {
         json_object_del(json_array_get(json_object_get(json, "items"), i), "dispatch_key_set");
         if (argument->value.list.items[i].kind == AOTICACHE_ARGUMENT_CONSTANT)
-            return AOTICACHE_UNSUPPORTED; /* the file is named by the argument */
+            return AOTICACHE_UNSUPPORTED; /* the argument's name becomes the file's name */
     }
     json_object_del(json, "dispatch_key_set");
     if (argument->kind != AOTICACHE_ARGUMENT_CONSTANT)
@@ -87,7 +87,7 @@ static bool put_environment(json_t *root, const aoticache_request *request)
 
 static char *line_of(const json_t *root, size_t *ret_size)
 {
-    /* 17 digits bring back every double. The text is ASCII, so that no reader has to care for encodings. */
+    /* 17 digits restore every double. The text is ASCII, so readers need not consider encodings. */
     const size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17);
     size_t size = json_dumpb(root, NULL, 0, flags);
     char *line = size == 0 ? NULL : malloc(size + 2);

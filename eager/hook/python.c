@@ -1,6 +1,6 @@
 /*
- * eager/hook/python: finding a Python and the version of its PyTorch. A hit in the cache must not cost the start of a
- * Python, let alone an import of torch (seconds), so the version is read from where packages lie.
+ * eager/hook/python: finds a Python and the version of its PyTorch. A hit in the cache must not pay for the start of a
+ * Python, let alone an import of torch (seconds), so the version is read from the package directories.
  */
 #include "base/clock.h"
 #include "eager/hook/internal.h"
@@ -14,7 +14,7 @@
 
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 
-/* With -c, Python would import from the working directory before all other places; that entry is removed first. */
+/* With -c, Python would search the working directory first; that entry is removed before anything is imported. */
 static const char ask_version[] = "import sys\n"
                                   "sys.path = [place for place in sys.path if place]\n"
                                   "import importlib.metadata as m\n"
@@ -25,7 +25,7 @@ static const char ask_version[] = "import sys\n"
 
 /* ---- version.py ---- */
 
-/* Copies what may stand in a version (PEP 440), up to the local part: "2.13.0", "2.14.0.dev20260101", "2.6.0a0". */
+/* Copies the characters of a version (PEP 440), up to the local part: "2.13.0", "2.14.0.dev20260101", "2.6.0a0". */
 static bool copy_public_version(const char *text, size_t length, char ret_version[AOTICACHE_PYTHON_VERSION_BYTES])
 {
     size_t used = 0;
@@ -60,7 +60,7 @@ static bool read_version_file(const char *path, char ret_version[AOTICACHE_PYTHO
     return false;
 }
 
-/* Returns a variable of the environment that Python will have; NULL if it is not set. */
+/* Returns a variable of Python's environment; NULL if it is not set. */
 static const char *read_variable(const char *const *environment, const char *name)
 {
     if (environment == NULL)
@@ -72,9 +72,9 @@ static const char *read_variable(const char *const *environment, const char *nam
     return NULL;
 }
 
-/* ---- where packages lie ---- */
+/* ---- package directories ---- */
 
-/* The versions seen so far: one, or several that differ. */
+/* The versions found: one, or several that differ. */
 struct findings {
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     bool found, conflict;
@@ -91,13 +91,13 @@ static void note_version_file(struct findings *findings, const char *path)
     findings->found = true;
 }
 
-/* prefix: what bin/python lies under; "/usr" for /usr/bin/python3. */
+/* Searches the packages below a prefix. prefix: the directory that contains bin/python; "/usr" for /usr/bin/python3. */
 static void search_prefix(struct findings *findings, const char *prefix)
 {
     static const char *const patterns[] = {"lib/python3*/site-packages", "lib64/python3*/site-packages",
                                            "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"};
     char pattern[PATH_MAX];
-    /* A prefix with a character that glob() takes for a pattern is left to Python itself. */
+    /* If the prefix contains a pattern character of glob(), Python itself is asked. */
     if (strpbrk(prefix, "*?[\\") != NULL)
         return;
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
@@ -112,7 +112,7 @@ static void search_prefix(struct findings *findings, const char *prefix)
     }
 }
 
-/* Finds the folder above that of the program, as it was named: the real path of a virtual environment's Python is elsewhere. */
+/* Finds the prefix of the program's path as given: the real path of a virtual environment's Python is elsewhere. */
 static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
 {
     size_t length = strlen(program);
@@ -128,7 +128,7 @@ static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
     return true;
 }
 
-/* Packages of the user's own come before the system's, but not in a virtual environment. */
+/* Searches the user's own packages, which come before the system's, except in a virtual environment. */
 static void search_user_site(struct findings *findings, const char *prefix, const char *const *environment)
 {
     char path[PATH_MAX];
@@ -142,8 +142,8 @@ static void search_user_site(struct findings *findings, const char *prefix, cons
 }
 
 /*
- * Searches each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. Empty and relative ones mean
- * nothing: Python is started in the neutral directory.
+ * Searches each directory of $PYTHONPATH: Python uses the first one that has PyTorch. Empty and relative ones are ignored,
+ * because Python is started in the neutral directory.
  */
 static bool search_python_path(struct findings *findings, const char *const *environment)
 {
@@ -178,7 +178,7 @@ static bool find_version(const char *program, const char *const *environment,
     return true;
 }
 
-/* ---- asking ---- */
+/* ---- asking Python ---- */
 
 static aoticache_status run_for_version(const char *program, const char *const *environment,
                                         char ret_version[AOTICACHE_PYTHON_VERSION_BYTES], aoticache_error *ret_error)

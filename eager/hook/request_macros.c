@@ -1,5 +1,5 @@
 /*
- * eager/hook/request_macros: a request as macros, so that a kernel in C is compiled with its dtypes, sizes, strides and
+ * eager/hook/request_macros: writes a request as macros, so that a kernel in C is compiled with its dtypes, sizes, strides and
  * scalars as constants. Compiling is in c_source.c.
  */
 #include "base/text/stream.h"
@@ -57,7 +57,7 @@ static void print_int(FILE *out, int64_t value)
         fprintf(out, "INT64_C(%" PRId64 ")", value);
 }
 
-/* Prints a double exactly, and without a decimal point, which printf takes from the host's locale. */
+/* Prints a double exactly, without a decimal point, because printf's depends on the host's locale. */
 static void print_double(FILE *out, double value)
 {
     if (isnan(value)) {
@@ -71,7 +71,7 @@ static void print_double(FILE *out, double value)
     }
 }
 
-/* Prints a string; every character that is not plain is octal, so that no text ends the literal. */
+/* Prints a string; unusual characters become octal escapes, so that no text ends the literal. */
 static void print_string(FILE *out, const char *text)
 {
     fputc('"', out);
@@ -99,7 +99,7 @@ static void print_sizes(FILE *out, const char *prefix, const char *what, const i
 
 /* ---- arguments ---- */
 
-/* The tensors so far, those in lists too: their number, and the sizes that they have together, the last one first. */
+/* The tensors up to now, including those in lists: their number, and their broadcast sizes, the last one first. */
 struct inputs {
     size_t count;
     bool cannot_broadcast;
@@ -123,7 +123,7 @@ static void note_input(struct inputs *inputs, const aoticache_tensor_metadata *m
     }
 }
 
-/* Counts the elements, and says whether they lie in row-major order without gaps. */
+/* Counts the elements. Sets *ret_contiguous if they are in row-major order without gaps. */
 static int64_t count_elements(const aoticache_tensor_metadata *metadata, bool *ret_contiguous)
 {
     int64_t numel = 1;
@@ -137,7 +137,7 @@ static int64_t count_elements(const aoticache_tensor_metadata *metadata, bool *r
     return numel;
 }
 
-/* True if the elements fill memory without gaps and overlaps, in whatever order of the dimensions. */
+/* Returns true if the elements fill memory without gaps and overlaps, in any order of the dimensions. */
 static bool is_dense(const aoticache_tensor_metadata *metadata, int64_t numel)
 {
     int64_t filled = 1;
@@ -254,7 +254,7 @@ static aoticache_status print_list(FILE *out, const char *prefix, const aoticach
     return AOTICACHE_OK;
 }
 
-/* Makes ARG0, ARG1 ... for positional arguments, KEY_alpha for keyword ones; '_' replaces what no identifier can hold. */
+/* Makes ARG0, ARG1 ... for positional arguments, KEY_alpha for keyword ones; '_' replaces other characters. */
 static void make_prefix(const aoticache_argument *argument, size_t position, char *ret_prefix, size_t size)
 {
     if (argument->name[0] == '\0') {

@@ -1,8 +1,8 @@
 /*
- * eager/hook/spawn: finding a program and starting it: descriptors, process group, signals, its limit of memory, and the
- * watcher that ends it when the host is gone. What is said to it and heard from it afterwards is in process.c.
+ * eager/hook/spawn: finds a program and starts it: descriptors, process group, signals, memory limit, and the watcher that ends
+ * it when the host is gone. process.c communicates with it afterwards.
  *
- * posix_spawn is used and not fork, because a fork in a process with many threads and gigabytes of memory is slow, and
+ * posix_spawn is used instead of fork, because a fork in a process with many threads and gigabytes of memory is slow, and
  * between fork and exec almost nothing is allowed there.
  */
 #include "base/cleanup.h"
@@ -23,7 +23,7 @@ extern char **environ;
 
 #define SYSTEM_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* secure_getenv() gives nothing under the same condition. */
+/* Returns the host's environment, or NULL under the condition that makes secure_getenv() return NULL. */
 static const char *const *process_environment(void)
 {
     static const char *const clean[] = {"PATH=" SYSTEM_PATH, NULL};
@@ -32,7 +32,7 @@ static const char *const *process_environment(void)
 
 /* ---- finding ---- */
 
-/* errno is 0 for what is there and no program, and says otherwise why that is not known. */
+/* Returns whether the path is a program. If not, errno is 0 if the file exists, otherwise the reason. */
 static bool is_program(const char *path)
 {
     struct stat status;
@@ -46,8 +46,8 @@ static bool is_program(const char *path)
 }
 
 /*
- * Looks in one folder of $PATH, `length` bytes long, for the name behind it. Where the folder cannot be looked into,
- * *ret_errno says why; it stays as it is where there is no such file.
+ * Looks in one directory of $PATH, `length` bytes long, for the name. If the directory cannot be searched, *ret_errno gets the
+ * reason; it is unchanged if there is no such file.
  */
 static bool program_in_folder(const char *folder, size_t length, const char *name, char ret_path[PATH_MAX],
                               int *ret_errno)
@@ -64,7 +64,7 @@ static bool program_in_folder(const char *folder, size_t length, const char *nam
     return false;
 }
 
-/* Makes a path absolute as it is named: the program may be started elsewhere, or the host go elsewhere. */
+/* Makes a path absolute, without resolving links: the working directory of program or host may change. */
 static aoticache_status absolute_path(const char *path, char ret_path[PATH_MAX], aoticache_error *ret_error)
 {
     char here[PATH_MAX];
@@ -95,7 +95,7 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
     if (folders == NULL || folders[0] == '\0')
         folders = SYSTEM_PATH;
     char path[PATH_MAX];
-    int unseen = 0; /* why a folder could not be looked into, as execvp(3) remembers it */
+    int unseen = 0; /* why a directory could not be searched, remembered as in execvp(3) */
     for (const char *folder = folders; *folder != '\0';) {
         size_t folder_length = strcspn(folder, ":");
         if (program_in_folder(folder, folder_length, name, path, &unseen)) {
@@ -112,7 +112,7 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
 
 /* ---- descriptors ---- */
 
-/* The child's ends and ours of its three standard channels; -1 if there is none. */
+/* The child's and our ends of its three standard channels; -1 if there is none. */
 struct channels {
     int child_input, child_output, child_messages;
     int output, messages;
@@ -129,8 +129,8 @@ static void channels_close(struct channels *channels)
 }
 
 /*
- * Moves a descriptor to 3 or above: a host may have closed its standard ones, and dup2 in the child onto 0, 1 and 2
- * must not run over one that is still needed.
+ * Moves a descriptor to 3 or above: a host may have closed its standard ones, and dup2 in the child onto 0, 1 and 2 must not
+ * replace one that is still needed.
  */
 static int move_above_standard(int *fd)
 {
@@ -196,7 +196,7 @@ static int channels_open(const aoticache_process_options *options, struct channe
         move_above_standard(&channels->child_messages) != 0 || move_above_standard(&channels->output) != 0 ||
         move_above_standard(&channels->messages) != 0)
         return -1;
-    /* This is for our own ends: non-blocking belongs to the open file, and the child's ends are others. */
+    /* This affects only our own ends: O_NONBLOCK belongs to the open file, and the child's ends are other files. */
     if (fcntl(channels->output, F_SETFL, O_NONBLOCK) != 0 || fcntl(channels->messages, F_SETFL, O_NONBLOCK) != 0)
         return -1;
     return 0;
@@ -211,8 +211,8 @@ static int add_close_above(posix_spawn_file_actions_t *actions)
     return posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
 #else
     /*
-     * Without that function, the descriptors that are open now are closed. One that another thread opens meanwhile, without
-     * O_CLOEXEC, slips through.
+     * Without that function, the descriptors that are open at this moment are closed. One that another thread opens meanwhile
+     * without O_CLOEXEC stays open in the child.
      */
     cleanup_dir DIR *folder = opendir("/proc/self/fd");
     if (folder == NULL)
@@ -246,8 +246,8 @@ static int fill_actions(posix_spawn_file_actions_t *actions, const struct channe
 }
 
 /*
- * What a terminal sends stays blocked: until the child has its group, Ctrl-C reaches it as one of the host's, and would
- * be what ended a compile that the host goes on waiting for.
+ * Sets the attributes. Signals of a terminal stay blocked: until the child has its own group, Ctrl-C reaches it as part of the
+ * host's group, and would end a compile for which the host continues to wait.
  */
 static int fill_attributes(posix_spawnattr_t *attributes, pid_t group)
 {
@@ -266,13 +266,13 @@ static int fill_attributes(posix_spawnattr_t *attributes, pid_t group)
     return result != 0 ? result : posix_spawnattr_setsigdefault(attributes, &all);
 }
 
-/* The program that is started: itself, or a shell that prepares it. */
+/* The program to start: the program itself, or a shell that prepares it. */
 struct start {
     const char *program;
     const char *const *arguments;
     const char *const *environment;
-    const char *directory; /* NULL: the host's */
-    pid_t group;           /* to join; 0: one of its own */
+    const char *directory; /* NULL: that of the host */
+    pid_t group;           /* to join; 0: its own */
 };
 
 /* Returns 0 or an errno, as posix_spawn does. */
@@ -301,11 +301,10 @@ static int spawn(const struct start *start, const struct channels *channels, pid
 /* ---- the watcher ---- */
 
 /*
- * Kills its own group once process $1 is gone: looks once a second whether it is there, no zombie, and still the one
- * that started then (field 22 of proc(5)'s stat, the 20th behind the name). It is a shell, so that it works for any
- * program and needs none of the host's memory, and it is told a number and not given a pipe, because a fork of the host
- * would hold the pipe open. (PR_SET_PDEATHSIG would fire when the thread ends that started it.) Where /proc is not
- * mounted it does not watch.
+ * Kills its own group when process $1 is gone. Checks once a second whether that process exists, is not a zombie, and has the
+ * same start time as at first (field 22 of proc(5)'s stat, the 20th after the name). It is a shell, so that it works for any
+ * program and needs none of the host's memory. It gets a process id and not a pipe, because a fork of the host would hold the
+ * pipe open. (PR_SET_PDEATHSIG would fire when the thread that started it ends.) If /proc is not mounted, it does not watch.
  */
 static const char watch[] = "[ -r /proc/self/stat ] || exit 0\n"
                             "[ \"$PPID\" = \"$1\" ] || kill -9 0\n"
@@ -318,7 +317,7 @@ static const char watch[] = "[ -r /proc/self/stat ] || exit 0\n"
                             "done\n"
                             "kill -9 0\n";
 
-/* Starts the watcher. 0: it cannot be started, and a compile is worth more than the order after a crash. */
+/* Starts the watcher. 0: it cannot be started; the compile continues without, and may outlive a crashed host. */
 static pid_t start_watcher(void)
 {
     char host[16];
@@ -336,17 +335,16 @@ static pid_t start_watcher(void)
                           .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     if (spawn(&start, &channels, &pid) != 0)
         return 0;
-    setpgid(pid,
-            pid); /* an emulator's vfork is fork: the watcher may not have come to that yet, and the program joins it */
+    setpgid(pid, pid); /* an emulator's vfork is fork: the watcher may not have done it yet, and the program joins it */
     return pid;
 }
 
 /* ---- the program ---- */
 
 /*
- * posix_spawn has no place for a limit, and in old versions of glibc none for a directory, so a shell sets them between
- * the fork and the program, which takes the shell's place and number. More memory than the host itself may have cannot
- * be given.
+ * Starts a program through a shell that sets limit and directory and then executes it, with the same process id: posix_spawn
+ * cannot set a limit and, in old versions of glibc, not a directory either. A program cannot get more memory than the host's own
+ * limit.
  */
 static int start_by_shell(const aoticache_process_options *options, const struct start *plain,
                           const struct channels *channels, pid_t *ret_pid)
@@ -396,7 +394,7 @@ aoticache_status aoticache_process_start(const aoticache_process_options *option
     struct channels channels = CHANNELS_INIT;
     pid_t pid = 0, watcher = 0;
     int result = aoticache_compiles_are_cancelled() ? ECANCELED : channels_open(options, &channels) == 0 ? 0 : errno;
-    /* The watcher comes first, so that there is no instant without it. */
+    /* The watcher is started first, so that the program never runs without it. */
     if (result == 0 && options->ends_with_host)
         watcher = start_watcher();
     if (result == 0)
@@ -440,7 +438,7 @@ aoticache_status aoticache_process_run(const aoticache_process_options *options,
     aoticache_process_event event = aoticache_process_read_all(ret_process, max_bytes, deadline_ns);
     aoticache_process_end(ret_process);
     bool fine = ret_process->how_code == CLD_EXITED && ret_process->how_status == 0;
-    /* If the host ignores SIGCHLD, nobody knows the status: what was made must then speak for itself. */
+    /* If the host ignores SIGCHLD, the status is unknown: then only the output is checked. */
     if (event == AOTICACHE_PROCESS_END && (fine || ret_process->how_code == 0))
         return AOTICACHE_OK;
     return explain(ret_process, options->program, event, ret_error);

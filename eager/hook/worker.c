@@ -1,11 +1,11 @@
 /*
  * eager/hook/worker: the hook that keeps Python processes with PyTorch (worker.py).
  *
- * Owns their life: started by a compile that finds none free, asked one thing at a time, started again when dead or when
- * they have said something that nobody asked for, killed with their group when they take too long. A worker serves one
- * thread at a time and ends with this process by itself: it sees its standard input close, and looks whether its parent
- * has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would not do: it fires
- * when the thread ends that started the worker.)
+ * Owns these processes. A compile that finds no free worker starts one. A worker gets one request at a time. It is restarted if
+ * it is dead or has sent something unrequested, and killed with its group if a compile takes too long. A worker serves one
+ * thread at a time and ends with this process by itself: it sees its standard input close, and also checks whether its parent
+ * has changed, in case a fork of this process holds the other end. (PR_SET_PDEATHSIG does not work here: it fires when the
+ * thread that started the worker ends.)
  */
 #include "base/clock.h"
 #include "base/arguments.h"
@@ -24,25 +24,25 @@
 
 #define MAX_WORKERS 1024
 
-/* A place for one worker process; it belongs to whoever has taken it. */
+/* A slot for one worker process; it belongs to the thread that has taken it. */
 typedef struct worker_place {
-    aoticache_process process; /* pid 0: none runs */
+    aoticache_process process; /* pid 0: no process runs */
     uint64_t last_id;
     bool taken;
 } worker_place;
 
 typedef struct worker_pool worker_pool;
 
-/* The pools of a hook: that of this process, and those that it has inherited by fork(). Starts as {0}. */
+/* The pools of a hook: that of this process, and those inherited by fork(). Initially {0}. */
 typedef struct worker_pools {
     _Atomic(worker_pool *) current;
     size_t worker_count; /* of each pool: 1 to MAX_WORKERS */
 } worker_pools;
 
 struct worker_pool {
-    pthread_mutex_t lock; /* of `taken`; never held during a compile */
+    pthread_mutex_t lock; /* protects `taken`; never held during a compile */
     pthread_cond_t given_back;
-    pid_t owner; /* whose children the workers are */
+    pid_t owner; /* the parent process of the workers */
     worker_pool *inherited;
     size_t count;
     worker_place workers[];
@@ -52,7 +52,7 @@ struct worker_state {
     worker_pools pools;
     char script[PATH_MAX];
     char include[PATH_MAX], runtime[PATH_MAX],
-        torch[PATH_MAX]; /* what libraries are linked with; "" where it is not installed */
+        torch[PATH_MAX]; /* libraries are linked with it; "" if it is not installed */
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     char producer[AOTICACHE_PYTHON_VERSION_BYTES + 16];
 };
@@ -60,9 +60,9 @@ struct worker_state {
 /* ---- which process has which pool ---- */
 
 /*
- * A child made by fork() must not speak to its parent's workers, and the parent's lock may be held by a thread that is not
- * there: the child gets a pool of its own, and lets go of the parent's channels, so that they close when the parent ends.
- * The parent's struct stays until the hook goes, since other threads may be looking at it.
+ * A child made by fork() must not use its parent's workers, and the parent's lock may be held by a thread that does not exist in
+ * the child. So the child gets its own pool, and closes its copies of the parent's channels, so that they close when the parent
+ * ends. The parent's struct is kept until the hook is freed, because other threads may be reading it.
  */
 
 static worker_pool *pool_create(size_t count)
@@ -102,7 +102,7 @@ static void pool_free(worker_pool *pool)
     }
 }
 
-/* Ends the workers of this process. Of workers of a process that it was forked from, only our copies go. */
+/* Ends the workers of this process. For workers of a process that it was forked from, only closes our copies. */
 static void pools_free(worker_pools *pools)
 {
     pool_free(atomic_load(&pools->current));
@@ -147,9 +147,9 @@ static worker_place *find_free(worker_pool *pool)
 }
 
 /*
- * A worker for this thread alone until it is given back: one whose process runs, if one is free; else a place in which
- * none runs; else waits for one, without a limit: each compile has one, so the wait ends. Returns NULL when memory is
- * out. ret_pool: where it is to be given back.
+ * Takes a worker for this thread alone: one whose process runs, if one is free; otherwise a slot without a process; otherwise
+ * waits for one, without a limit: each compile has a time limit, so the wait ends. Returns NULL if out of memory. ret_pool: the
+ * pool to which the worker must be returned.
  */
 static worker_place *worker_take(worker_pools *pools, worker_pool **ret_pool)
 {
@@ -178,7 +178,7 @@ static void worker_give_back(worker_pool *pool, worker_place *worker)
 
 /* ---- starting ---- */
 
-/* Checks the worker's PyTorch: the key says which one compiled, and another one than was found at first must not answer. */
+/* Checks the worker's PyTorch: it must be the version found when the hook was created, because the key contains that. */
 static aoticache_status check_producer(const aoticache_hook *hook, const aoticache_hello *hello,
                                        aoticache_error *ret_error)
 {
@@ -232,7 +232,7 @@ static aoticache_status worker_start(aoticache_hook *hook, worker_place *worker,
     return status;
 }
 
-/* Makes sure that the worker is there and silent; one that has died, or talks unasked, is ended first. */
+/* Makes sure that the worker runs and is silent. Restarts one that has died or has sent something unrequested. */
 static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
                                      aoticache_error *ret_error)
 {
@@ -247,7 +247,7 @@ static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker,
 
 /* ---- asking ---- */
 
-/* Reads the answer, which is there: a line and nothing more. */
+/* Reads the answer, which has arrived: one line and nothing more. */
 static aoticache_status read_answer(worker_place *worker, const char *directory, aoticache_answer *ret_answer,
                                     aoticache_error *ret_error)
 {
@@ -301,7 +301,7 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
     worker_place *worker = worker_take(&state->pools, &pool);
     if (worker == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
-    /* The time-out is for this compile alone: it begins when the turn has come. */
+    /* The time limit is for this compile alone: it begins when the worker has been taken. */
     uint64_t own_deadline_ns = aoticache_monotonic_ns() + (uint64_t)hook->timeout_seconds * 1000000000;
     aoticache_status status = worker_ready(hook, worker, own_deadline_ns, ret_error);
     if (status == AOTICACHE_OK)
@@ -313,10 +313,10 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
 /* ---- the hook ---- */
 
 /*
- * Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. And the
- * revision, so that libraries of an earlier one are not found:
- * 2: bytes are reduced right, and numbers that are read at run time are doubles (eager/inductor/corrections.py).
- * 3: numbers beside 16-bit floats are rounded as PyTorch rounds them (rewrites.py), expm1, atanh and erf are right near zero.
+ * Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment contains. Also
+ * adds the revision, so that libraries of earlier revisions are not found:
+ * 2: bytes are reduced correctly, and numbers that are read at run time are doubles (eager/inductor/corrections.py).
+ * 3: numbers are rounded as PyTorch does for 16-bit floats (rewrites.py); expm1, atanh and erf are accurate near zero.
  */
 static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                aoticache_error *ret_error)
@@ -365,7 +365,7 @@ static const aoticache_hook_kind worker_kind = {
     .free_state = worker_free_state,
 };
 
-/* Finds what the worker's own build needs. If anything is missing, the worker builds as PyTorch does. */
+/* Finds the files that the worker's own build needs. If anything is missing, the worker builds as PyTorch does. */
 static void find_runtime(struct worker_state *state)
 {
     static const char header[] = "/runtime/kernel.h";
@@ -377,7 +377,7 @@ static void find_runtime(struct worker_state *state)
         state->include[strlen(state->include) - strlen(header)] = '\0';
 }
 
-/* The script need not be there for a hit, so its absence is told when it is needed: by Python, in the first compile. */
+/* Fills in the state. A hit does not need the script, so Python reports a missing script in the first compile. */
 static void fill_state(struct worker_state *state, const aoticache_python *python, uint32_t workers)
 {
     state->pools.worker_count = workers != 0 ? workers : 1;

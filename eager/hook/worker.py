@@ -2,13 +2,13 @@
 """The compile worker: a Python process with PyTorch that turns requests into kernel libraries.
 
 Speaks the protocol of docs/hooks.md, one JSON object per line. Started by eager/hook/worker.c, it greets, then answers
-requests until its standard input closes or its parent is gone. `worker.py --once` answers one request and exits, and so
+requests until its standard input closes or its parent has ended. `worker.py --once` answers one request and exits, and so
 serves as a command hook.
 
-Owns: finding the operator, making example inputs, exporting, compiling with AOTInductor, for exact or symbolic shapes,
-finding out which CPU features the compiler really used, and folders for PyTorch's own files in which nobody else can put
-any. guards.py says which shapes a library serves. Knows nothing of keys or of where libraries are kept. Python 3.10 and
-later, PyTorch 2.6 and later.
+Owns: finding the operator, creating example inputs, exporting, compiling with AOTInductor for exact or symbolic shapes,
+finding out which CPU features the compiler really used, and private directories for PyTorch's own files, which nobody else can
+write to. guards.py determines which shapes a library serves. Knows nothing of keys or of where libraries are stored. Python 3.10
+and later, PyTorch 2.6 and later.
 """
 
 import argparse
@@ -34,12 +34,12 @@ import time
 
 PROTOCOL = 1
 LIBRARY, MODEL_LIBRARY = "kernel.so", "model.so"
-ERROR_HEAD, ERROR_TAIL = 400, 450  # an error is shown in 1024 bytes
+ERROR_HEAD, ERROR_TAIL = 400, 450  # an error has at most 1024 bytes
 OF_STORAGES = ("aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter")
-USUAL_THREADS = 8  # work that is not worth so many is not divided
+USUAL_THREADS = 8  # work that is too small for this many threads is not divided
 
-# CPU features that a compiler uses of its own accord: architecture, name, the macro that says it may there, the option
-# that lets it. The same list is in eager/hook/cpu_target.c; a unit test compares them.
+# CPU features that a compiler uses without being asked: architecture, name, the macro that shows it, the option that allows
+# it. The same list is in eager/hook/cpu_target.c; a unit test compares them.
 FEATURES = (
     ("x86_64", "pni", "__SSE3__", "-msse3"),
     ("x86_64", "ssse3", "__SSSE3__", "-mssse3"),
@@ -99,7 +99,7 @@ FEATURES = (
     ("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf"),
     ("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw"),
     ("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps"),
-    # aarch64: options are what follows -march=armv8-a. Those without one come with a version of the architecture, or with
+    # aarch64: options are suffixes of -march=armv8-a. Features without an option come with a version of the architecture, or with
     # another feature.
     ("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "+lse"),
     ("aarch64", "crc32", "__ARM_FEATURE_CRC32", "+crc"),
@@ -140,19 +140,19 @@ FEATURES = (
 
 
 class Unsupported(Exception):
-    """What is asked for cannot be served at all: no failure of a compile, and not remembered as one."""
+    """The request cannot be served at all. This is not a failed compile, and is not remembered as one."""
 
 
 class Untrusted(Exception):
-    """A folder that somebody else could put code into."""
+    """A directory into which another user could put code."""
 
 
 # ---- the channel ----
 
 
 def take_channel():
-    """Takes the protocol's descriptors out of everybody's way: what is printed from now on goes to standard error."""
-    source, sink = os.dup(0), os.dup(1)  # not inherited by what is started here
+    """Moves the protocol's descriptors; from now on, everything that is printed goes to standard error."""
+    source, sink = os.dup(0), os.dup(1)  # not inherited by child processes
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -174,10 +174,10 @@ def end_group():
 
 
 def read_lines(source, lines, parent):
-    """Runs in a thread of its own, so that the parent's end is noticed in the middle of a compile too.
+    """Reads lines in a separate thread, so that the parent's end is noticed also during a compile.
 
-    Normally that shows as the end of the input. Where a fork of the parent holds the other end of the channel it does
-    not, so the parent's number is looked at as well. (PR_SET_PDEATHSIG would watch the thread that started us.)
+    Normally that is the end of the input. If a fork of the parent holds the other end of the channel, the input does not end, so
+    the parent's process id is checked as well. (PR_SET_PDEATHSIG would watch the thread that started us.)
     """
     pending = b""
     while True:
@@ -208,7 +208,7 @@ def named(torch, name, kind, what):
 
 
 def example_tensor(torch, spec):
-    """A tensor of the metadata asked for. Its values do not matter: nothing is run with them."""
+    """Creates a tensor with the requested metadata. Its values do not matter: nothing is run with them."""
     if spec["layout"] != "strided":
         raise Unsupported(f"layout {spec['layout']} of an argument: only strided tensors are served")
     sizes, strides = spec["sizes"], spec["strides"]
@@ -217,11 +217,11 @@ def example_tensor(torch, spec):
     extent = 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
     dtype = named(torch, spec["dtype"], torch.dtype, "dtype")
     try:
-        # Zeros: valid as indices, and large ones take no memory before they are touched.
+        # Zeros: valid as indices, and large tensors take no memory until they are touched.
         storage = torch.zeros(extent, dtype=dtype, device=spec["device"])
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise Unsupported(f"{spec['dtype']} on {spec['device']}: {error}") from error
-    # Not as_strided: of a view, PyTorch would trace the base too.
+    # Not as_strided: PyTorch would also trace the base of a view.
     return torch.empty(0, dtype=dtype, device=spec["device"]).set_(storage.untyped_storage(), 0, sizes, strides)
 
 
@@ -242,7 +242,7 @@ def plain_value(torch, spec):
     if kind == "none":
         return None
     if kind == "double":
-        return float(value)  # "nan", "inf" and "-inf" come as text
+        return float(value)  # "nan", "inf" and "-inf" are texts
     if kind == "complex":
         return complex(float(value[0]), float(value[1]))
     if kind in ("int", "bool", "string"):
@@ -259,15 +259,15 @@ def plain_value(torch, spec):
 
 
 def make_call(torch, request):
-    """The module that calls the operator, and its inputs: the tensors among the arguments, in order."""
+    """Returns a module that calls the operator, and its inputs: the tensors among the arguments, in order."""
     inputs, values, constants, read = [], [], {}, set()
 
     def place(spec, is_number=False):
-        """How to find an argument again: a function of the module and of its inputs."""
+        """Returns how to find an argument again: a function of the module and of its inputs."""
         if spec["kind"] == "tensor":
             position = len(inputs)
             inputs.append(example_tensor(torch, spec))
-            if is_number:  # that the library is to read when it runs
+            if is_number:  # which the library reads at run time
                 read.add(position)
                 return lambda module, tensors: tensors[position].item()
             return lambda module, tensors: tensors[position]
@@ -291,7 +291,7 @@ def make_call(torch, request):
     elif wanted not in ("new", "all"):
         raise Unsupported(f"results {wanted!r}: there are new and all")
     if isinstance(operator, torch._ops.OpOverloadPacket) and {"results", "numbers"} & set(request.get("environment", {})):
-        operator = operator.default  # what the pairs say is not chosen by the arguments
+        operator = operator.default  # the pairs name the overload, the arguments do not
     numbers = number_arguments(torch, operator, request)
     places = [
         (spec.get("name", ""), place(spec, (spec.get("name") or position) in numbers))
@@ -328,7 +328,7 @@ def make_call(torch, request):
 
 
 def rounded(torch, value, dtype):
-    """The number that PyTorch makes of this one for tensors of 16-bit floats; anything else as it is."""
+    """Rounds a number as PyTorch does for tensors of 16-bit floats; returns other values unchanged."""
     if type(value) not in (int, float):
         return value
     near = torch.tensor(value, dtype=torch.float64).to(dtype).item()
@@ -338,7 +338,7 @@ def rounded(torch, value, dtype):
 
 
 def number_arguments(torch, operator, request):
-    """The positions and the names of the arguments for whose numbers the request has tensors, if it has any."""
+    """Returns positions and names of the number arguments for which the request has tensors."""
     wanted = request.get("environment", {}).get("numbers")
     if wanted is None:
         return set()
@@ -351,9 +351,9 @@ def number_arguments(torch, operator, request):
 
 
 def refuse_all_but_floats(inputs, numbers):
-    """With tensors of integers a number decides the dtype of the results, and Inductor forgets that of one it does not know.
+    """Refuses integer tensors: a number then decides the dtype of the results, and Inductor loses it for unknown numbers.
 
-    numbers: the positions of those among the inputs.
+    numbers: the positions of the numbers among the inputs.
     """
     for position, tensor in enumerate(inputs):
         if position not in numbers and not tensor.is_floating_point():
@@ -361,7 +361,7 @@ def refuse_all_but_floats(inputs, numbers):
 
 
 def new_results(operator, results):
-    """Of an operator that writes to arguments, the results that are not these arguments once more."""
+    """Returns those results of an operator that writes to arguments which are not these arguments."""
     returns = operator._schema.returns
     if len(returns) == 1:
         results = (results,)
@@ -369,11 +369,11 @@ def new_results(operator, results):
 
 
 def refuse_resizing(torch, call, inputs):
-    """A library writes to tensors as they are; PyTorch gives an "out" of other sizes new ones."""
+    """Refuses "out" tensors of other sizes: PyTorch resizes them, but a library cannot."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    # With an environment of shapes, a number that is read from a tensor is one that is not known.
+    # With a shape environment, a number that is read from a tensor is unknown.
     with FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True) as mode, torch.no_grad():
         fakes = [mode.from_tensor(tensor) for tensor in inputs]
         try:
@@ -399,7 +399,7 @@ def find_operator(torch, text):
 
 
 def nearest_operator(torch, text):
-    """The operator that PyTorch has and `text` may stand for; None where none is near."""
+    """Returns the operator of PyTorch that `text` probably means; None if none is similar."""
     import difflib
 
     names = set(torch._C._dispatch_get_all_op_names())
@@ -412,13 +412,13 @@ def nearest_operator(torch, text):
 
 
 def refuse_mutation(torch, operator, request):
-    """A library makes new tensors: it can neither write to its inputs nor give back views of them."""
+    """Refuses operators that write to inputs or return views of them: a library creates new tensors."""
     overloads = [operator]
     if isinstance(operator, torch._ops.OpOverloadPacket):
         names = [name for name in operator.overloads() if not name.endswith("out")]
         overloads = [getattr(operator, name) for name in (["default"] if "default" in names else names)]
     found = [mutation_of(overload._schema) for overload in overloads]
-    # Which overload it will be depends on the arguments: refused is what none of them could serve.
+    # The arguments choose the overload, so a name is refused only if no overload could be served.
     if found and all(found):
         raise Unsupported(f"{request['operator']} {found[0]}: {overloads[0]._schema}")
 
@@ -434,7 +434,7 @@ def mutation_of(schema):
 
 
 def macros_of(compiler, flags):
-    """The features that a compiler takes for granted under these flags, by name."""
+    """Returns the names of the features that a compiler assumes with these flags."""
     key = (compiler, flags)
     if key not in macros_of.known:
         command = [compiler, *flags, "-dM", "-E", "-x", "c++", os.devnull]
@@ -445,7 +445,7 @@ def macros_of(compiler, flags):
 
 
 def features_of(macros):
-    """The features that a compiler with these macros takes for granted, of the architecture that they name."""
+    """Returns the features that a compiler with these macros assumes, for the architecture that they name."""
     named = [arch for arch, macro in (("x86_64", "__x86_64__"), ("aarch64", "__aarch64__")) if macro in macros]
     target = named[0] if named else platform.machine()
     return frozenset(name for arch, name, macro, _ in FEATURES if arch == target and macro in macros)
@@ -455,7 +455,7 @@ macros_of.known = {}
 
 
 def target_flags(cpu_features, machine=None):
-    """What follows -march= for a text as "x86-64-v3" or "avx2,fma": the level, and options for single features."""
+    """Returns the flags for a text such as "x86-64-v3" or "avx2,fma": -march= with the level, and options for single features."""
     machine = machine or platform.machine()
     if machine not in ("x86_64", "aarch64"):
         raise Unsupported(f"compiling for less than this machine ({cpu_features}) on {machine}")
@@ -476,10 +476,10 @@ def target_flags(cpu_features, machine=None):
 
 @contextlib.contextmanager
 def any_vector_length(cpu_vec_isa):
-    """Keeps inductor from compiling for one length of SVE's vectors.
+    """Keeps Inductor from compiling for one length of SVE vectors.
 
-    Such code computes wrong results on a processor with another length, and no CPU feature says which length a processor
-    has. What the C++ compiler makes of plain loops works with any. NEON takes the place in the generated source.
+    Such code computes wrong results on a processor with another length, and no CPU feature expresses the length. Plain loops that
+    the C++ compiler vectorizes work with any length. The generated source uses NEON instead.
     """
     all_isas = cpu_vec_isa.valid_vec_isa_list
 
@@ -500,10 +500,10 @@ def any_vector_length(cpu_vec_isa):
 
 @contextlib.contextmanager
 def compile_for(cpu_features, options):
-    """Makes inductor compile for less than this machine. None: for this machine.
+    """Makes Inductor compile for less than this machine. None: for this machine.
 
-    Newer versions of inductor have an option for the compiler's -march, older ones have not; and no version has one for
-    the vector instructions in the generated source that takes a set of features. So two functions are replaced.
+    Newer versions of Inductor have an option for the compiler's -march; older ones do not. No version has an option for the
+    vector instructions in the generated source that takes a set of features. So two functions are replaced.
     """
     from torch._inductor import config, cpp_builder, cpu_vec_isa
 
@@ -534,20 +534,20 @@ def compile_for(cpu_features, options):
         cpu_vec_isa.valid_vec_isa_list, cpp_builder._get_optimization_cflags = all_isas, all_flags
 
 
-# Operations on an element that take a vector unit a cycle or two; others take some ten times as long. Loads and stores count as
-# one each, for the memory.
+# Operations on an element that take a vector unit a cycle or two; others take about ten times as long. Loads and stores count
+# as one operation each, because of the memory access.
 QUICK = frozenset(
     "load store reduction store_reduction add sub mul abs neg relu maximum minimum where eq ne lt le gt ge logical_and logical_or "
     "logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor to_dtype to_dtype_bitcast floor ceil trunc round "
     "square sign signbit isnan isinf fma identity masked load_seed".split())
 FREE = frozenset("constant output index_expr get_index indirect_indexing set_indirect check_bounds".split())
-#: Of how many such operations a thread's part must be, a parallel loop costing 1 us: measured with two threads.
+#: Minimum of such operations in a thread's part, as a parallel loop costs 1 us; measured with two threads.
 QUICK_OPERATIONS_A_THREAD = 9216
-MOST_NODES = 8  # of a graph that is one operator's
+MOST_NODES = 8  # maximum for the graph of one operator
 
 
 def min_elements_per_thread(minimum):
-    """How many elements a thread's part of a loop has at least; minimum: Inductor's own, whatever the loop does."""
+    """Returns the minimum of elements in a thread's part of a loop; minimum: Inductor's own, the same for all loops."""
     from torch._inductor.virtualized import V
 
     try:
@@ -564,10 +564,10 @@ def min_elements_per_thread(minimum):
 
 @contextlib.contextmanager
 def thread_count_left_open():
-    """Makes what is worth several threads a matter of the work alone, and not of the machine that compiles.
+    """Makes the decision to use several threads depend only on the work, and not on the machine that compiles.
 
-    With cpp.dynamic_threads inductor leaves the number to run time, but then makes every loop parallel, be it of six
-    elements. So the question is answered as for a fixed number of threads, without that option.
+    With cpp.dynamic_threads Inductor leaves the number of threads to run time, but then makes every loop parallel, even one of six
+    elements. So the decision is made as for a fixed number of threads, without that option.
     """
     from torch._inductor import config
     from torch._inductor.codegen import cpp
@@ -590,10 +590,10 @@ def thread_count_left_open():
 
 @contextlib.contextmanager
 def record_flags(recorded):
-    """Notes with which compiler and which -m flags each source was compiled."""
+    """Records the compiler and the -m flags with which each source was compiled."""
     from torch._inductor import cpp_builder, cpu_vec_isa
 
-    # Trying out which instructions work here compiles too, with flags that the library then may not get: once, before.
+    # The trials of vector instructions also compile, with flags that the library may not use. Run them before recording.
     cpu_vec_isa.pick_vec_isa()
     original = cpp_builder.CppBuilder.get_command_line
 
@@ -610,18 +610,18 @@ def record_flags(recorded):
         cpp_builder.CppBuilder.get_command_line = original
 
 
-# Of each vector width that PyTorch has kernels for, a function that their code calls: libtorch_cpu.so has it where PyTorch
+# For each vector width for which PyTorch has kernels, a function that their code calls: libtorch_cpu.so contains it if PyTorch
 # itself was built for that width.
 FUNCTION_OF_WIDTH = {"avx2": "Sleef_expf8_u10", "avx512": "Sleef_expf16_u10"}
 
 
 def answer_probes(torch):
-    """Says which vector instructions can be used, where that is plain.
+    """Decides which vector instructions can be used, if that is clear without a trial.
 
-    PyTorch tries each out in its first compile: it compiles up to 10,000 lines, links them and loads the result in another
-    Python, seconds in all. That finds out whether the compiler knows the instructions, and whether libtorch_cpu.so has the
-    functions of that width. Here the compiler is asked for its macros, and the library for one such function. Where either
-    says no, PyTorch tries it out as ever. Whether the processor has them PyTorch finds out otherwise.
+    PyTorch tries each of them in its first compile: it compiles up to 10,000 lines, links them and loads the result in another
+    Python, which takes seconds. That finds out whether the compiler supports the instructions, and whether libtorch_cpu.so has
+    the functions of that width. Here the compiler is asked for its macros, and the library for one such function. If either
+    lacks them, PyTorch runs its trial. Whether the processor has them is checked by PyTorch separately.
     """
     import ctypes
 
@@ -654,7 +654,7 @@ def used_features(recorded):
 
 @functools.cache
 def load_beside(*names):
-    """The module in a file that is installed beside this one. Python's own search for modules could find another."""
+    """Loads a module from a file in this file's installation. Python's own search for modules could find another one."""
     path = os.path.join(os.path.dirname(os.path.realpath(__file__)), *names)
     spec = importlib.util.spec_from_file_location("aoticache_" + "_".join(names).removesuffix(".py"), path)
     module = importlib.util.module_from_spec(spec)
@@ -663,12 +663,12 @@ def load_beside(*names):
 
 
 def corrections():
-    """Corrects Inductor, as eager/inductor/corrections.py says, until its context ends."""
+    """Applies the corrections of eager/inductor/corrections.py to Inductor until the context ends."""
     return load_beside("inductor", "corrections.py").applied()
 
 
 def own_build(torch, label=""):
-    """Builds libraries by eager/inductor/build.py."""
+    """Makes eager/inductor/build.py build libraries."""
     if own_build.builder is None:
         own_build.builder = load_beside("inductor", "build.py").Builder(torch, own_build.places)
     return own_build.builder.active(label)
@@ -678,7 +678,7 @@ own_build.builder, own_build.places = None, {}
 
 
 def inductor_options(directory):
-    """Of these, the ones that this version has. What changes results is pinned, whatever the environment says."""
+    """Returns the options that this version has. Options that change results are pinned, whatever the environment says."""
     from torch._inductor import config
 
     wanted = {
@@ -688,8 +688,8 @@ def inductor_options(directory):
         "aot_inductor.debug_symbols": False,
         "cpp.enable_unsafe_math_opt_flag": False,
         "cpp.enable_floating_point_contract_flag": "off",
-        # Else the number of this machine's threads is written into the code. With one thread inductor also leaves out what
-        # keeps the threads of a parallel region from doing the same work at once, and they are more where the kernel runs.
+        # Otherwise the number of this machine's threads is written into the code. With one thread Inductor also omits what keeps
+        # the threads of a parallel region from doing the same work, and there may be more threads where the kernel runs.
         "cpp.dynamic_threads": True,
         "cpp.threads": USUAL_THREADS,
     }
@@ -710,13 +710,13 @@ def unsupported_kinds(torch):
 
 
 def dynamic_dimensions(torch, tensor):
-    """Sizes 0 and 1 are what code is made for; all others are left to PyTorch to generalise."""
+    """Keeps sizes 0 and 1 fixed; PyTorch may generalise all others."""
     kinds = torch.export.Dim
     return {place: kinds.AUTO if size >= 2 else kinds.STATIC for place, size in enumerate(tensor.shape)}
 
 
 def make_guard(torch, program):
-    """The tensors that a library for symbolic shapes serves, as text."""
+    """Returns a text that describes the tensors that a library for symbolic shapes serves."""
     guards = load_beside("guards.py")
     try:
         return guards.make_guard(torch, program)
@@ -733,35 +733,35 @@ def export(torch, module, inputs, dynamic):
 
 
 def compile_library(torch, module, inputs, request):
-    """Returns the library's path, the CPU features that it needs, of symbolic shapes the guard, and how it was built."""
+    """Returns the library's path, the CPU features that it needs, the guard (symbolic shapes), and how it was built."""
     dynamic = request.get("environment", {}).get("shapes") == "dynamic"
     options = inductor_options(request["directory"])
     recorded = set()
     with torch.no_grad(), compile_for(request.get("cpu_features"), options):
         program = export(torch, module, inputs, dynamic)
         if dynamic:
-            make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
+            make_guard(torch, program)  # before the slow part: most inexpressible guards are found here
         with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
             with record_flags(recorded), thread_count_left_open(), corrections():
                 with own_build(torch, request["operator"]) as build:
                     path = torch._inductor.aot_compile(program.module(), inputs, options=options)
-        guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
+        guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions
     return path, used_features(recorded), guard, build.report()
 
 
-# What belongs to a model's library and is read when it runs; sources, objects and metadata are not.
+# Files of a model's library that it reads at run time; not sources, objects and metadata.
 MODEL_SIDE_FILES = (".cubin", ".hsaco", ".spv", ".blob")
 
 
 def compile_program(torch, program, directory, label="", options=None, cpu_features=None, frozen=False):
     """Compiles a whole exported program (of torch.export) into files in `directory`, for this process or another.
 
-    The values of parameters and buffers are no part of the library, so that whoever loads it gives it some: the constants
-    are returned. frozen: they are compiled in, folded, and laid out as the compiler likes.
-    options: Inductor's, by name; they take the place of those that are set here.
+    The values of parameters and buffers are not part of the library, so the loading program must provide some: the constants are
+    returned. frozen: they are compiled in, folded, and laid out as the compiler likes.
+    options: options of Inductor, by name; they override those set here.
 
-    Returns files (the library first), constants (name: tensor), requirements, built (as compile_library()), check (of the
-    inputs, as guards.make_check()) and results (as keep_tensors()), all in a dict.
+    Returns a dict with files (the library first), constants (name: tensor), requirements, built (as compile_library()), check (of
+    the inputs, as guards.make_check()) and results (as keep_tensors()).
     """
     wanted = inductor_options(directory)
     wanted["aot_inductor.output_path"] = directory
@@ -769,12 +769,12 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
     if frozen:
         wanted["freezing"] = True
     else:
-        # Else numbers and short vectors among the weights are written into the code as they are now.
+        # Otherwise numbers and short vectors among the weights are written into the code with their current values.
         wanted["always_keep_tensor_constants"] = True
         wanted["aot_inductor.package_constants_in_so"] = False
         wanted["aot_inductor.package_constants_on_disk_format"] = "pickle_weights"
     if hasattr(torch._inductor.config.aot_inductor, "check_lowerbound"):
-        wanted["aot_inductor.check_lowerbound"] = False  # it demands 2; the host compares with the export's own ranges
+        wanted["aot_inductor.check_lowerbound"] = False  # it requires 2; the host compares with the export's own ranges
     wanted.update(options or {})
     args, kwargs = program.example_inputs
     module = plain_module(program)
@@ -785,14 +785,14 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
             with record_flags(recorded), thread_count_left_open(), corrections(), careful_scatter(), own_build(torch, label) as build:
                 made = torch._inductor.aot_compile(module, args, kwargs, options=wanted)
                 built = build.report()
-    check = model_check(torch, program)  # after the compile, which adds conditions of its own
+    check = model_check(torch, program)  # after the compile, which adds conditions
     paths = [one for one in made if isinstance(one, str)]
     library = next(path for path in paths if path.endswith(".so"))
     files = [{"name": MODEL_LIBRARY, "path": library}]
     for path in paths:
         if path.endswith(MODEL_SIDE_FILES):
             files.append({"name": os.path.basename(path), "path": path})
-        elif path == library.removesuffix(".so") + ".json":  # what the proxy executor calls
+        elif path == library.removesuffix(".so") + ".json":  # the nodes of the proxy executor
             files.append({"name": MODEL_LIBRARY.removesuffix(".so") + ".json", "path": path})
     constants = {
         name: tensor for one in made if isinstance(one, dict) for name, (tensor, _) in one.items()
@@ -803,7 +803,7 @@ def compile_program(torch, program, directory, label="", options=None, cpu_featu
 
 @contextlib.contextmanager
 def careful_scatter():
-    """Keeps Inductor from writing to a part of a tensor in place what it reads from another part of it: it leaves out the clone in
+    """Prevents an in-place write of Inductor to a part of a tensor from which it still reads: it drops the clone in
     x[1:] = x[:-1].clone(), and then reads what it has just written (PyTorch's issue 197829)."""
     from torch._inductor.fx_passes import reinplace
 
@@ -827,9 +827,9 @@ def careful_scatter():
 
 
 def keep_tensors(torch, module):
-    """Takes out of a module's results what the code need not make: constants (None, numbers, texts), and tensors that are there
-    twice. Returns where each result is among those that are left: its position, {"number": position} of a number that depends
-    on sizes, or {"value": constant}."""
+    """Removes from a module's results what the code need not compute: constants (None, numbers, texts), and repeated tensors.
+    Returns for each result its position among the remaining ones, {"number": position} for a number that depends on sizes, or
+    {"value": constant}."""
     output = next(node for node in reversed(module.graph.nodes) if node.op == "output")
     kept, places = [], []
     for value in output.args[0]:
@@ -855,15 +855,15 @@ def model_check(torch, program):
 
 
 def plain_module(program):
-    """The program's module without the checks of its guards, which cannot be compiled."""
+    """Returns the program's module without the checks of its guards, which cannot be compiled."""
     try:
         return program.module(check_guards=False)
-    except TypeError:  # before PyTorch 2.9 it has none
+    except TypeError:  # before PyTorch 2.9 there are none
         return program.module()
 
 
 def has_odd_strides(tensor):
-    """Whether it has a dimension of size 1 or 0 whose stride is not the one that a new contiguous tensor has."""
+    """Returns whether a dimension of size 1 or 0 has another stride than in a new contiguous tensor."""
     expected, odd = 1, False
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride())):
         odd = odd or (size < 2 and stride != expected)
@@ -874,7 +874,7 @@ def has_odd_strides(tensor):
 def check_strides(torch, module, inputs, library):
     """Refuses a library whose results have other strides than PyTorch's.
 
-    Inductor takes no care of the strides of dimensions of size 1, on which PyTorch's depend in ways of their own.
+    Inductor ignores the strides of dimensions of size 1; PyTorch's depend on them in various ways.
     """
     ones = [torch.empty_strided(one.shape, one.stride(), dtype=one.dtype) for one in inputs]
     for one in ones:
@@ -891,7 +891,7 @@ def check_strides(torch, module, inputs, library):
 
 
 def remove_intermediates(directory, before, library):
-    """What has come beside the library: sources and objects go; what it opens when it runs is kept and named."""
+    """Removes new files next to the library: sources and objects. Keeps and returns files that it opens at run time."""
     kept = []
     for name in sorted(set(os.listdir(directory)) - before):
         path = os.path.join(directory, name)
@@ -902,7 +902,7 @@ def remove_intermediates(directory, before, library):
         elif name.endswith((".cubin", ".hsaco", ".spv", ".blob", "extern_nodes.json")):
             kept.append({"name": name, "path": path})
         elif name.endswith(".wrapper.json"):
-            # What the proxy executor calls; PyTorch's runner looks for it under the library's name.
+            # The nodes of the proxy executor; PyTorch's runner looks for this file under the library's name.
             kept.append({"name": LIBRARY.replace(".so", ".json"), "path": path})
         else:
             os.unlink(path)
@@ -910,7 +910,7 @@ def remove_intermediates(directory, before, library):
 
 
 def describe(error):
-    """Type and message; of a long one, its beginning and its end, where compilers say what was wrong."""
+    """Returns type and message; for a long one, its beginning and its end, which usually has the compiler's error."""
     text = str(error).strip() or repr(error)
     if len(text) > ERROR_HEAD + ERROR_TAIL:
         text = f"{text[:ERROR_HEAD]}\n[...]\n{text[-ERROR_TAIL:]}"
@@ -950,7 +950,7 @@ def serve(torch, request):
 
 
 def answer(torch, line):
-    """Never raises: whatever goes wrong is the answer."""
+    """Returns the answer to a request. Never raises: an error becomes the answer."""
     number = None
     try:
         request = json.loads(line)
@@ -966,11 +966,11 @@ def answer(torch, line):
     return {"id": number, **result}
 
 
-# ---- folders ----
+# ---- directories ----
 
 
 def private_folder(path, name=None):
-    """The folder's real path, made where it is not there. What PyTorch finds there it loads and runs.
+    """Returns the directory's real path; creates it if it is missing. PyTorch loads and runs code that it finds there.
 
     name: the variable that names it, for messages.
     """
@@ -979,7 +979,7 @@ def private_folder(path, name=None):
         raise Untrusted(f"{what} is not an absolute path, and a worker has a working directory of its own")
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
-        path = os.path.realpath(path)  # a link that led here could lead elsewhere the next time
+        path = os.path.realpath(path)  # a link could lead elsewhere the next time
         found = os.stat(path)
     except OSError as error:
         raise Untrusted(f"{what}: {error.strerror}") from error
@@ -995,7 +995,7 @@ def private_folder(path, name=None):
 
 
 def check_parents(path, what):
-    """In a folder that all may write, without the sticky bit, anybody could put another folder in the place of ours."""
+    """Refuses a parent that others may write to, without the sticky bit: they could replace our directory."""
     while path != os.path.dirname(path):
         path = os.path.dirname(path)
         mode = os.stat(path).st_mode
@@ -1004,7 +1004,7 @@ def check_parents(path, what):
 
 
 def temporary_folder():
-    """One for all workers of this user; where somebody has taken its name, one for this worker."""
+    """Returns a directory for all workers of this user; if somebody has taken its name, one for this worker."""
     try:
         return private_folder(os.path.join(tempfile.gettempdir(), f"aoticache-worker-{os.geteuid()}"))
     except Untrusted:
@@ -1012,11 +1012,11 @@ def temporary_folder():
 
 
 def prepare_folders():
-    """Says where PyTorch keeps what it will need again (what instructions there are, precompiled headers) and the rest.
+    """Sets the directories for PyTorch's reusable files (trials of instructions, precompiled headers) and for the others.
 
-    By itself it would take names in /tmp that anybody can foresee and make first. Set by the user they count.
+    By default PyTorch would use names in /tmp that others can predict and create first. Directories set by the user are used.
     """
-    if "HOME" not in os.environ:  # else that of the real user is taken, who may be another one
+    if "HOME" not in os.environ:  # otherwise the real user's is used, who may be another one
         with contextlib.suppress(KeyError):
             os.environ["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
     given = {name: os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR") if os.environ.get(name)}
@@ -1042,9 +1042,9 @@ def producer(torch):
     return f"pytorch {torch.__version__.split('+')[0]}"
 
 
-#: Variables that are options of PyTorch's compiler begin so. Keys do not have them, so a worker has none of them.
+#: Prefixes of variables that are options of PyTorch's compiler. They are not in keys, so a worker removes them.
 OPTIONS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_INDUCTOR_", "AOTINDUCTOR_")
-#: Where files are, and what is tried out; neither changes what a key stands for.
+#: Variables for directories and trials; they do not change what a key means.
 NO_OPTIONS = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_VEC_ISA_OK")
 
 
@@ -1056,18 +1056,18 @@ def forget_options():
 
 def import_torch():
     forget_options()
-    # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
+    # Inductor's pool of compile processes would load PyTorch again: it is not needed for one source at a time.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     prepare_folders()
-    # A worker is behind the cache already: what it compiles is stored as a whole, and its operators are PyTorch's own.
+    # A worker already compiles for the cache: its whole output is stored, and its operators are PyTorch's own.
     os.environ.pop("AOTICACHE_COMPILE_CACHE", None)
     os.environ.pop("AOTICACHE_ENABLE", None)
-    # PyTorch starts Pythons with -c, which look for modules in the working directory first.
+    # PyTorch starts Python with -c, which looks for modules in the working directory first.
     os.chdir("/")
     import torch
     import torch._inductor
 
-    with contextlib.suppress(Exception):  # another PyTorch may have no such class: it tries everything out
+    with contextlib.suppress(Exception):  # other versions of PyTorch may lack the class: they run all trials
         answer_probes(torch)
     return torch
 
@@ -1102,7 +1102,7 @@ def run_worker():
 
 
 if __name__ == "__main__":
-    # The folder of this file is no place to import from.
+    # Nothing may be imported from the directory of this file.
     if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.dirname(os.path.realpath(__file__)):
         del sys.path[0]
     parser = argparse.ArgumentParser(description="Compiles kernels for libaoticache; docs/hooks.md has the protocol.")

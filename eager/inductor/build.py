@@ -1,11 +1,11 @@
 """Builds the code that Inductor generates as a library of our container: small, without C++, in a fraction of the time.
 
-Inductor's own build (torch._inductor.codecache.AotCodeCompiler) stays in charge. Two of its commands are replaced: the
-wrapper is compiled against wrapper.h, without the text of PyTorch's container that each wrapper repeats, and the
-objects are linked with libaoticache_runtime.a. The kernels are compiled by PyTorch's command, so their code is the same.
+Inductor's own build (torch._inductor.codecache.AotCodeCompiler) stays in charge. Two of its commands are replaced: the wrapper is
+compiled against wrapper.h, without the text of PyTorch's container that each wrapper repeats, and the objects are linked with
+libaoticache_runtime.a. The kernels are compiled by PyTorch's command, so their code is the same.
 
-Whatever is unknown here is built PyTorch's way from the beginning: a wrapper that uses a name which wrapper.h has not, a
-device, a form of weights, another version of PyTorch whose build looks different. `Builder.reason` says why.
+Code that is not supported here is built in PyTorch's way from the beginning: a wrapper that uses a name that wrapper.h lacks, a
+device, a form of weights, a version of PyTorch whose build looks different. `Builder.reason` gives the reason.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ import re
 import subprocess
 
 INTERFACE = os.path.join("_inductor", "codegen", "aoti_runtime", "interface.cpp")
-# Headers that declare what a wrapper calls, below torch/include/torch/csrc.
+# Headers that declare the functions that a wrapper calls, below torch/include/torch/csrc.
 SHIM_FOLDERS = ("inductor/aoti_torch/c", "inductor/aoti_torch/generated", "stable/c")
 OF_THE_SHIM = re.compile(r"^#include <torch/csrc/(?:%s)/\w+\.h>$" % "|".join(SHIM_FOLDERS), re.M)
 CALLED = re.compile(r"\b((?:aoti_torch|aoti_record|torch)_\w+)\s*\(")
 DECLARED = re.compile(r"^\s*(?:AOTI_TORCH_EXPORT|extern|TORCH_API)?\s*([\w*\s]+?[\s*])((?:aoti_|torch_)\w+)\s*\(([^;{]*?)\)\s*;", re.M | re.S)
 UNDEFINED = re.compile(r"undefined reference to [`'\"]([^'\"]+)'")
 FROM_TORCH = re.compile(r"^(?:(?:aoti_(?:torch|record)|torch|Sleef)_\w+)$")
-# A check that fails in a kernel that owns memory has to free it: then it throws, and the library needs the C++ runtime.
+# If a check fails in a kernel that owns memory, the memory must be freed. So it throws, and needs the C++ runtime.
 CHECKS = re.compile(r"\bAOTI_TORCH_CHECK\b")
 OWNS_MEMORY = re.compile(r"\b(?:std::make_unique|std::make_shared|std::unique_ptr|std::vector|std::string|WelfordHelper|"
                          r"CascadeSumHelper)\b")
-# Fast on the way of a call, without what -O2 adds for loops that a wrapper has not: the library stays below 40 KB.
+# Fast in calls, without what -O2 adds for loops, which a wrapper does not have: the library stays below 40 KB.
 SMALL = ("-falign-functions=1", "-falign-jumps=1", "-falign-loops=1", "-fno-tree-vectorize", "-fno-reorder-blocks",
          "-fno-reorder-blocks-and-partition", "-fno-partial-inlining", "-fno-ipa-cp")
 COMPILE = ("-std=c++17", "-O2", *SMALL, "-fPIC", "-fvisibility=hidden", "-fno-rtti", "-fno-threadsafe-statics",
@@ -38,8 +38,8 @@ LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections",
         "-Wl,--warn-unresolved-symbols", "-Wl,--unresolved-symbols=report-all")
 PARALLEL = "#pragma omp parallel"
 WRAP_PARALLEL = "-Wl,--wrap=GOMP_parallel"
-# What kernels refer to of the C++ runtime, and what wrapper.h has in its place. The first four are in every kernel's object,
-# and only those use them that throw or print.
+# Symbols of the C++ runtime that kernels refer to, and their replacements in wrapper.h. The first four are in every kernel's
+# object, but only kernels that throw or print use them.
 INSTEAD_OF_CXX = {
     "without_cxx": ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev"),
     "new": ("_Znam", "_Znwm"),
@@ -56,7 +56,7 @@ EXPORTED = "{{ global: AOTInductor*; aoticache_plain_kernel_v3; {names} local: *
 KERNEL_FUNCTION = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.M)
 CXX_NAME = re.compile(r"^(?:_Z|__cxa_|__gxx_|_Unwind_|operator |std::|vtable |typeinfo |VTT )")
 KERNELS_HEADER = "#include <torch/csrc/inductor/cpp_prefix.h>"
-# PyTorch's own throws from here, in each kernel, and so makes each kernel need the C++ runtime.
+# PyTorch's own version throws in each kernel, and so makes each kernel need the C++ runtime.
 KERNELS_CHECK = """
 extern "C" void aoti_torch_check(bool, const char *, const char *, uint32_t, const char *);
 #define inductor_cpu_throw_if_integer_div_error(error) \\
@@ -65,13 +65,13 @@ extern "C" void aoti_torch_check(bool, const char *, const char *, uint32_t, con
 
 
 class NotSupported(Exception):
-    """The code cannot be built our way; the text says why."""
+    """The code cannot be built in our way; the text gives the reason."""
 
 
 class Places:
-    """Our own files, as absolute paths: the folder of headers, libaoticache_runtime.a, the library linked for its name.
+    """Our own files, as absolute paths: the directory of headers, libaoticache_runtime.a, the library that is linked for its name.
 
-    Where they are not given they lie in the installation that this file is part of.
+    By default they are in the installation that this file is part of.
     """
 
     def __init__(self, include="", runtime="", torch_stub=""):
@@ -90,7 +90,7 @@ class Places:
 
 
 class Declarations:
-    """The declarations of PyTorch's C functions, by name, as its headers have them."""
+    """The declarations of PyTorch's C functions, by name, from its headers."""
 
     def __init__(self, torch):
         self.by_name = {}
@@ -114,13 +114,13 @@ class Declarations:
                 self.by_name.setdefault(name, f"{' '.join(result.split())} {name}({' '.join(arguments.split())});")
 
     def of(self, text):
-        """What has to be declared before this text."""
+        """Returns the declarations that this text needs."""
         names = sorted(set(CALLED.findall(text)))
         return "\n".join(self.by_name[name] for name in names if name in self.by_name)
 
 
 def own_half(torch, wrapper):
-    """The wrapper without the container; NotSupported where it does not look as expected."""
+    """Returns the wrapper without the container. Raises NotSupported if it does not look as expected."""
     with open(os.path.join(os.path.dirname(torch.__file__), INTERFACE), encoding="utf-8") as file:
         interface = file.read()
     begin = wrapper.find(interface)
@@ -137,10 +137,10 @@ def own_half(torch, wrapper):
 
 
 def slim_text(declarations, places, own, plain, parallel):
-    """The wrapper's own half after what it needs.
+    """Returns the wrapper's own half, preceded by the declarations that it needs.
 
-    plain: it is compiled as a kernel that borrows its inputs, which one that hands an input on cannot be. parallel: its
-    kernels have parallel loops, which then begin in wrapper.h (WRAP_PARALLEL).
+    plain: compile it as a kernel that borrows its inputs; impossible if it returns an input. parallel: its kernels have parallel
+    loops, which then begin in wrapper.h (WRAP_PARALLEL).
     """
     uses, calls = "#define AOTICACHE_WRAPPER_IS_PLAIN\n" if plain else "", own + ALWAYS_CALLED
     if parallel:
@@ -157,23 +157,23 @@ def slim_text(declarations, places, own, plain, parallel):
 
 
 def may_be_plain(own):
-    """Whether the code calls nothing that heeds PyTorch's gradient mode, such as PyTorch's operators."""
+    """Returns whether the code calls nothing that depends on PyTorch's gradient mode, such as PyTorch's operators."""
     return all(name in PLAIN_CALLS or PLAIN_NUMBER.match(name) for name in CALLED.findall(own))
 
 
-# Functions that look at tensors or make them from memory.
+# Functions that read properties of tensors or create tensors from memory.
 PLAIN_CALLS = {f"aoti_torch_{name}" for name in (
     "empty_strided", "delete_tensor_object", "get_data_ptr", "get_dim", "get_numel", "get_sizes", "get_strides",
     "get_storage_offset", "get_device_type", "get_device_index", "get_dtype", "get_layout", "_reinterpret_tensor",
     "new_tensor_handle", "create_tensor_from_blob", "create_tensor_from_blob_v2", "check", "item_float64")}
 PLAIN_NUMBER = re.compile(r"aoti_torch_(?:dtype|device_type|layout|memory_format)_\w+$")
 KNOWN_HANDLES = {"AtenTensorHandle", "AtenGeneratorHandle", "AOTIProxyExecutorHandle"}
-# What wrapper.h itself calls.
+# Functions that wrapper.h itself calls.
 ALWAYS_CALLED = " ".join(f"aoti_torch_{name}(" for name in (
     "delete_tensor_object", "get_data_ptr", "get_dim", "get_numel", "get_sizes", "get_strides", "get_storage_offset",
     "_reinterpret_tensor"))
 SCALARS = ("float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool", "complex64", "complex128")
-# Parts of wrapper.h that few wrappers need: a word of the wrapper, the part's macro, and what the part calls.
+# Parts of wrapper.h that few wrappers need: a word in the wrapper, the part's macro, functions that the part calls.
 OPTIONAL_PARTS = (
     ("ConstantType::FoldedConstant", "FOLDS", ""),
     ("RAIIC10IValueHandle", "VALUES", " aoti_torch_delete_c10_value_object("),
@@ -182,16 +182,16 @@ OPTIONAL_PARTS = (
 
 
 def kernel_text(text):
-    """The kernels, with the one check of each that throws in PyTorch's header said by a function."""
+    """Returns the kernels with our function instead of the check that throws in PyTorch's header."""
     places = [match.end() for match in re.finditer(re.escape(KERNELS_HEADER), text)]
     return text[: places[0]] + KERNELS_CHECK + text[places[0] :] if places else text
 
 
 def name_functions(kernels, wrapper, label):
     """
-    Both texts with the functions of the kernels called after what they compute, for profilers and debuggers, which see the
-    names of all libraries of a process side by side: aten_gelu_1f3a9c02, the digest being that of the kernels' text. And
-    these names.
+    Renames the functions of the kernels in both texts after what they compute, for profilers and debuggers, which show the names
+    of all libraries of a process together: aten_gelu_1f3a9c02. The number is a digest of the kernels' text. Returns both texts and
+    the names.
     """
     found = [name for name in dict.fromkeys(KERNEL_FUNCTION.findall(kernels)) if re.search(rf"\b{name}\b", wrapper)]
     if not label or not found:
@@ -203,7 +203,7 @@ def name_functions(kernels, wrapper, label):
 
 
 def check_graph(torch, graph, device_type):
-    """Forms that the container in C has not, or has another way."""
+    """Raises NotSupported for forms that the container in C does not support, or supports differently."""
     from torch._inductor import config
 
     options = config.aot_inductor
@@ -211,7 +211,7 @@ def check_graph(torch, graph, device_type):
         raise NotSupported(f"the kernel is for {device_type}")
     if options.package_cpp_only or not options.dynamic_linkage:
         raise NotSupported("sources are wanted, or a library to link statically")
-    # Weights that are only handed out (see compile_program() of the worker) are no matter of the library's form.
+    # Weights that are only returned (see compile_program() of the worker) do not affect the library's form.
     apart = not options.package_constants_in_so
     if options.package_constants_on_disk_format and not (apart and options.package_constants_on_disk_format == "pickle_weights"):
         raise NotSupported(f"weights on disk as {options.package_constants_on_disk_format}")
@@ -234,7 +234,7 @@ def start_command(command):
 
 
 def finish_command(process):
-    """What it printed."""
+    """Waits for a command and returns its output."""
     said, _ = process.communicate()
     command = process.args
     if process.returncode != 0:
@@ -244,14 +244,14 @@ def finish_command(process):
 
 
 def unknown_symbols(command):
-    """Links. What the objects need that neither the libraries here nor PyTorch's C interface have."""
+    """Links. Returns the symbols that are in neither our libraries nor PyTorch's C interface."""
     return {name for name in UNDEFINED.findall(finish_command(start_command(command))) if not FROM_TORCH.match(name)}
 
 
 class Builder:
-    """Takes the place of Inductor's build while `active()`; builds with the files that `places` names.
+    """Replaces Inductor's build while `active()`; builds with the files that `places` names.
 
-    places: the paths that Places takes. reason: why the last build was PyTorch's; None where it was ours.
+    places: the paths that Places takes. reason: why PyTorch did the last build; None if we did.
     """
 
     def __init__(self, torch, places):
@@ -261,7 +261,7 @@ class Builder:
 
     @contextlib.contextmanager
     def active(self, label=""):
-        """label: what the kernels compute, "aten::gelu"; their functions are called after it."""
+        """Replaces Inductor's build in a context. label: what the kernels compute, "aten::gelu"; used in names of functions."""
         from torch._inductor import codecache
 
         original = codecache.AotCodeCompiler.compile
@@ -304,10 +304,10 @@ class Builder:
         return result
 
     def report(self):
-        """How the last library was built, for the answer to a request."""
+        """Returns how the last library was built, for the answer to a request."""
         if self.used:
             return {"by": "aoticache"}
-        # One line of ASCII, whatever a compiler said.
+        # One line of ASCII, also for other compiler output.
         reason = " ".join((self.reason or "Inductor did not build").split()).encode("ascii", "replace").decode()
         return {"by": "pytorch", "reason": reason[:500]}
 
@@ -348,13 +348,13 @@ class Builder:
             yield
         finally:
             with contextlib.suppress(NotSupported):
-                self.finish_wrapper()  # it is still under way where something else failed
+                self.finish_wrapper()  # it is still running if something else failed
             cpp_builder.CppBuilder.build = original
             codecache._precompile_header = precompile
             codecache._get_cpp_wrapper_header = wrapper_header
 
     def start_wrapper(self, compiler, target):
-        """Compiles the wrapper beside the kernels; finish_wrapper() waits for it."""
+        """Starts compiling the wrapper, concurrently with the kernels; finish_wrapper() waits for it."""
         source = target.removesuffix(".o") + ".slim.cpp"
         with open(source, "w", encoding="utf-8") as file:
             file.write(slim_text(self.declarations, self.places, self.own_half, self.plain, self.parallel))
@@ -373,7 +373,7 @@ class Builder:
                 raise
         finally:
             os.unlink(process.args[-3])  # the source
-        self.plain = False  # it does more with its inputs than look at them
+        self.plain = False  # it does more with its inputs than read their properties
         self.start_wrapper(process.args[0], process.args[-1])
         self.finish_wrapper()
 

@@ -1,7 +1,7 @@
-"""Corrections of PyTorch's compiler: what it is known to get wrong, put right in the process that compiles for the cache.
+"""Corrections of PyTorch's compiler: known errors that are fixed in the process that compiles for the cache.
 
-Owns: the corrections, one context manager each. What is corrected here differs from PyTorch's own torch.compile. A change of
-any of these changes what a key stands for: raise AOTICACHE_WORKER_REVISION in eager/internal.h with it.
+Owns the corrections, one context manager each. Corrected code differs from that of PyTorch's own torch.compile. A change of any
+correction changes what a key means: increase AOTICACHE_WORKER_REVISION in eager/internal.h with it.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ def applied():
 
 @contextlib.contextmanager
 def numbers_in_double():
-    """Passes numbers that are read when a library runs to its loops as doubles.
+    """Passes numbers that a library reads at run time to its loops as doubles.
 
-    Inductor declares them `float`, so that 0.1 beside tensors of float64 is another number.
+    Inductor declares them `float`, which changes 0.1 when it is combined with float64 tensors.
     """
     from torch._inductor.codegen import common
 
@@ -45,7 +45,7 @@ def numbers_in_double():
 def bytes_reduced_as_int32():
     """Reduces int8 and uint8 as int32, with the same results.
 
-    Inductor's vectorized loops over bytes also reduce the lanes of the last vector that a masked load left at zero
+    Inductor's vectorized loops over bytes also reduce the lanes of the last vector, which a masked load left at zero
     (PyTorch's issues 191499 and 191543).
     """
     from torch._inductor import ir
@@ -103,7 +103,7 @@ def reduce_wider(create):
 
 @contextlib.contextmanager
 def means_of_nothing():
-    """Has the mean of no elements be NaN, as PyTorch's is, in var_mean and std_mean; Inductor's is 0."""
+    """Makes the mean of no elements NaN in var_mean and std_mean, as in PyTorch; Inductor returns 0."""
     from torch._inductor import ir, lowering
     from torch._inductor.utils import sympy_product
     from torch._inductor.virtualized import V
@@ -126,14 +126,14 @@ def means_of_nothing():
         ir.WelfordReduction.create = original
 
 
-#: Operators whose kernels look at the values of their arguments, which refuse some and give a meaning of their own to others.
-#: What PyTorch's compiler makes of them does not.
+#: Operators whose kernels check the values of their arguments: they refuse some and treat others specially. Code of PyTorch's
+#: compiler does not.
 CHECKED = ("binary_cross_entropy", "binary_cross_entropy_backward", "multilabel_margin_loss_forward", "multi_margin_loss")
 
 
 @contextlib.contextmanager
 def values_checked():
-    """Has Inductor call PyTorch's own kernels of operators that look at the values of their arguments."""
+    """Makes Inductor call PyTorch's own kernels for operators that check the values of their arguments."""
     with contextlib.ExitStack() as stack:
         for name in CHECKED:
             stack.enter_context(taken_apart(name, None))
@@ -142,12 +142,12 @@ def values_checked():
 
 @contextlib.contextmanager
 def softshrink_of_nan():
-    """Has softshrink(NaN) be NaN; Inductor's is 0."""
+    """Makes softshrink(NaN) NaN; Inductor returns 0."""
     import torch
 
     def softshrink(tensor, lambd=0.5):
         x = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-        rest = torch.where(x == x, 0.0, x)  # x * 0, of which Inductor makes 0
+        rest = torch.where(x == x, 0.0, x)  # x * 0, which Inductor replaces by 0
         return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, rest)).to(tensor.dtype)
 
     with taken_apart("softshrink", softshrink):
@@ -156,12 +156,12 @@ def softshrink_of_nan():
 
 @contextlib.contextmanager
 def taken_apart(name, function):
-    """Has the function say what an operator of PyTorch's is made of. None: the operator stays whole."""
+    """Uses the function as the decomposition of a PyTorch operator. None: the operator is not decomposed."""
     import torch
     from torch._inductor import decomposition
 
     operator, key = getattr(torch.ops.aten, name).default, torch._C.DispatchKey.Autograd
-    # Some are taken apart by a kernel in Python instead, which the tracer calls.
+    # Some are decomposed by a kernel in Python instead, which the tracer calls.
     places = [(decomposition.decompositions, operator), (operator.py_kernels, key)]
     originals = [(table, at, table[at]) for table, at in places if at in table]
 
@@ -185,9 +185,9 @@ def taken_apart(name, function):
 def small_numbers():
     """Keeps the digits of expm1, atanh and erf near zero.
 
-    Inductor's vectorized loops compute exp(x) - 1 and half the logarithm of (1 + x) / (1 - x), so that of expm1(1e-7) one digit
-    is right in float32, and -0 becomes 0. ELU and its relatives use it too. And vectors of float32 have an erf() that is right
-    to 1e-7 of 1, not of its result.
+    Inductor's vectorized loops compute exp(x) - 1 and half the logarithm of (1 + x) / (1 - x). In float32 only one digit of
+    expm1(1e-7) is then right, and -0 becomes 0. ELU and its variants use expm1 too. Also, the erf() of float32 vectors has an
+    absolute error of 1e-7, not a relative one.
     """
     import torch
     from torch._inductor.codegen.cpp import CppVecOverrides
@@ -214,7 +214,7 @@ def small_numbers():
         }}
         ()"""
 
-    replacements = {one.__name__: one for one in (expm1, atanh, erf)}  # the scalar forms are found by their names
+    replacements = {one.__name__: one for one in (expm1, atanh, erf)}  # the scalar functions are found by their names
     originals = {name: CppVecOverrides.__dict__[name] for name in replacements}
     try:
         for name, replacement in replacements.items():

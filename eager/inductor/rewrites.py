@@ -1,13 +1,14 @@
-"""Other forms of operators, of which Inductor makes faster code, or results that are laid out as PyTorch's are.
+"""Replacements for operators for which Inductor then generates faster code, or results with PyTorch's layout.
 
-Owns: what is called in an operator's place when a library for it is exported. Knows nothing of how libraries are built.
+Owns the functions that are called instead of an operator when a library for it is exported. Knows nothing of how libraries are
+built.
 """
 
-# PyTorch rounds the numbers that these are given to the dtype of tensors of 16-bit floats, and computes in 32 bits then.
-# (Measured: PyTorch answers alike for the number and for the rounded one, and otherwise than in 32 bits with the number.)
+# PyTorch rounds the number arguments of these operators to the dtype of 16-bit float tensors, and then computes in 32 bits.
+# (Measured: PyTorch's result is the same for the number and the rounded one, and differs from 32 bits with the exact number.)
 ROUNDING = frozenset(("add", "sub", "subtract", "rsub", "fmod", "remainder", "pow", "eq", "ne", "ge", "gt", "le", "lt", "xlogy",
                       "special_xlog1py", "logit", "hardshrink"))
-# With these it uses the number as it is; those that are in neither list have not been compared.
+# For these it uses the exact number. Operators in neither list have not been compared.
 NOT_ROUNDING = frozenset(("mul", "multiply", "div", "leaky_relu", "elu", "softplus", "hardtanh", "threshold", "clamp",
                           "clamp_min", "clamp_max"))
 CLAMPS = ("aten::clamp", "aten::clamp_min", "aten::clamp_max", "aten::hardtanh")
@@ -15,9 +16,9 @@ BATCH_NORMS = ("aten::native_batch_norm", "aten::_native_batch_norm_legit_no_tra
 
 
 def form_of(torch, operator, name, inputs):
-    """What to call instead of the operator: itself, or a function of the same arguments.
+    """Returns what to call instead of the operator: the operator itself, or a function of the same arguments.
 
-    name: as it was asked for; inputs: example tensors, in the order of the arguments.
+    name: as requested; inputs: example tensors, in the order of the arguments.
     """
     if name in BATCH_NORMS and inputs[0].device.type == "cpu":
         return batch_norm(torch, operator, inputs[0])
@@ -31,10 +32,10 @@ def form_of(torch, operator, name, inputs):
 
 
 def rounding_of(torch, name, inputs, numbers):
-    """To which dtype known numbers must be rounded, or None; and why this operator cannot be compiled so, or "".
+    """Returns the dtype to which known numbers must be rounded, or None; and why this operator cannot be compiled so, or "".
 
-    name: as "aten::add_.Tensor"; inputs: example tensors; numbers: the positions of those that stand for numbers which are
-    read when the library runs.
+    name: as in "aten::add_.Tensor"; inputs: example tensors; numbers: positions of inputs that stand for numbers which the
+    library reads at run time.
     """
     given = [one for at, one in enumerate(inputs) if at not in numbers]
     counting = [one for one in given if one.dim() > 0] or given
@@ -57,10 +58,10 @@ def is_elementwise(torch, operator):
 
 
 def elementwise(torch, operator, inputs):
-    """With the dimensions of the result in the order that PyTorch gives them by the tensors' strides.
+    """Orders the dimensions of the result as PyTorch does, by the tensors' strides.
 
-    What Inductor takes some operators apart into asks the tensors in another order, or only some of them. clone() is kept,
-    and written by the operator's own loop; contiguous() would be dropped before the operator is taken apart.
+    The decompositions of some operators in Inductor consider the tensors in another order, or only some of them. clone() is kept,
+    and the operator's own loop writes the copy; contiguous() would be dropped before the operator is decomposed.
     """
     order, _ = torch._prims_common.compute_elementwise_output_logical_to_physical_perm(*torch.broadcast_tensors(*inputs))
     back = sorted(range(len(order)), key=order.__getitem__)
@@ -73,7 +74,7 @@ def elementwise(torch, operator, inputs):
 
 
 def softshrink(operator):
-    """PyTorch's kernel looks at the number."""
+    """Checks the number, as PyTorch's kernel does."""
 
     def call(tensor, lambd=0.5):
         if not isinstance(lambd, (int, float)) or lambd < 0:
@@ -84,7 +85,7 @@ def softshrink(operator):
 
 
 def clamp(torch, operator, name):
-    """With what equals a bound kept, and so the sign of a zero, as PyTorch does it."""
+    """Keeps values that equal a bound, and so the sign of a zero, as PyTorch does."""
     argument_names = [one.name for one in getattr(operator, "default", operator)._schema.arguments]
     defaults = {"min_val": -1.0, "max_val": 1.0} if name == "aten::hardtanh" else {}
 
@@ -103,11 +104,11 @@ def clamp(torch, operator, name):
 
 
 def batch_norm(torch, operator, example):
-    """With the layout that PyTorch's kernel gives the result, and its statistics in the dtype of the parameters.
+    """Gives the result the layout of PyTorch's kernel, and computes statistics in the dtype of the parameters.
 
-    In evaluation, where the channels lie side by side, scale and shift of each channel are made first, as PyTorch's kernel
-    does. Inductor puts all of it into the loop over the elements: a root and a division for each. as_strided() makes it keep
-    what it is called of.
+    In evaluation with adjacent channels, scale and shift of each channel are computed first, as in PyTorch's kernel. Inductor would
+    put the whole computation into the loop over the elements, with a square root and a division for each. as_strided() makes it
+    keep the intermediate values.
     """
     has_channels_side_by_side = example.dim() > 2 and example.shape[1] > 1 and example.stride(1) == 1
     layout = torch.contiguous_format if example.is_contiguous() else torch._prims_common.suggest_memory_format(example)

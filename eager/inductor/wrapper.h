@@ -1,18 +1,19 @@
 /*
- * eager/inductor/wrapper: what the C++ wrapper that Inductor generates for a kernel is compiled against here, in the place
- * of PyTorch's own headers and of the container's text that each wrapper repeats.
+ * eager/inductor/wrapper: the header against which the C++ wrapper that Inductor generates for a kernel is compiled here,
+ * instead of PyTorch's own headers and the container's text that each wrapper repeats.
  *
- * The generated half stays as PyTorch writes it: the constructor that describes inputs, outputs and constants, the checks
- * of inputs, run_impl(). This header gives it the names that it uses, in the same namespace, and brings it to the
- * container in C (runtime/kernel.h). What is left out is what makes PyTorch's form slow to compile and large: regular
- * expressions, streams, maps, exceptions. Names and meanings are those of torch/csrc/inductor/aoti_runtime/{utils,model,
- * model_base}.h, PyTorch 2.13; a wrapper that uses anything else does not compile, and is compiled PyTorch's way.
+ * The generated half stays as PyTorch writes it: the constructor that describes inputs, outputs and constants, the checks of
+ * inputs, run_impl(). This header defines the names that it uses, in the same namespace, and connects it to the container in C
+ * (runtime/kernel.h). It leaves out what makes PyTorch's form slow to compile and large: regular expressions, streams, maps,
+ * exceptions. Names and meanings are those of torch/csrc/inductor/aoti_runtime/{utils,model,model_base}.h, PyTorch 2.13. A
+ * wrapper that uses anything else does not compile, and is compiled in PyTorch's way.
  *
- * Errors: `throw` keeps the message, drops what the run owns, and jumps back to where the run began. So everything that
- * owns memory or a tensor is in the list of its run (class owned), and a library needs no C++ runtime. Kernels that need
- * one themselves may throw: for them the wrapper is compiled with exceptions and AOTICACHE_WRAPPER_CATCHES.
+ * Errors: `throw` keeps the message, frees what the run owns, and jumps back to where the run began. So everything that owns memory
+ * or a tensor is in the list of its run (class owned), and a library needs no C++ runtime. Kernels that need one themselves may
+ * throw: for them the wrapper is compiled with exceptions and AOTICACHE_WRAPPER_CATCHES.
  *
- * Included by what eager/inductor/build.py writes, and by nothing else, after the declarations of the aoti_torch_* functions that the wrapper names.
+ * Included only by the file that eager/inductor/build.py writes, after the declarations of the aoti_torch_* functions that the
+ * wrapper names.
  */
 #ifndef AOTICACHE_INDUCTOR_WRAPPER_H
 #define AOTICACHE_INDUCTOR_WRAPPER_H
@@ -24,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* That of C: libstdc++'s has all special functions of C++17 in it, a third of the time that a wrapper takes to compile. */
+/* Use C's header: libstdc++'s contains all special functions of C++17, a third of a wrapper's compile time. */
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
@@ -39,14 +40,14 @@
 #define AOTI_TORCH_SUCCESS 0
 #define AOTI_TORCH_FAILURE 1
 
-/* The data of constants, which PyTorch's build puts beside its code; a library without constants has none. */
+/* The data of constants, which PyTorch's build puts next to its code; a library without constants has none. */
 extern "C" __attribute__((visibility("hidden"), weak)) const uint8_t _binary_constants_bin_start[];
 extern "C" int omp_get_level(void) __attribute__((weak));
 
 #ifdef AOTICACHE_WRAPPER_IS_PARALLEL
 /*
- * Where kernels enter a parallel region (linked with --wrap=GOMP_parallel). With one thread libgomp makes a team of one, and
- * takes 0.35 us for it; a region's code that is called outside of any region is a team of one as well.
+ * Called when kernels enter a parallel region (linked with --wrap=GOMP_parallel). With one thread, libgomp creates a team of one,
+ * which takes 0.35 us; a region's code that is called outside of any region is a team of one as well.
  */
 extern "C" {
 int omp_get_max_threads(void);
@@ -64,7 +65,7 @@ __attribute__((visibility("hidden"))) void __wrap_GOMP_parallel(void (*body)(voi
 }
 #endif
 
-/* ---- types that kernels are declared with, and that the wrapper hands on by pointer alone ---- */
+/* ---- types in declarations of kernels, which the wrapper passes by pointer only ---- */
 
 namespace c10 {
 struct Half;
@@ -92,7 +93,7 @@ using bfloat16 = c10::BFloat16;
 using float8_e4m3fn = c10::Float8_e4m3fn;
 using float8_e5m2 = c10::Float8_e5m2;
 
-/* Numbers of PyTorch's (c10/core/ScalarType.h and others), which stay what they are. */
+/* Numbers of PyTorch (c10/core/ScalarType.h and others), which never change. */
 namespace aoticache_torch {
 #define NUMBER_OF_DTYPE(upper, lower, number, bytes) dtype_##lower = number,
 #define NUMBER_OF_LAYOUT(upper, lower, number) layout_##lower = number,
@@ -101,7 +102,7 @@ enum : int32_t {
     AOTICACHE_DTYPE_LIST(NUMBER_OF_DTYPE) AOTICACHE_LAYOUT_LIST(NUMBER_OF_LAYOUT)
         AOTICACHE_MEMORY_FORMAT_LIST(NUMBER_OF_FORMAT) device_type_cpu = 0
 };
-/* Where an object is made; <new> would bring the standard library's declarations. */
+/* For placement new; <new> would include the standard library's declarations. */
 struct at_place {
     void *address;
 };
@@ -118,7 +119,7 @@ using DeviceStreamType = void *;
 using aoticache_torch::at_place;
 
 #ifdef AOTICACHE_WRAPPER_IS_PLAIN
-/* The functions of the host, of which a process has one kind: what was true of the last run is true of this one. */
+/* The functions of the host. They are the same in the whole process, so those of the last run are valid. */
 static const aoticache_kernel_host *run_host;
 
 inline AOTITorchError host_get_data_ptr(AtenTensorHandle tensor, void **ret_data)
@@ -140,7 +141,7 @@ inline AOTITorchError host_empty_strided(int64_t ndim, const int64_t *sizes, con
                : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device_type, device_index, ret_tensor);
 }
 
-/* Of a tensor on the CPU, as all are that a plain library takes: a number that it is given when it runs. */
+/* Reads a number at run time from a tensor, which is on the CPU, as are all tensors of a plain library. */
 inline AOTITorchError host_item_float64(AtenTensorHandle tensor, double *ret_value)
 {
     void *data;
@@ -154,7 +155,7 @@ inline AOTITorchError host_item_float64(AtenTensorHandle tensor, double *ret_val
 #define aoti_torch_empty_strided ::torch::aot_inductor::host_empty_strided
 #endif
 
-/* ---- a run: who owns what, and the way out ---- */
+/* ---- a run: ownership, and leaving it on errors ---- */
 
 class owned {
   public:
@@ -175,8 +176,8 @@ class owned {
 };
 
 /*
- * Variables that kernels keep from run to run, which the first thread that comes makes (factors of sums of squares). The
- * first byte of a guard says that they are there (Itanium C++ ABI, 3.3.3).
+ * Variables that kernels keep between runs, which the first thread initializes (factors of sums of squares). The first byte of a
+ * guard says that they are initialized (Itanium C++ ABI, 3.3.3).
  */
 static pthread_mutex_t guards_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static __thread int guards_held;
@@ -219,7 +220,7 @@ inline owned::owned()
     run->first = this;
 }
 
-/* PyTorch ends the process as well where an error would have to leave a parallel loop. */
+/* Leaves the run. If an error would have to leave a parallel loop, the process ends, as in PyTorch. */
 [[noreturn]] AOTI_NOINLINE AOTICACHE_COLD static void leave_run(const char *message, bool of_call = false)
 {
     run_frame *run = current_run;
@@ -228,10 +229,10 @@ inline owned::owned()
         abort();
     }
     run->of_call = of_call;
-    const size_t length = of_call ? strcspn(message, "(") : sizeof run->message; /* the function's name alone */
+    const size_t length = of_call ? strcspn(message, "(") : sizeof run->message; /* only the function's name */
     snprintf(run->message, sizeof run->message, "%.*s", (int)length, message);
     release_guards(guards_held);
-    run->drop_all(); /* before the jump: what is owned lies on the stack that it leaves */
+    run->drop_all(); /* before the jump: owned objects are on the stack that it leaves */
     __builtin_longjmp(run->target, 1);
 }
 
@@ -263,7 +264,7 @@ inline owned::owned()
 #ifdef AOTICACHE_WRAPPER_CATCHES
 #include <exception>
 #else
-/* Kernels report by it (an index out of range). The library's own one ends the run, and needs no C++ runtime for it. */
+/* Called by kernels for errors (an index out of range). The library's own version ends the run without the C++ runtime. */
 extern "C" __attribute__((visibility("hidden"))) void aoti_torch_check(bool condition, const char *function,
                                                                        const char *file, uint32_t line,
                                                                        const char *message)
@@ -299,7 +300,7 @@ struct thrower {
 
 /* ---- handles ---- */
 
-/* Owns an object of PyTorch's, or of the shim's. */
+/* Owns an object of PyTorch or of the shim. */
 template <typename Handle, AOTITorchError (*release_object)(Handle)> class RAIIHandle : owned {
   public:
     RAIIHandle() = default;
@@ -369,7 +370,7 @@ class RAIIAtenTensorHandle : public RAIIHandle<AtenTensorHandle, aoti_torch_dele
 using RAIIC10IValueHandle = RAIIHandle<C10IValueHandle, aoti_torch_delete_c10_value_object>;
 #endif
 
-/* Borrows a tensor: a constant's, or an input's. */
+/* Borrows a tensor: a constant or an input. */
 class ConstantHandle {
   public:
     ConstantHandle() = default;
@@ -401,7 +402,7 @@ class ConstantHandle {
 };
 static_assert(sizeof(ConstantHandle) == sizeof(AtenTensorHandle), "constants of a call are read as these");
 
-/* The inputs of a run, taken over all at once; those of a plain kernel (runtime/kernel.h) are borrowed. */
+/* The inputs of a run, which takes ownership of all of them; those of a plain kernel (runtime/kernel.h) are borrowed. */
 #ifdef AOTICACHE_WRAPPER_IS_PLAIN
 struct borrowed_input : ConstantHandle {
     using ConstantHandle::ConstantHandle;
@@ -430,7 +431,7 @@ class stolen_inputs {
 };
 inline stolen_inputs steal_from_raw_handles_to_raii_handles(AtenTensorHandle *handles, size_t)
 {
-    return stolen_inputs(handles); /* the container frees those that nobody takes */
+    return stolen_inputs(handles); /* the container frees those that are not taken */
 }
 
 inline AtenTensorHandle reinterpret_tensor_wrapper(AtenTensorHandle self, int64_t ndim, const int64_t *sizes,
@@ -464,7 +465,7 @@ template <class T> T &temporary_reference(T &&value)
 {
     return value;
 }
-/* A tensor of one number; the wrapper's declarations have the functions that it needs. */
+/* Reads a tensor of one number; the wrapper's declarations contain the functions that it needs. */
 #define SCALAR_TO_TENSOR(dtype, type)                                                   \
     inline RAIIAtenTensorHandle scalar_to_tensor_handle(type value)                     \
     {                                                                                   \
@@ -526,7 +527,7 @@ AOTI_NOINLINE inline void assert_size_stride(AtenTensorHandle tensor, std::initi
 
 enum ConstantType : uint8_t { Unknown = 0, Parameter = 1, Buffer = 2, TensorConstant = 3, FoldedConstant = 4 };
 
-/* Numbers of a constant, kept as long as the library. */
+/* Numbers of a constant, kept as long as the library is loaded. */
 struct number_list {
     int64_t *items = nullptr;
     size_t count = 0;
@@ -557,7 +558,7 @@ struct AOTInductorModelKernelsBase {};
 
 using ConstantMap = std::unordered_map<std::string, AtenTensorHandle>;
 
-/* The constants of a call, as the wrapper asks for them. */
+/* The constants of a call, in the wrapper's interface. */
 struct constant_array {
     const AtenTensorHandle *handles = nullptr;
     const ConstantHandle &at(size_t i) const { return reinterpret_cast<const ConstantHandle *>(handles)[i]; }
@@ -581,7 +582,7 @@ class AOTInductorModelBase {
     std::string in_spec_, out_spec_;
 
   protected:
-    /* Zero bytes are what the constructors of these would leave. */
+    /* Zero bytes are the same as default construction of these types. */
     template <typename T> static T *new_array(size_t count) { return static_cast<T *>(calloc(count + 1, sizeof(T))); }
     template <typename T> void update_constants_map(T &&) {}
     template <typename T> void update_constants_array(T &&) {}
@@ -599,7 +600,7 @@ class AOTInductorModel : public AOTInductorModelBase {
     void _const_run_impl(std::vector<AtenTensorHandle> &, DeviceStreamType, AOTIProxyExecutorHandle);
     void run_impl(AtenTensorHandle *, AtenTensorHandle *, DeviceStreamType, AOTIProxyExecutorHandle);
 
-    /* The model of one call: its own constants and device. */
+    /* Prepares the model for one call: its own constants and device. */
     void prepare(const aoticache_kernel_call *call)
     {
         constants_.handles = call->constants;
@@ -608,7 +609,7 @@ class AOTInductorModel : public AOTInductorModelBase {
     }
 };
 
-/* ---- the way to the container ---- */
+/* ---- connection to the container ---- */
 
 union model_place {
     AOTInductorModel model;
@@ -638,7 +639,7 @@ static void fold_step(AOTInductorModel *model, aoticache_kernel_call *call)
 #endif
 
 #ifdef AOTICACHE_WRAPPER_CATCHES
-/* What unwinding has not destroyed is dropped here, while the model that owns it is there. */
+/* Calls a step. Drops what unwinding has not destroyed, while the model that owns it exists. */
 static void call_step(model_step step, AOTInductorModel *model, aoticache_kernel_call *call)
 {
     try {
@@ -659,11 +660,11 @@ static void call_step(model_step step, AOTInductorModel *model, aoticache_kernel
 }
 #endif
 
-/* Not inlined: __builtin_longjmp() may not come from the function that it goes to. */
+/* Not inlined: __builtin_longjmp() must not be called from the function that it jumps to. */
 AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call)
 {
 #ifdef AOTICACHE_WRAPPER_IS_PLAIN
-    call_step(step, &described_model.model, call); /* without constants, on the CPU: nothing of it is a call's own */
+    call_step(step, &described_model.model, call); /* without constants, on the CPU: nothing in it belongs to a call */
 #else
     model_place place;
     memcpy(place.bytes, described_model.bytes, sizeof place.bytes);
@@ -672,11 +673,11 @@ AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call
 #endif
 }
 
-/* Runs of one thread may lie in each other: a proxy's operator may run another library, but not this one's frame. */
+/* Runs a step. Runs of one thread may be nested: a proxy's operator may run another library, but not in this frame. */
 AOTI_NOINLINE static AOTIRuntimeError guarded(model_step step, aoticache_kernel_call *call)
 {
     run_frame frame;
-    run_frame **current = &current_run; /* finding it is a call, */
+    run_frame **current = &current_run; /* finding it is a function call, */
     __asm__("" : "+r"(current));        /* which the compiler would make again */
     run_frame *volatile outer = *current;
     aoticache_kernel_call *volatile of = call;
@@ -741,7 +742,7 @@ AOTICACHE_COLD static void describe_constants(const AOTInductorModel &model)
 
 AOTICACHE_COLD static void describe(void)
 {
-    run_frame frame; /* the constructor's arguments are made and dropped in it */
+    run_frame frame; /* owns the constructor's arguments */
     current_run = &frame;
     AOTInductorModel &model = described_model.model;
     new (at_place{&described_model}) AOTInductorModel(nullptr, nullptr, "cpu", std::nullopt);
@@ -752,7 +753,7 @@ AOTICACHE_COLD static void describe(void)
         static_cast<aoticache_kernel_constant *>(calloc(constants + 1, sizeof(aoticache_kernel_constant)));
     if (model.inputs_info_ == nullptr || model.outputs_info_ == nullptr || model.constants_info_ == nullptr ||
         described.names == nullptr || described.constants == nullptr)
-        return; /* the kernel has no size then, which the container refuses */
+        return; /* the kernel then has no size, and the container refuses it */
     for (size_t i = 0; i < inputs; i++)
         described.names[i] = model.inputs_info_[i].name;
     for (size_t i = 0; i < outputs; i++)
@@ -778,8 +779,8 @@ AOTICACHE_COLD static void describe(void)
     kernel.size = sizeof kernel;
 }
 
-/* Kernels are linked without the compiler's start files, of which they need this alone: what the exit functions of a
-   library are known by, and called at its end. */
+/* Kernels are linked without the compiler's start files, of which they need only this: the identity of a library, by which its exit
+   functions are found and called at its end. */
 extern "C" __attribute__((visibility("hidden"))) void *__dso_handle;
 extern "C" void __cxa_finalize(void *handle);
 

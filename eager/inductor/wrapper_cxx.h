@@ -1,19 +1,19 @@
 /*
- * eager/inductor/wrapper_cxx: what kernels find in the place of the C++ runtime, which a library without exceptions does not
- * load. The linker gives these functions the runtime's names (eager/inductor/build.py, INSTEAD_OF_CXX).
+ * eager/inductor/wrapper_cxx: replacements for functions of the C++ runtime, which a library without exceptions does not load. The
+ * linker gives these functions the runtime's names (eager/inductor/build.py, INSTEAD_OF_CXX).
  *
- * Part of wrapper.h, after what leaves a run.
+ * Part of wrapper.h, after the code that leaves a run.
  */
 /*
- * Every kernel refers to what unwinds and prints, and none of the kernels that are linked so needs it: no exception passes
- * here, and nothing is printed.
+ * Every kernel refers to functions that unwind and print, but kernels that are linked this way do not need them: no exception
+ * passes here, and nothing is printed.
  */
 extern "C" __attribute__((visibility("hidden"), used)) int aoticache_kernel_without_cxx(void)
 {
     return 8; /* _URC_CONTINUE_UNWIND */
 }
 
-/* The arrays and vectors that kernels make for themselves (sums of sums, in reductions). */
+/* Called if memory for a kernel's own arrays and vectors (sums of sums, in reductions) cannot be allocated. */
 extern "C" [[noreturn]] __attribute__((visibility("hidden"), used)) AOTICACHE_COLD void aoticache_kernel_out_of_memory(
     void)
 {

@@ -1,8 +1,8 @@
 /*
- * eager/inductor/wrapper_std: the part of the standard library that wrappers name, found here before the real one. Nothing of
- * it needs libstdc++. Text is cut off at 1 KB: it is only ever part of an error's message.
+ * eager/inductor/wrapper_std: the part of the standard library that wrappers use, found here before the real one. It does not need
+ * libstdc++. Text is truncated at 1 KB: it is only used in error messages.
  *
- * Included by wrapper.h, which lies beside it, inside of torch::aot_inductor and after what a run owns.
+ * Included by wrapper.h, in the same directory, inside of torch::aot_inductor and after the classes of a run.
  */
 #ifndef AOTICACHE_INDUCTOR_WRAPPER_STD_H
 #define AOTICACHE_INDUCTOR_WRAPPER_STD_H
@@ -112,7 +112,7 @@ struct runtime_error {
     explicit runtime_error(const stringstream &text) : message(text.c_str()) {}
 };
 
-/* Grows, and moves what is in it. Owned by the run that makes it. */
+/* Grows, and moves its elements. Owned by the run that creates it. */
 template <typename T> class vector : owned {
   public:
     using value_type = T;
@@ -232,7 +232,7 @@ template <typename T> class optional {
     T value_{};
 };
 
-/* For what lives as long as the library: shared_ptr shares nothing, and neither frees. */
+/* For objects that live as long as the library: not counted and never freed. */
 template <typename T> class shared_ptr {
   public:
     shared_ptr(T *pointer = nullptr) : pointer_(pointer) {}
@@ -250,7 +250,7 @@ template <typename T> shared_ptr<T> make_unique()
     return shared_ptr<T>(&one);
 }
 
-/* A list of pairs: the constants that a fold makes. */
+/* A list of pairs: the constants that folding computes. */
 template <typename K, typename V> class unordered_map {
   public:
     struct pair {

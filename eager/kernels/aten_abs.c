@@ -1,4 +1,4 @@
-/* aten::abs(Tensor self) -> Tensor. The smallest integer of a signed type stays itself, as in PyTorch. */
+/* aten::abs(Tensor self) -> Tensor. The smallest integer of a signed type is unchanged, as in PyTorch. */
 #include "unary.h"
 
 static inline TYPE apply(TYPE x)

@@ -1,5 +1,5 @@
 /*
- * aten::mm(Tensor self, Tensor mat2) -> Tensor: the product of two matrices of the same dtype; the output is
+ * aten::mm(Tensor self, Tensor mat2) -> Tensor: matrix multiplication of two matrices of the same dtype; the output is
  * contiguous.
  */
 #include "strided.h"
@@ -14,7 +14,7 @@ _Static_assert(ARG0_SIZE1 == ARG1_SIZE0, "AOTICACHE_UNSUPPORTED: its inner sizes
 
 enum { ROWS = ARG0_SIZE0, INNER = ARG0_SIZE1, COLUMNS = ARG1_SIZE1, TILE = 256 };
 
-/* A tile of a row of the output, as long as it stays in the first cache, gets INNER multiples of rows of b added. */
+/* Adds INNER multiples of rows of b to a tile of a row of the output, which stays in the first-level cache. */
 static inline void compute_tile(const TYPE *restrict a, const TYPE *restrict b, TYPE *restrict c, int64_t first,
                                 int64_t width)
 {

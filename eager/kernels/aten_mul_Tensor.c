@@ -7,7 +7,7 @@
 
 static inline TYPE apply(TYPE x, TYPE y)
 {
-    /* Of a type at least as wide as int: uint16_t * uint16_t would overflow int otherwise. */
+    /* Small integers are multiplied as int; the result is converted back to TYPE. */
     return (TYPE)((TYPE)x * y);
 }
 

@@ -1,4 +1,4 @@
-/* aten::relu(Tensor self) -> Tensor. A NaN stays one. */
+/* aten::relu(Tensor self) -> Tensor. NaN stays NaN. */
 #include "unary.h"
 
 static inline TYPE apply(TYPE x)

@@ -1,7 +1,7 @@
 /*
- * aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor: all elements. Integers are added as int64. Floating
- * point is added in pairs of halves, as PyTorch's cascade does in its own order, so that the error grows with the
- * logarithm of the count.
+ * aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor: sum of all elements. Integers are added as int64. Floating-point
+ * numbers are added by pairwise summation, as PyTorch's cascade does in its own order, so that the error grows with the logarithm
+ * of the count.
  */
 #include "strided.h"
 
@@ -19,7 +19,7 @@ typedef int64_t total;
 
 enum { LANES = 16, BLOCK = 1024 };
 
-/* Lanes, because the compiler may not change the order of additions by itself. */
+/* Sums a block in lanes, because the compiler may not change the order of additions by itself. */
 static inline total sum_block(const TYPE *x, int64_t count, int64_t step)
 {
     total lanes[LANES] = {0};
@@ -59,7 +59,7 @@ static total sum_rows(const TYPE *x, int64_t first, int64_t count)
     return sum_rows(x, first, half) + sum_rows(x, first + half, count - half);
 }
 
-/* What is not dense has elements, and so dimensions. */
+/* Sums all elements. A tensor that is not dense has elements, and so dimensions. */
 static total sum_all(const TYPE *x)
 {
     return sum_rows(x, 0, ARG0_NUMEL / arg0_sizes[ARG0_NDIM - 1]);

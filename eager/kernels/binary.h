@@ -1,9 +1,8 @@
 /*
- * kernels/binary: a kernel that applies one function to the elements of two tensors of the same dtype, broadcast as
- * PyTorch does. The output has the inputs' strides where both have the same sizes and the same dense strides, and is
- * contiguous otherwise.
+ * kernels/binary: a kernel that applies one function to the elements of two tensors of the same dtype, broadcast as in PyTorch.
+ * The output has the inputs' strides if both have the same sizes and the same dense strides; otherwise it is contiguous.
  *
- * The source defines `static inline TYPE apply(TYPE x, TYPE y)` after including this, then says EXPORT_BINARY_KERNEL.
+ * The source defines `static inline TYPE apply(TYPE x, TYPE y)` after including this file, then uses EXPORT_BINARY_KERNEL.
  */
 #ifndef KERNELS_BINARY_H
 #define KERNELS_BINARY_H
@@ -23,13 +22,13 @@ static const int64_t arg1_strides[] = ARG1_STRIDES;
 
 static inline TYPE apply(TYPE x, TYPE y);
 
-/* The output's sizes, and both inputs' strides for them: 0 where an input is repeated. */
+/* The output's sizes, and both inputs' strides for them: 0 if an input is repeated. */
 struct broadcast {
     int64_t sizes[MAX_NDIM + 1], strides0[MAX_NDIM + 1], strides1[MAX_NDIM + 1];
     int64_t numel;
 };
 
-/* One input's part, its last dimension under the output's last. */
+/* Adds one input; its last dimension is aligned with the output's last. */
 static inline void broadcast_add(struct broadcast *all, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                  int64_t *ret_strides)
 {
@@ -66,7 +65,7 @@ static inline void compute_dense(const TYPE *restrict x, const TYPE *restrict y,
         z[i] = apply(x[i], y[i]);
 }
 
-/* Steps of 1 and 0 are apart from others, so that the loop over a row becomes vector code. */
+/* Computes a row. Steps of 1 and 0 have separate loops, so that these are vectorized. */
 static inline void compute_row(const TYPE *restrict x, int64_t step_x, const TYPE *restrict y, int64_t step_y,
                                TYPE *restrict z, int64_t length)
 {

@@ -1,6 +1,6 @@
 /*
- * kernels/strided: walking tensors whose sizes and strides are known when the kernel is compiled, and the description
- * of a kernel with so many inputs and one output.
+ * kernels/strided: iterates over tensors whose sizes and strides are known when the kernel is compiled, and describes a kernel
+ * with several inputs and one output.
  *
  * Sources of kernels see the request as macros (docs/hooks.md): ARG0_TYPE, ARG0_SIZES, KEY_alpha_VALUE ...
  */
@@ -21,7 +21,7 @@
 static const int64_t arg0_sizes[] = ARG0_SIZES;
 static const int64_t arg0_strides[] = ARG0_STRIDES;
 
-/* Where row `row` begins: all dimensions but the last, counted in row-major order. */
+/* Returns the offset of row `row`: rows are all dimensions except the last, in row-major order. */
 static inline int64_t row_offset(int64_t row, int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
     int64_t offset = 0;

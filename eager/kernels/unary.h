@@ -1,8 +1,8 @@
 /*
- * kernels/unary: a kernel that applies one function to each element of one tensor. The output has the input's strides
- * where that is dense, and is contiguous otherwise.
+ * kernels/unary: a kernel that applies one function to each element of one tensor. The output has the input's strides if these
+ * are dense; otherwise it is contiguous.
  *
- * The source defines `static inline TYPE apply(TYPE x)` after including this, then says EXPORT_UNARY_KERNEL.
+ * The source defines `static inline TYPE apply(TYPE x)` after including this file, then uses EXPORT_UNARY_KERNEL.
  */
 #ifndef KERNELS_UNARY_H
 #define KERNELS_UNARY_H

@@ -1,5 +1,5 @@
 /*
- * eager/model/find: the entry of a model, by its name or by the first digits of its key.
+ * eager/model/find: finds the entry of a model, by its name or by the first digits of its key.
  */
 #include "eager/model/internal.h"
 
@@ -20,8 +20,8 @@ struct search {
     const char *framework; /* NULL: any */
     int32_t device_type;   /* -1: any */
     aoticache_model_found best;
-    size_t keys;     /* different ones that fit */
-    char other[256]; /* why what is there does not fit; "" */
+    size_t keys;     /* number of different keys that fit */
+    char other[256]; /* why an existing entry does not fit; "" */
 };
 
 static const char *name_of(const aoticache_request *request)
@@ -55,7 +55,7 @@ static bool is_usable(struct search *search, const aoticache_request *request, c
     return false;
 }
 
-/* Of one key the most demanding entry comes first; of several keys the one that was stored last counts. */
+/* Considers an entry. For one key the most demanding entry comes first; of several keys the one stored last is used. */
 static bool consider(void *user, const aoticache_stored *stored)
 {
     struct search *search = user;
@@ -82,7 +82,7 @@ static bool consider(void *user, const aoticache_stored *stored)
     return true;
 }
 
-/* ---- what is said where nothing fits ---- */
+/* ---- messages if nothing fits ---- */
 
 struct names {
     char text[NAMES_BYTES];
@@ -114,7 +114,7 @@ struct foreign {
     aoticache_cpu_features requirements;
 };
 
-/* Entries that this CPU cannot run are in no list of what is stored for it. Their descriptions have the name. */
+/* Finds entries that this CPU cannot run, by their descriptions; they are not in the list of usable entries. */
 static bool find_foreign(void *user, const aoticache_entry *entry)
 {
     struct foreign *foreign = user;

@@ -1,5 +1,5 @@
 /*
- * eager/model/internal: the list of a model's tensors, files of weights, and their way into a runner.
+ * eager/model/internal: the list of a model's tensors, files of weights, and passing them to a runner.
  *
  * Private to model/.
  */
@@ -19,7 +19,7 @@
 /* ---- find.c ---- */
 
 typedef struct aoticache_model_found {
-    int64_t entry_id; /* 0: nothing */
+    int64_t entry_id; /* 0: none found */
     aoticache_key key;
     aoticache_digest artifact;
     aoticache_device device;
@@ -28,16 +28,16 @@ typedef struct aoticache_model_found {
     char framework[64];
 } aoticache_model_found;
 
-/* Returns: as aoticache_model_open(). */
+/* Finds an entry. Returns: as aoticache_model_open(). */
 aoticache_status aoticache_model_find(aoticache_cache *cache, const char *name_or_key,
                                       const aoticache_model_options *options, aoticache_model_found *ret_found,
                                       aoticache_error *ret_error);
 
-/* ---- tensors.c: weights.list, JSON beside the library ---- */
+/* ---- tensors.c: weights.list, JSON next to the library ---- */
 
 typedef struct aoticache_model_place {
     aoticache_model_tensor tensor;
-    const char *file; /* beside the library; NULL: not stored */
+    const char *file; /* next to the library; NULL: not stored */
     uint64_t offset;
     const json_t *aliases; /* an array of its other names; NULL: it has none */
 } aoticache_model_place;
@@ -49,14 +49,17 @@ typedef struct aoticache_model_tensors {
     int64_t *dims;
 } aoticache_model_tensors;
 
-/* directory: of the side files; NULL gives an empty list, as does a folder without the file. Returns: OK, CORRUPT, IO, DENIED, NO_MEMORY. */
+/*
+ * Reads the list. directory: of the side files. If it is NULL, or has no such file, the list is empty.
+ * Returns: OK, CORRUPT, IO, DENIED, NO_MEMORY.
+ */
 aoticache_status aoticache_model_tensors_read(const char *directory, aoticache_model_tensors *ret_tensors,
                                               aoticache_error *ret_error);
-/* The same from the text of a list. */
+/* Parses the text of a list. */
 aoticache_status aoticache_model_tensors_parse(const char *text, size_t size, aoticache_model_tensors *ret_tensors,
                                                aoticache_error *ret_error);
 void aoticache_model_tensors_free(aoticache_model_tensors *tensors);
-/* Bytes from the first element to the last; false: it does not fit, or a stride is negative. */
+/* Computes the bytes from the first element to the last; false: overflow, or a negative stride. */
 bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                           uint64_t *ret_bytes);
 
@@ -65,23 +68,23 @@ bool aoticache_model_span(int32_t dtype, int64_t ndim, const int64_t *sizes, con
 typedef struct aoticache_model_weights aoticache_model_weights;
 
 /*
- * Maps what is stored and what the file has, and makes tensors over it. name: of the model, for messages.
+ * Maps stored weights and those of the file, and creates tensors for them. name: of the model, for messages.
  * Returns: OK, INVALID, CORRUPT, IO, DENIED, NO_MEMORY, LOAD_FAILED.
  */
 aoticache_status aoticache_model_weights_create(const char *directory, const char *name,
                                                 const aoticache_model_options *options,
                                                 aoticache_model_weights **ret_weights, aoticache_error *ret_error);
-/* Gives the tensors to a runner that has not run yet. Returns: as aoticache_runner_update_constants(). */
+/* Passes the tensors to a runner that has not run yet. Returns: as aoticache_runner_update_constants(). */
 aoticache_status aoticache_model_weights_give(aoticache_model_weights *weights, aoticache_runner *runner,
                                               aoticache_error *ret_error);
 /*
- * Makes the runner compare its inputs with what the list says of them. Returns: OK, CORRUPT (the list says it in no readable
- * form), NO_MEMORY.
+ * Makes the runner compare its inputs with the description in the list. Returns: OK, CORRUPT (the description is malformed),
+ * NO_MEMORY.
  */
 aoticache_status aoticache_model_weights_expect(const aoticache_model_weights *weights, aoticache_runner *runner,
                                                 aoticache_error *ret_error);
 void aoticache_model_weights_report(const aoticache_model_weights *weights, aoticache_model_report *report);
-/* After the runner is gone. weights: an aoticache_model_weights; NULL is allowed. */
+/* Frees weights, after the runner. weights: an aoticache_model_weights; NULL is allowed. */
 void aoticache_model_weights_free(void *weights);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * eager/model/open: from a stored model to a runner with its weights.
+ * eager/model/open: creates a runner with its weights from a stored model.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static aoticache_status read_options(const aoticache_model_options *options, aot
                                   ret_error);
 }
 
-/* The runner owns the weights in any case. */
+/* Creates a runner. It owns the weights in any case. */
 static aoticache_status make_runner(aoticache_artifact *artifact, const char *name, const char *device,
                                     const aoticache_model_options *options, aoticache_model_weights *weights,
                                     aoticache_runner **ret_runner, aoticache_model_report *report,
@@ -82,7 +82,7 @@ aoticache_status aoticache_model_open_artifact(aoticache_cache *cache, aoticache
     return open_artifact(artifact, name, device, &known, ret_runner, report, ret_error);
 }
 
-/* Opens and verifies an entry. One that was damaged is gone then. */
+/* Opens and verifies an entry. A damaged entry is removed. */
 static aoticache_status open_entry(aoticache_cache *cache, const char *name_or_key, const aoticache_model_found *found,
                                    aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {

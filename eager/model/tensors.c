@@ -1,11 +1,11 @@
 /*
- * eager/model/tensors: weights.list, the list of a model's constants: name, dtype, sizes, strides, and of what is stored the
- * file beside the library and the place in it.
+ * eager/model/tensors: weights.list, the list of a model's constants: name, dtype, sizes, strides and, if it is stored, the file
+ * next to the library and the offset in it.
  *
  * {"format": 1, "tensors": [{"name": "layer.weight", "dtype": "float32", "sizes": [4, 8], "strides": [8, 1],
  *                            "file": "weights-0000", "offset": 0, "aliases": ["head.weight"]}]}
  *
- * aliases: other names of the same tensor (tied weights), one of which a file of weights may have instead.
+ * aliases: other names of the same tensor (tied weights); a file of weights may have one of them instead.
  */
 #include "eager/model/internal.h"
 
@@ -97,7 +97,7 @@ static aoticache_status read_place(const json_t *item, int64_t **dims, aoticache
     return AOTICACHE_OK;
 }
 
-/* The sum of the dimensions, for one block of memory. */
+/* Returns the total number of dimensions, for one block of memory. */
 static size_t count_dims(const json_t *list)
 {
     size_t count = 0;

@@ -1,9 +1,9 @@
 /*
- * eager/model/weights: a model's weights, mapped where they are stored, as the constants of a runner.
+ * eager/model/weights: maps a model's weights from their objects, as the constants of a runner.
  *
- * Mappings are private and writable: their pages are those of the file, which all processes share, until a model writes to a
- * buffer of its own. What is mapped was verified by the lookup that the model came from. A tensor never reaches beyond the
- * end that its file had when it was mapped. A .safetensors file, which others may change, is read, not mapped.
+ * Mappings are private and writable: processes share their pages, which are those of the file, until a model writes to its own
+ * buffer. The lookup of the model has verified the mapped files. A tensor never extends beyond the end that its file had when it
+ * was mapped. A .safetensors file, which others may change, is read, not mapped.
  */
 #include "eager/model/internal.h"
 
@@ -36,7 +36,7 @@ struct aoticache_model_weights {
     mapped_file *files; /* in the order of their first tensor */
     size_t file_count, file_capacity;
     aoticache_safetensors given;
-    AOTInductorConstantMapEntry *pairs; /* of tensors that have a value */
+    AOTInductorConstantMapEntry *pairs; /* tensors that have a value */
     size_t count;
     uint64_t bytes;
     size_t missing;
@@ -87,12 +87,12 @@ static aoticache_status map_file(const char *directory, mapped_file *file, aotic
     if (bytes == MAP_FAILED)
         return aoticache_error_set_errno(ret_error, errno, "cannot map %s, %zu bytes", path, file->size);
     if (file->size >= HUGE_PAGE_BYTES)
-        madvise(bytes, file->size, MADV_HUGEPAGE); /* a hint: not every file system has them */
+        madvise(bytes, file->size, MADV_HUGEPAGE); /* a hint: not every file system supports it */
     file->bytes = bytes;
     return AOTICACHE_OK;
 }
 
-/* Tensors of one file follow each other in the list, so the last file is looked at first. */
+/* Finds a file. Tensors of one file are consecutive in the list, so the last file is checked first. */
 static aoticache_status find_file(aoticache_model_weights *weights, const char *directory, const char *name,
                                   const mapped_file **ret_file, aoticache_error *ret_error)
 {
@@ -167,7 +167,7 @@ static bool is_contiguous(const aoticache_model_tensor *tensor)
     return true;
 }
 
-/* Elements of a contiguous tensor to their places under the model's strides. */
+/* Copies the elements of a contiguous tensor to their positions with the model's strides. */
 static void copy_strided(const aoticache_model_tensor *tensor, const char *from, char *to)
 {
     const size_t item = aoticache_dtype_size(tensor->dtype);
@@ -205,7 +205,7 @@ static aoticache_status find_given(aoticache_model_weights *weights, const char 
     return AOTICACHE_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all weights ---- */
 
 static const aoticache_safetensor *given_for(const aoticache_model_weights *weights, const aoticache_model_place *place)
 {
@@ -354,7 +354,7 @@ aoticache_status aoticache_model_weights_expect(const aoticache_model_weights *w
     aoticache_check *check = NULL;
     aoticache_error detail = {.message = ""};
     if (text == NULL)
-        return AOTICACHE_OK; /* a program that was stored by another program than ours */
+        return AOTICACHE_OK; /* a program that other software has stored */
     aoticache_status status = aoticache_check_parse(text, &check, &detail);
     if (status == AOTICACHE_OK && aoticache_check_num_tensors(check) != aoticache_runner_num_inputs(runner))
         status = aoticache_error_set(&detail, AOTICACHE_INVALID, "its library takes %zu inputs, not %zu",

@@ -1,6 +1,6 @@
 /*
- * eager/package/executor: makes the executor of a stored package from the file beside its library, and runs nodes:
- * arguments onto a stack, the dispatcher's call, results into the handles that the compiled code passed.
+ * eager/package/executor: creates the executor of a stored package from the file next to its library, and runs nodes: pushes
+ * arguments onto a stack, calls the dispatcher, and puts results into the handles that the compiled code passed.
  */
 #include "eager/package/executor.h"
 
@@ -22,8 +22,8 @@
 /* The memory of one call, in one block. */
 typedef struct frame {
     aoticache_value values[AOTICACHE_EXECUTOR_MAX_VALUES];
-    const aoticache_tensor_view **lists; /* of the lists of tensors */
-    aoticache_tensor_view views[];       /* of the tensors that go in */
+    const aoticache_tensor_view **lists; /* for the lists of tensors */
+    aoticache_tensor_view views[];       /* of the input tensors */
 } frame;
 
 static frame *frame_new(const aoticache_executor_node *node)
@@ -84,7 +84,7 @@ static void fill_values(const aoticache_executor_node *node, const aoticache_pro
     }
 }
 
-/* The tensor at a place of a result: of a list, or the only one. NULL: there is none, or it is no tensor. */
+/* Returns a tensor of a result: an element of a list, or the only one. NULL: there is none, or it is not a tensor. */
 static AtenTensorHandle result_at(const aoticache_value *value, uint32_t place)
 {
     switch (value->kind) {
@@ -158,8 +158,8 @@ static aoticache_status run_node(const aoticache_executor_node *node, const aoti
 }
 
 /*
- * Whether the call passes no integers but those that its node's arguments have fixed. PyTorch 2.13 does so with numbers that are
- * integers: the alpha of a complex sub(), which its own executor then finds to be one too many.
+ * Returns whether the call passes only integers that its node's arguments already contain. PyTorch 2.13 does so for integers such
+ * as the alpha of a complex sub(), which its own executor then reports as too many.
  */
 static bool passes_fixed_integers(const aoticache_executor_node *node, const aoticache_proxy_call *call)
 {
@@ -173,7 +173,7 @@ static bool passes_fixed_integers(const aoticache_executor_node *node, const aot
     return node->int_count == 0 && found == call->int_count;
 }
 
-/* executor.c: AOTIProxyExecutorOpaque.run */
+/* Runs a node: AOTIProxyExecutorOpaque.run */
 static aoticache_status executor_run(AOTIProxyExecutorHandle handle, const aoticache_proxy_call *call,
                                      aoticache_error *ret_error)
 {
@@ -192,7 +192,7 @@ static aoticache_status executor_run(AOTIProxyExecutorHandle handle, const aotic
     return run_node(node, call, ret_error);
 }
 
-/* ---- making one ---- */
+/* ---- creating an executor ---- */
 
 void aoticache_executor_free(aoticache_executor *executor)
 {
@@ -231,7 +231,7 @@ aoticache_status aoticache_executor_create(aoticache_dispatcher *dispatcher, con
 
 /* ---- the file ---- */
 
-/* Opens NAME.json beside NAME.so in the folder of side files; *ret_fd stays -1 if there is none. */
+/* Opens NAME.json next to NAME.so in the directory of side files; *ret_fd stays -1 if there is none. */
 static aoticache_status open_nodes(const char *directory, int *ret_fd, aoticache_error *ret_error)
 {
     cleanup_dir DIR *folder = opendir(directory);
@@ -281,7 +281,7 @@ static aoticache_status read_text(int fd, char **ret_text, size_t *ret_size, aot
     return AOTICACHE_OK;
 }
 
-/* Most packages have no such file, and of those that have, the library tells whether it will call. */
+/* Finds out whether an executor is needed: most packages have no such file; for others, the library's symbols show it. */
 static aoticache_status needs_executor(const aoticache_artifact *artifact, bool *ret_needs, aoticache_error *ret_error)
 {
     aoticache_library_description *about = NULL;

@@ -1,7 +1,7 @@
 /*
- * eager/package/executor_named: operators of PyTorch's that the shim has by name (runtime/named_operators.h), for packages
- * that call them where nobody has registered any. They are defined in a dispatcher of their own, each when the first
- * package needs it: the process's dispatcher stays its user's.
+ * eager/package/executor_named: PyTorch's operators that the shim provides by name (runtime/named_operators.h), for packages that
+ * call them although nobody has registered them. They are defined in a separate dispatcher, each when the first package needs it:
+ * the process's dispatcher is left to the user.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "loader/torch.h"
 #include "runtime/named_operators.h"
 
-/* All that this file keeps; never freed, like the process's own dispatcher. */
+/* The state of this file; never freed, like the process's own dispatcher. */
 static struct {
     pthread_mutex_t lock;
     aoticache_dispatcher *dispatcher;
@@ -32,7 +32,10 @@ static const aoticache_named_operator *list_operators(void)
     return symbol != NULL ? list() : NULL;
 }
 
-/* The operator whose schema begins with this name; a target names an overload, the default one too: "aten::clone.default". */
+/*
+ * Finds the operator whose schema begins with this name; a target names any overload, also the default one:
+ * "aten::clone.default".
+ */
 static const aoticache_named_operator *find_named(const char *name)
 {
     const aoticache_named_operator *at = list_operators();
@@ -101,7 +104,7 @@ static bool returns_list(const aoticache_schema *schema)
            aoticache_schema_return_at(schema, 0)->type->kind == AOTICACHE_TYPE_LIST;
 }
 
-/* Makes one value of a list of results, which the list takes, up to the first NULL. On failure all of them are dropped. */
+/* Pushes results, up to the first NULL, as one list, which owns them. On failure all of them are freed. */
 static aoticache_status push_list(aoticache_stack *stack, AtenTensorHandle *results, aoticache_error *ret_error)
 {
     uint32_t count = 0;
@@ -146,7 +149,7 @@ static aoticache_status call_named(void *user, const aoticache_operator *op, aot
 
 /* ---- definitions ---- */
 
-/* The library of the namespace before "::", which is made where there is none yet. */
+/* Returns the oplib of the namespace before "::"; creates it if there is none yet. */
 static aoticache_status get_oplib(const char *schema, aoticache_oplib **ret_oplib, aoticache_error *ret_error)
 {
     char space[32];

@@ -1,7 +1,7 @@
 /*
- * eager/package/executor_nodes: from the JSON of a package to nodes that can be run: the operator, where each argument
- * comes from, and how many tensors each result takes. Whatever the compiled code will pass is counted here, in the order
- * of the schema, as its generator counts it.
+ * eager/package/executor_nodes: turns the JSON of a package into nodes that can be run: the operator, the source of each argument,
+ * and how many tensors each result has. Tensors and integers that the compiled code will pass are counted here, in the order of
+ * the schema, as its generator counts them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,16 +14,16 @@
 #include "eager/package/executor.h"
 #include "eager/schema/internal.h"
 
-/* What is being read, for messages. */
+/* The current position, for messages. */
 typedef struct reading {
     size_t number;
-    const char *op; /* "" until it is known */
+    const char *op; /* "" until it has been read */
     aoticache_executor_node *node;
     const aoticache_schema_argument *argument;
     aoticache_error *ret_error;
 } reading;
 
-/* Texts of the file go into messages only where they cannot spoil them. */
+/* Returns a text of the file if it is safe in a message, otherwise a substitute. */
 static const char *printable(const char *text)
 {
     size_t length = strlen(text);
@@ -63,7 +63,7 @@ static aoticache_status fail_value(const reading *at, const char *kind)
 
 /* ---- values ---- */
 
-/* {"as_int": 3}: gives the name and the value of the only member. */
+/* Reads {"as_int": 3}: returns the name and the value of the only member. */
 static bool only_member(const json_t *object, const char **ret_kind, const json_t **ret_value)
 {
     void *member = json_object_iter((json_t *)(uintptr_t)object);
@@ -79,7 +79,7 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-/* {"as_none": true} */
+/* Returns whether it is {"as_none": true}. */
 static bool is_none(const json_t *object)
 {
     const char *kind;
@@ -87,7 +87,7 @@ static bool is_none(const json_t *object)
     return only_member(object, &kind, &value) && is(kind, "as_none");
 }
 
-/* PyTorch writes what JSON cannot as text. */
+/* Reads a double. PyTorch writes numbers that JSON cannot express as text. */
 static bool read_double(const json_t *value, double *ret_number)
 {
     const char *text = json_string_value(value);
@@ -109,7 +109,7 @@ static bool is_int(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_INT || type->kind == AOTICACHE_TYPE_SYM_INT;
 }
 
-/* Numbers of torch/_export/serde/schema.py, in the order of the dtypes' and formats' own. */
+/* Reads a dtype: a number of torch/_export/serde/schema.py, in the order of PyTorch's own numbers. */
 static bool read_dtype(const json_t *value, int64_t *ret_dtype)
 {
     static const int32_t later[] = {AOTICACHE_DTYPE_UINT16,          AOTICACHE_DTYPE_FLOAT8_E4M3FN,
@@ -130,7 +130,7 @@ static bool read_dtype(const json_t *value, int64_t *ret_dtype)
 
 static bool read_memory_format(const json_t *value, int64_t *ret_format)
 {
-    static const int8_t formats[] = {-1, 0, 2, 3, 1}; /* contiguous, channels last, the same in 3-d, preserve */
+    static const int8_t formats[] = {-1, 0, 2, 3, 1}; /* contiguous, channels last, channels last 3d, preserve */
     const json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 1 || number > 4)
         return false;
@@ -144,7 +144,7 @@ static bool is_cpu(const json_t *device)
     return type != NULL && is(type, "cpu");
 }
 
-/* One double, integer, text or property of tensors, whose value is in the file. */
+/* Reads one double, integer, text or property of tensors, whose value is in the file. */
 static aoticache_status read_fixed(const reading *at, const char *kind, const json_t *value,
                                    aoticache_executor_argument *argument)
 {
@@ -254,7 +254,7 @@ static aoticache_status read_list(const reading *at, const aoticache_type *eleme
     return fail_argument(at, kind);
 }
 
-/* An argument that the node has, as the code generator passes it: tensors and integers at run time, all else in the file. */
+/* Reads an argument of the node. Tensors and integers are passed at run time; everything else is in the file. */
 static aoticache_status read_argument(const reading *at, const char *kind, const json_t *value,
                                       aoticache_executor_argument *argument)
 {
@@ -292,7 +292,7 @@ static const aoticache_executor_argument *find_argument(const reading *at, const
     return NULL;
 }
 
-/* The member "arg" of the input of this name; NULL: the node has none. */
+/* Returns the member "arg" of the input with this name; NULL: the node has none. */
 static const json_t *find_input(const json_t *inputs, const char *name)
 {
     size_t i;
@@ -302,7 +302,7 @@ static const json_t *find_input(const json_t *inputs, const char *name)
     return NULL;
 }
 
-/* Every input must be one of the schema's arguments, and come once. */
+/* Checks that every input is an argument of the schema and occurs once. */
 static aoticache_status check_inputs(const reading *at, const json_t *inputs)
 {
     size_t i;
@@ -390,7 +390,7 @@ static aoticache_status read_outputs(reading *at, const json_t *outputs)
 
 /* ---- operators ---- */
 
-/* Whether a call with a tensor on the CPU, or with none, has a kernel. */
+/* Returns whether a call with a tensor on the CPU, or without tensors, has a kernel. */
 static bool has_kernel(const aoticache_operator *op)
 {
     return aoticache_operator_has_computed_kernel(op, AOTICACHE_DISPATCH_KEY_CPU) ||
@@ -399,8 +399,8 @@ static bool has_kernel(const aoticache_operator *op)
 }
 
 /*
- * Results have no gradients, and views of them are not tracked; and a thread starts with BackendSelect, for which most
- * operators have nothing. So a program need not register fallthroughs for them.
+ * Returns the keys that a node's calls skip: results have no gradients, and views of them are not tracked; and a thread starts with
+ * BackendSelect, for which most operators have no kernel. So a program need not register fallthroughs for these keys.
  */
 static aoticache_key_set keys_to_exclude(const aoticache_operator *op)
 {
@@ -444,7 +444,7 @@ static aoticache_status read_node(reading *at, const json_t *node)
     return status == AOTICACHE_OK ? read_outputs(at, json_object_get(node, "outputs")) : status;
 }
 
-/* Operators that are not here, for one message. */
+/* Missing operators, for one message. */
 typedef struct absences {
     size_t count;
     char names[640];
@@ -463,7 +463,7 @@ static void note_absence(absences *missing, const char *name)
         snprintf(missing->names + used, sizeof missing->names - used, ", ...");
 }
 
-/* Finds the operators of all nodes first: a person who has to register them wants to see all names at once. */
+/* Finds the operators of all nodes first, so that one message lists all operators that must be registered. */
 static aoticache_status find_operators(aoticache_executor *executor, aoticache_dispatcher *dispatcher,
                                        const json_t *nodes, aoticache_error *ret_error)
 {

@@ -1,10 +1,10 @@
 /*
- * eager/package/inputs: what the inputs of a package's model must be like, as the source of its wrapper says.
+ * eager/package/inputs: requirements of the inputs of a package's model, read from the source of its wrapper.
  *
- * PyTorch writes the example's dtypes, sizes, strides and ranges into the wrapper, as a comparison that runs only with
- * AOTI_RUNTIME_CHECK_INPUTS=1, and as one line of sizes and strides for each input. Both are read here, line by line; what is
- * not understood is left free. The comparison in the code cannot be used: it demands 2 at least of every size that is not
- * fixed, which PyTorch's compiler assumes of all of them, whatever the export allows.
+ * PyTorch writes the example's dtypes, sizes, strides and ranges into the wrapper: as a comparison that runs only with
+ * AOTI_RUNTIME_CHECK_INPUTS=1, and as one line of sizes and strides for each input. Both are read here, line by line; anything
+ * unknown means no requirement. The comparison in the code cannot be used: it requires at least 2 for every size that is not
+ * fixed, which PyTorch's compiler assumes for all of them, whatever the export allows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,21 +20,21 @@
 #define MAX_SOURCE_BYTES (256u << 20)
 #define MAX_DIMS 64
 #define NAME_BYTES 64
-/* The least value that PyTorch's compiler assumes of a size, which says nothing of the export's own. */
+/* The least value that PyTorch's compiler assumes for a size; the export may allow less. */
 #define ASSUMED_LEAST 2
 
 struct input {
     char name[NAME_BYTES], dtype[32];
     int device_type;
     unsigned ndim;
-    bool has_shape; /* sizes and strides are those of its line */
+    bool has_shape; /* sizes and strides were read from its line */
     aoticache_dim sizes[MAX_DIMS], strides[MAX_DIMS];
     int64_t least[MAX_DIMS], most[MAX_DIMS];
 };
 
 struct reader {
     struct input *inputs;
-    unsigned count, current; /* count: none is being read */
+    unsigned count, current; /* current == count: no input is being read */
     char symbol_names[AOTICACHE_CHECK_MAX_SYMBOLS][NAME_BYTES];
     aoticache_symbol symbols[AOTICACHE_CHECK_MAX_SYMBOLS];
     unsigned symbol_count;
@@ -50,7 +50,7 @@ static aoticache_dim constant_dim(int64_t value)
     return (aoticache_dim){.offset = value};
 }
 
-/* Returns the number of a symbol, a new one if it was not met before; -1: there are too many. */
+/* Returns the number of a symbol, which may be new; -1: there are too many. */
 static int find_symbol(struct reader *reader, const char *name)
 {
     for (unsigned i = 0; i < reader->symbol_count; i++)
@@ -73,7 +73,7 @@ static void sort_symbols(aoticache_dim *dim)
         }
 }
 
-/* Reads "64L*s77": a product. false: it is not one. */
+/* Reads a product: "64L*s77". false: it is not one. */
 static bool read_product(struct reader *reader, const char **text, aoticache_dim *ret_product)
 {
     aoticache_dim product = {.coefficient = 1};
@@ -107,7 +107,7 @@ static bool read_product(struct reader *reader, const char **text, aoticache_dim
     return true;
 }
 
-/* Reads a size or a stride, up to the end of the text: a product and a number that is added. What is none is free. */
+/* Reads a size or a stride, up to the end of the text: a product plus a number. Anything else is unrestricted. */
 static aoticache_dim read_dim(struct reader *reader, char *text)
 {
     aoticache_dim dim = {.coefficient = 0}, term;
@@ -143,7 +143,7 @@ static aoticache_dim read_dim(struct reader *reader, char *text)
     return dim;
 }
 
-/* Cuts the next item off a list: up to a comma that is in no parentheses. NULL: there is none. */
+/* Takes the next item of a list: up to a comma outside parentheses. NULL: there is none. */
 static char *next_item(char **rest)
 {
     char *item = *rest;
@@ -159,7 +159,7 @@ static char *next_item(char **rest)
     return item;
 }
 
-/* Reads "{s77, 64L}" and steps behind it. Returns how many there are; -1: it is no such list. */
+/* Reads "{s77, 64L}" and advances past it. Returns the number of items; -1: it is not such a list. */
 static int read_dims(struct reader *reader, char **text, aoticache_dim *ret_dims)
 {
     char *begin = strchr(*text, '{'), *end = begin != NULL ? strchr(begin, '}') : NULL;
@@ -180,7 +180,7 @@ static int read_dims(struct reader *reader, char **text, aoticache_dim *ret_dims
 
 /* ---- lines ---- */
 
-/* assert_size_stride(arg3_1, {s77, 64L}, {64L, 1L}, "input"); */
+/* Reads: assert_size_stride(arg3_1, {s77, 64L}, {64L, 1L}, "input"); */
 static void read_shape(struct reader *reader, char *line)
 {
     char name[NAME_BYTES];
@@ -208,7 +208,7 @@ static void note_dimension(struct input *input, unsigned dimension)
         input->ndim = dimension + 1;
 }
 
-/* A line of the comparison of one input. */
+/* Reads a line of the comparison of one input. */
 static void read_comparison(struct input *input, const char *line)
 {
     long long number;
@@ -262,7 +262,7 @@ static void note_number(struct reader *reader, unsigned output)
     snprintf(reader->numbers + used, sizeof reader->numbers - used, "%s%u", used > 0 ? "," : "", output);
 }
 
-/* int64_t s77 = arg0_1_size[0]; */
+/* Reads: int64_t s77 = arg0_1_size[0]; */
 static void read_binding(struct reader *reader, const char *line)
 {
     char symbol_name[NAME_BYTES], name[NAME_BYTES];
@@ -314,7 +314,7 @@ static void narrow(struct reader *reader, unsigned symbol, int64_t least, int64_
         known->max = most;
 }
 
-/* Gives sizes that nothing is known of a symbol of their own, and symbols their ranges. false: there are too many. */
+/* Gives unrestricted sizes their own symbols, and symbols their ranges. false: there are too many. */
 static bool name_sizes(struct reader *reader, unsigned index)
 {
     struct input *input = &reader->inputs[index];
@@ -340,7 +340,7 @@ static bool is_same(const aoticache_dim *a, const aoticache_dim *b)
            a->symbol_count == b->symbol_count && memcmp(a->symbols, b->symbols, a->symbol_count) == 0;
 }
 
-/* Multiplies a product by a size. false: the result is none. */
+/* Multiplies a product by a size. false: the result is not a product. */
 static bool multiply(aoticache_dim *step, const aoticache_dim *size)
 {
     if (size->is_free || (size->symbol_count > 0 && size->offset != 0) ||
@@ -360,7 +360,7 @@ static bool multiply(aoticache_dim *step, const aoticache_dim *size)
     return true;
 }
 
-/* Whether the strides are those of a dense tensor; order: its dimensions, innermost first. */
+/* Returns whether the strides are those of a dense tensor; order: its dimensions, innermost first. */
 static bool is_dense(const struct input *input, const uint8_t *order)
 {
     aoticache_dim step = constant_dim(1);
@@ -375,7 +375,7 @@ static bool is_dense(const struct input *input, const uint8_t *order)
     return true;
 }
 
-/* Strides of dimensions with one element do not matter, so a memory format says more than numbers. */
+/* Returns the rule for strides. Those of dimensions of size 1 do not matter, so a memory format is better than numbers. */
 static aoticache_stride_rule rule_of(const struct input *input)
 {
     static const uint8_t of_4[] = {1, 3, 2, 0}, of_5[] = {1, 4, 3, 2, 0};

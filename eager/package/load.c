@@ -1,8 +1,8 @@
 /*
- * eager/package/load: from a package to a runner: the model, library, container, and the weights that weights.c maps.
+ * eager/package/load: creates a runner from a package: the model, library, container, and the weights that weights.c maps.
  *
- * A package that is in the cache is found by the digest of its file alone: its archive is not even opened, as long as
- * the model asked for is called as the caller says, or "model".
+ * A package in the cache is found by the digest of its file alone. Its archive is not even opened if the requested model has the
+ * name that the caller gives, or "model".
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 /* ---- finding the model ---- */
 
-/* Devices that a caller registered have names that only the runner knows; they are asked for as the metadata says. */
+/* Returns the type of a device. Only the runner knows names that a caller registered; the metadata's device is used for them. */
 static bool device_type_of(const char *text, int32_t *ret_type)
 {
     aoticache_device device;
@@ -44,7 +44,7 @@ aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticac
     return status;
 }
 
-/* Looks for the package without opening the archive: NOT_FOUND says nothing yet. */
+/* Looks for the package without opening the archive: NOT_FOUND is not final. */
 static aoticache_status find_known(aoticache_cache *cache, const aoticache_package_source *source,
                                    const aoticache_package_options *options, aoticache_artifact **ret_artifact,
                                    aoticache_package_report *report, aoticache_error *ret_error)
@@ -102,7 +102,7 @@ static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_so
         status =
             aoticache_package_obtain(cache, source, model, request, &requirements, ret_artifact, report, ret_error);
     } else if (status == AOTICACHE_OK) {
-        /* The package may have been added with requirements that somebody gave. */
+        /* The package may have been added with explicit requirements. */
         status = aoticache_package_look_up(cache, request, ret_artifact, report, ret_error);
         if (status == AOTICACHE_NOT_FOUND)
             status = known == AOTICACHE_OK
@@ -113,7 +113,7 @@ static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_so
     return status;
 }
 
-/* Looks for the package by what the archive says. */
+/* Looks for the package by the contents of the archive. */
 static aoticache_status find_in_package(aoticache_cache *cache, aoticache_package_source *source,
                                         const aoticache_package_options *options, aoticache_artifact **ret_artifact,
                                         aoticache_package_report *report, aoticache_error *ret_error)
@@ -135,13 +135,13 @@ static aoticache_status find_in_package(aoticache_cache *cache, aoticache_packag
 
 /* ---- from an artifact to a runner ---- */
 
-/* A runner holds the artifact's files, its weights as they are mapped, and what calls operators for it. */
+/* Everything that a runner holds: the artifact's files, its mapped weights, and the executor that calls operators for it. */
 struct holding {
     aoticache_artifact *artifact;
     aoticache_executor *executor;
     aoticache_package_weights weights;
     aoticache_package_given *given; /* NULL: the package's own weights */
-    void *owned;                    /* NULL, or the caller's */
+    void *owned;                    /* NULL, or owned by the caller */
     void (*release)(void *owned);
 };
 
@@ -177,8 +177,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 }
 
 /*
- * The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. What
- * else is held is taken in either case.
+ * Attaches the artifact and `holding` to the runner, which owns `holding` in any case. The runner takes its own reference to the
+ * artifact; the caller keeps its reference.
  */
 static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
                                        const aoticache_package_options *options, struct holding *holding,
@@ -235,9 +235,9 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
     return AOTICACHE_OK;
 }
 
-/* ---- what inputs must be like ---- */
+/* ---- requirements of inputs ---- */
 
-/* Returns the check as text, which the caller frees with free(); NULL: it is not known. */
+/* Returns the check as text, which the caller frees with free(); NULL: there is none. */
 static char *read_inputs(aoticache_cache *cache, const aoticache_artifact *artifact)
 {
     cleanup_free char *text = NULL;

@@ -1,5 +1,5 @@
 /*
- * eager/package/load_key: from the key of a stored package's model to a runner: the package file is not needed.
+ * eager/package/load_key: creates a runner from the key of a stored package's model; the package file is not needed.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static aoticache_status decode_request(const char *hex, aoticache_request **ret_
     return aoticache_request_decode(bytes, size, ret_request, ret_error);
 }
 
-/* Reads the request that was stored: the manifest has it. */
+/* Reads the stored request from the manifest. */
 static aoticache_status read_request(aoticache_cache *cache, const aoticache_digest *artifact,
                                      aoticache_request **ret_request, aoticache_error *ret_error)
 {

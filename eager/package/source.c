@@ -1,6 +1,6 @@
 /*
- * eager/package/source: what a package file says: its digest, the request that stands for a model of it, the metadata of
- * the model, and what its code requires of the CPU.
+ * eager/package/source: data of a package file: its digest, the request for one of its models, the metadata of the model, and the
+ * CPU features that its code requires.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -83,7 +83,7 @@ aoticache_status aoticache_package_request_create(const char *digest, const char
         status = aoticache_request_add_string(request, NULL, model, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_request_set_environment(request, "framework", "pt2", ret_error);
-    if (status == AOTICACHE_OK) /* what older versions stored does not say what its inputs must be like */
+    if (status == AOTICACHE_OK) /* entries of older versions do not describe the inputs */
         status = aoticache_request_set_environment(request, "inputs", "described", ret_error);
     if (status == AOTICACHE_OK && machine[0] != '\0')
         status = aoticache_request_set_environment(request, "arch", machine, ret_error);
@@ -118,7 +118,7 @@ aoticache_status aoticache_package_report_begin(const aoticache_request *request
     return aoticache_request_key(request, &report->key, ret_error);
 }
 
-/* ---- metadata: kept with the entry, so that it is there without the package ---- */
+/* ---- metadata: kept with the entry, so that it is available without the package ---- */
 
 static bool add_pair(void *user, const char *name, const char *value)
 {
@@ -126,7 +126,7 @@ static bool add_pair(void *user, const char *name, const char *value)
     return json_object_set_new(object, name, json_string(value)) == 0;
 }
 
-/* What the model's inputs must be like, beside the package's own metadata. */
+/* Adds the description of the model's inputs to the package's own metadata. */
 static void add_inputs(json_t *object, const aoticache_package_source *source, const aoticache_package_model *model)
 {
     char numbers[256] = "";
@@ -210,13 +210,12 @@ aoticache_status aoticache_package_read_metadata(aoticache_cache *cache, const a
 }
 
 /*
- * ---- requirements: what the code of a model needs of the CPU ----
+ * ---- requirements: CPU features that the code of a model needs ----
  *
- * The metadata names the vector extensions that PyTorch's compiler chose ("AVX512 AVX512_VNNI"), not every feature that
- * the C++ compiler used, so each word stands for the level of x86-64 that all processors with that extension have.
+ * The metadata names the vector extensions that PyTorch's compiler chose ("AVX512 AVX512_VNNI"), not every feature that the C++
+ * compiler used. So each word means the x86-64 level that all processors with that extension have.
  */
-
-/* The words of torch/_inductor/cpu_vec_isa.py, as it prints them, in capitals. */
+/* The words that torch/_inductor/cpu_vec_isa.py prints, in capitals. */
 static const struct {
     const char *word, *features;
 } words[] = {
@@ -226,7 +225,7 @@ static const struct {
     {"AVX512_BF16", "x86-64-v4,avx512_bf16"},
     {"AMX_TILE", "x86-64-v4,avx512_vnni,amx_tile,amx_int8,amx_bf16"},
     {"AMX_FP16", "x86-64-v4,avx512_vnni,amx_tile,amx_int8,amx_bf16,amx_fp16"},
-    /* Every 64-bit ARM has these; wider vectors are announced by the same word (SVE) and cannot be told apart. */
+    /* Every 64-bit ARM has these; all wider vectors have the same word (SVE) and cannot be distinguished. */
     {"ASIMD", ""},
     {"NEON", ""},
     {"INVALID_VEC_ISA", ""}, /* plain code */
@@ -242,7 +241,7 @@ static const char *features_of(const char *word, size_t length)
     return NULL;
 }
 
-/* A word that is not in the table may still be a feature by its own name. */
+/* Adds the features of a word. A word that is not in the table may be the name of a feature. */
 static aoticache_status add_word(const char *word, size_t length, aoticache_cpu_features *features,
                                  aoticache_error *ret_error)
 {
@@ -275,7 +274,7 @@ aoticache_status aoticache_package_requirements(const aoticache_package_model *m
     aoticache_cpu_features features = {{0}};
     const char *at = model->cpu_isa;
     if (!aoticache_package_is_for_this_machine(model))
-        at = ""; /* a name means this machine's feature; who runs the code is of that architecture, by the key */
+        at = ""; /* names mean features of this architecture; by the key, code for others never runs here */
     for (at += strspn(at, " "); *at != '\0'; at += strspn(at, " ")) {
         size_t length = strcspn(at, " ");
         aoticache_status status = add_word(at, length, &features, ret_error);

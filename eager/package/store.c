@@ -1,6 +1,6 @@
 /*
- * eager/package/store: the way of a package's model into the cache: unpacked into the private folder of a compile,
- * stored from there, once across threads and processes.
+ * eager/package/store: stores a package's model in the cache: unpacks it into the private directory of a compile and stores it from
+ * there, once across threads and processes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ struct unpacking {
     const aoticache_cpu_features *requirements;
 };
 
-/* Metadata is kept with the entry; sources are for whoever reads the package itself. */
+/* Returns whether parts of this kind are stored as files. Metadata is kept with the entry; sources are left out. */
 static bool is_stored_kind(aoticache_part_kind kind)
 {
     return kind == AOTICACHE_PART_LIBRARY || kind == AOTICACHE_PART_WEIGHTS || kind == AOTICACHE_PART_SIDE;
@@ -51,7 +51,7 @@ static void free_files(aoticache_file *files, size_t count)
     free(files);
 }
 
-/* ret_files: the library first, as the parts are; by free_files(), on failure too. */
+/* Unpacks the parts. ret_files: the library first, in the order of the parts; the caller calls free_files(), also on failure. */
 static aoticache_status unpack_parts(const struct unpacking *unpacking, const char *directory,
                                      aoticache_file *ret_files, size_t *ret_count, aoticache_error *ret_error)
 {
@@ -97,7 +97,7 @@ static aoticache_status unpack_model(void *user, const aoticache_request *reques
 
 /* ---- obtaining ---- */
 
-/* Sums the files in the folder of side files, the library among them. */
+/* Returns the total size of the files in the directory of side files, including the library. */
 static uint64_t folder_bytes(const char *path)
 {
     uint64_t bytes = 0;
@@ -150,7 +150,7 @@ static bool report_stored(void *user, const aoticache_entry *entry)
 }
 
 /*
- * Code that this machine cannot run is never found by a lookup, so the list of entries says whether it is there.
+ * Finds code that this machine cannot run in the list of entries: lookups never find it.
  */
 static aoticache_status find_foreign(aoticache_cache *cache, aoticache_package_report *report,
                                      aoticache_error *ret_error)

@@ -1,10 +1,10 @@
 /*
- * eager/package/weights: the weights of a package that have a file of their own, mapped and given to a runner.
+ * eager/package/weights: maps the weights of a package that are in a separate file, and passes them to a runner.
  *
- * PyTorch's libraries copy the blob that they are given (load_constants, torch/csrc/inductor/aoti_runtime/model_base.h):
- * each process would have all weights as memory of its own. So the constants are replaced afterwards by tensors over the
- * mapping, which the library takes as they are (user-managed), and the pages of its copy are given back. The copy is
- * needed all the same: nothing but its tensors tells the sizes and strides of constants.
+ * PyTorch's libraries copy the blob that they get (load_constants, torch/csrc/inductor/aoti_runtime/model_base.h): each process
+ * would have all weights in its own memory. So the constants are then replaced by tensors that refer to the mapping, which the
+ * library uses directly (user-managed), and the pages of its copy are released. The copy is still needed, because only its tensors
+ * have the sizes and strides of constants.
  */
 #include "eager/package/internal.h"
 
@@ -19,7 +19,7 @@
 
 #include "base/cleanup.h"
 
-/* Smaller constants stay copies: they would cost more in tensors than they save in pages. */
+/* Smaller constants stay copies: their tensors would cost more than the saved pages. */
 enum { SHARED_MIN_BYTES = 64 * 1024 };
 
 /* ---- the file ---- */
@@ -30,7 +30,7 @@ static bool ends_with(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
-/* Opens the weights among the side files; *ret_fd stays -1 if there are none. */
+/* Opens the weights in the directory of side files; *ret_fd stays -1 if there are none. */
 static aoticache_status open_weights(const aoticache_artifact *artifact, int *ret_fd, aoticache_error *ret_error)
 {
     const char *directory = aoticache_artifact_get_info(artifact)->directory;
@@ -54,8 +54,8 @@ static aoticache_status open_weights(const aoticache_artifact *artifact, int *re
 }
 
 /*
- * The mapping is private and writable. Its pages are the object's own, shared among processes, until a model writes to a
- * buffer of its own (a running mean); the object never changes.
+ * Maps the weights, private and writable. Processes share the pages, which are those of the object, until a model writes to its own
+ * buffer (a running mean); the object never changes.
  */
 aoticache_status aoticache_package_weights_map(const aoticache_artifact *artifact,
                                                aoticache_package_weights *ret_weights, aoticache_error *ret_error)
@@ -89,9 +89,9 @@ void aoticache_package_weights_unmap(aoticache_package_weights *weights)
     *weights = (aoticache_package_weights){.bytes = NULL};
 }
 
-/* ---- constants over the mapping ---- */
+/* ---- constants in the mapping ---- */
 
-/* The place of a constant in the file: one lies after the other, in the library's order, without those that folding makes. */
+/* The offset of a constant in the file: they are consecutive, in the library's order, without those that folding computes. */
 struct constant_place {
     const char *fqn; /* borrowed from the library */
     uint64_t offset, bytes;
@@ -105,7 +105,7 @@ struct sharing {
     struct own_copy {
         char *data;
         size_t bytes;
-    } *copies; /* of these pairs, in the library's own memory */
+    } *copies; /* copies of these constants in the library's own memory */
     size_t count;
 };
 
@@ -114,7 +114,7 @@ static int compare_places(const void *a, const void *b)
     return strcmp(((const struct constant_place *)a)->fqn, ((const struct constant_place *)b)->fqn);
 }
 
-/* Finds all places. False: the library does not tell, or the file is laid out in another way. */
+/* Finds all offsets. False: the library does not provide them, or the file has another layout. */
 static bool find_places(const aoticache_runner *runner, struct sharing *sharing)
 {
     uint64_t offset = 0;
@@ -146,7 +146,7 @@ static const struct constant_place *find_place(const struct sharing *sharing, co
     return found;
 }
 
-/* Counts the bytes from the first element to the last; 0 if there is none, or that cannot be told. */
+/* Returns the bytes from the first element to the last; 0 if there is none, or if it is unknown. */
 static uint64_t bytes_of(const aoticache_tensor_view *view)
 {
     uint64_t last = 0, reach, bytes;
@@ -159,8 +159,8 @@ static uint64_t bytes_of(const aoticache_tensor_view *view)
 }
 
 /*
- * Replaces a constant that the library has copied, if its very bytes lie in the file where they are expected. Others (packed
- * for a library of matrix products, on another device, with an offset of their own) stay as they are.
+ * Replaces a constant that the library has copied, if the file has the same bytes at the expected offset. Other constants (packed
+ * for a library of matrix multiplications, on another device, with their own offset) stay unchanged.
  */
 static bool share_constant(void *user, const char *fqn, AtenTensorHandle tensor)
 {
@@ -184,7 +184,7 @@ static bool share_constant(void *user, const char *fqn, AtenTensorHandle tensor)
     return true;
 }
 
-/* Gives whole pages of a constant that nobody reads any more back to the system. They stay the library's to free. */
+/* Releases the memory of whole pages of a constant that is not used any more. The library still owns the addresses. */
 static void release_pages(char *data, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -193,7 +193,7 @@ static void release_pages(char *data, size_t bytes)
         madvise(data + (first - (uintptr_t)data), end - first, MADV_DONTNEED);
 }
 
-/* What cannot be shared stays a copy: the runner is right either way. */
+/* Shares constants. Those that cannot be shared stay copies; the runner is correct in both cases. */
 static void share_constants(struct sharing *sharing, aoticache_runner *runner)
 {
     aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;

@@ -1,8 +1,8 @@
 /*
- * eager/package/weights_override: weights from a .safetensors file in the place of a package's own.
+ * eager/package/weights_override: weights from a .safetensors file instead of a package's own.
  *
- * A tensor is used where it lies, so a runner that was given some keeps the file, or the memory that it was read into. One
- * whose address is too odd for vector loads is copied.
+ * Tensors are used without a copy, so a runner that uses some keeps the file, or the memory that the file was read into. A tensor
+ * whose address is not aligned for vector loads is copied.
  */
 #include "eager/package/internal.h"
 
@@ -74,7 +74,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The names of the model's constants that have a value of their own, sorted; by free(). */
+/* Lists the model's constants that have their own value, sorted; the caller frees the list with free(). */
 static aoticache_status list_constants(const aoticache_runner *runner, const char ***ret_names, size_t *ret_count,
                                        aoticache_error *ret_error)
 {
@@ -107,7 +107,7 @@ static aoticache_status refuse_unknown(const char *path, const char *name, aotic
         path, name);
 }
 
-/* One pair for all constants of a name. */
+/* Adds one pair for all constants of a name. */
 static aoticache_status add_pairs(aoticache_package_given *given, const aoticache_package_options *options,
                                   const aoticache_runner *runner, aoticache_error *ret_error)
 {

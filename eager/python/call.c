@@ -1,5 +1,5 @@
 /*
- * eager/python/call: the arrays of one call as tensors, and its results as arrays: NumPy's where an argument is.
+ * eager/python/call: converts the arrays of one call into tensors, and its results into arrays: NumPy's if an argument is.
  */
 #include "eager/python/internal.h"
 
@@ -15,9 +15,9 @@ void runtime_free_object(PyObject *self)
     Py_DecRef(type);
 }
 
-static PyObject *numpy_array, *numpy_scalar, *numpy_asarray; /* once NumPy is in the process */
+static PyObject *numpy_array, *numpy_scalar, *numpy_asarray; /* set when NumPy is in the process */
 
-/* Where NumPy is not imported nobody has an array of its. */
+/* Finds NumPy, if it is imported: otherwise no argument is a NumPy array. */
 static bool find_numpy(void)
 {
     if (numpy_asarray != NULL)
@@ -30,7 +30,7 @@ static bool find_numpy(void)
     }
     Py_DecRef(name);
     Py_DecRef(numpy);
-    PyErr_Clear(); /* half imported, by another thread */
+    PyErr_Clear(); /* another thread is just importing it */
     return numpy_asarray != NULL;
 }
 
@@ -69,8 +69,8 @@ bool runtime_call_add(runtime_call *call, PyObject *object, bool share_read_only
 }
 
 /*
- * A result may be an input, or a part of one: then it keeps the inputs, whose memory it is. It always keeps what made it:
- * a model's constants may be results too.
+ * Keeps objects alive that may own the memory of a result: its inputs, because a result may be an input or a part of one, and its
+ * maker, because a model's constants may be results.
  */
 static bool keep_inputs(const runtime_call *call, runtime_tensor *result, PyObject *maker)
 {
@@ -95,7 +95,7 @@ static bool keep_inputs(const runtime_call *call, runtime_tensor *result, PyObje
     return true;
 }
 
-/* Takes the handle. */
+/* Makes one result. Owns the handle. */
 static PyObject *make_result(const runtime_call *call, AtenTensorHandle handle, PyObject *maker)
 {
     if (handle == NULL) {
@@ -114,7 +114,7 @@ static PyObject *make_result(const runtime_call *call, AtenTensorHandle handle, 
     return array;
 }
 
-/* Takes the handles, and leaves the array to the caller. */
+/* Makes a tuple of results. Owns the handles; the caller owns the array. */
 PyObject *runtime_make_results(const runtime_call *call, AtenTensorHandle *handles, size_t count, PyObject *maker)
 {
     PyObject *results = PyTuple_New((Py_ssize_t)count);

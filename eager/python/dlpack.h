@@ -1,5 +1,5 @@
 /*
- * eager/python/dlpack: DLPack's structs (https://dmlc.github.io/dlpack/latest/), before 1.0 and of 1.0.
+ * eager/python/dlpack: DLPack's structs (https://dmlc.github.io/dlpack/latest/) of versions before 1.0 and of 1.0.
  */
 #ifndef AOTICACHE_EAGER_PYTHON_DLPACK_H
 #define AOTICACHE_EAGER_PYTHON_DLPACK_H
@@ -39,7 +39,7 @@ typedef struct dlpack_versioned {
 
 enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3, DLPACK_READ_ONLY = 1 };
 
-/* Names of capsules that nobody has taken and of those that somebody has: before 1.0, and of 1.0. */
+/* Names of unused and of used capsules: before 1.0, and of 1.0. */
 extern const char *const runtime_dlpack_names[2][2];
 
 /* Code and bits of each dtype that DLPack has. */

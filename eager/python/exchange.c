@@ -1,10 +1,9 @@
 /*
- * eager/python/exchange: arrays of other libraries as tensors, without copies, by the buffer protocol and DLPack. The other
- * way is in export.c.
+ * eager/python/exchange: imports arrays of other libraries as tensors, without copies, by the buffer protocol and DLPack. Exports
+ * are in export.c.
  *
- * Compiled code may write to its inputs, and nothing tells whether it does. So what its owner declares read-only is copied
- * before it is handed on, unless the caller knows better. It also reads whole elements, so memory that is not aligned is
- * copied too.
+ * Compiled code may write to its inputs, and it is unknown whether it does. So memory that its owner declares read-only is copied
+ * first, unless the caller requests otherwise. Compiled code also reads whole elements, so unaligned memory is copied too.
  */
 #include "eager/python/dlpack.h"
 #include "eager/python/internal.h"
@@ -39,7 +38,7 @@ const dlpack_dtype runtime_dlpack_dtypes[DLPACK_DTYPE_COUNT] = {
     {AOTICACHE_DTYPE_FLOAT8_E8M0FNU, 14, 8},
 };
 
-/* ---- what somebody else's memory is ---- */
+/* ---- other libraries' memory ---- */
 
 typedef struct foreign {
     const char *what; /* for messages */
@@ -50,7 +49,7 @@ typedef struct foreign {
     int64_t sizes[MAX_DIMS], strides[MAX_DIMS]; /* strides in elements */
 } foreign;
 
-/* One that is contiguous gets the strides that go with its sizes: of a dimension of one element they may be any. */
+/* Gives a contiguous array the strides of its sizes: exporters may use any stride for dimensions of size 1. */
 static void settle_strides(foreign *array)
 {
     int64_t contiguous[MAX_DIMS] = {0}, numel = 1;
@@ -82,7 +81,7 @@ static size_t alignment_of(int32_t dtype)
     return is_complex ? size / 2 : size;
 }
 
-/* A copy of everything from the first element to the last, for the same strides. */
+/* Copies the memory from the first element to the last, for the same strides. */
 static void *copy_memory(runtime_tensor *tensor, const foreign *array)
 {
     const aoticache_tensor_view view = {
@@ -98,7 +97,7 @@ static void *copy_memory(runtime_tensor *tensor, const foreign *array)
     return tensor->copy;
 }
 
-/* The tensor gets a handle over the memory, or over a copy. */
+/* Gives the tensor a handle of the memory, or of a copy. */
 static bool adopt(runtime_tensor *tensor, foreign *array, int32_t dtype, bool share_read_only)
 {
     void *data = array->data;
@@ -114,7 +113,7 @@ static bool adopt(runtime_tensor *tensor, foreign *array, int32_t dtype, bool sh
     if (dtype >= 0)
         array->dtype = dtype;
     for (int64_t i = 0; i < array->ndim; i++)
-        array->strides[i] = array->strides[i] < 0 ? 1 : array->strides[i]; /* of one element, or of none */
+        array->strides[i] = array->strides[i] < 0 ? 1 : array->strides[i]; /* dimensions of size 1 or 0 */
     if ((array->is_read_only && !share_read_only) || (uintptr_t)data % alignment_of(array->dtype) != 0) {
         data = copy_memory(tensor, array);
         if (data == NULL)
@@ -127,13 +126,13 @@ static bool adopt(runtime_tensor *tensor, foreign *array, int32_t dtype, bool sh
 
 /* ---- from the buffer protocol ---- */
 
-/* The dtype of a format of one element, as the module struct writes it; complex numbers as NumPy does. -1: none. */
+/* Returns the dtype of one element's format, in the syntax of the module struct; complex numbers as in NumPy. -1: none. */
 static int32_t dtype_of_format(const char *format, Py_ssize_t size)
 {
     const char *letter = format;
     if (*letter == '@' || *letter == '=' || *letter == '<')
         letter++;
-    else if ((*letter == '>' || *letter == '!') && size == 1) /* one byte has no order */
+    else if ((*letter == '>' || *letter == '!') && size == 1) /* one byte has no byte order */
         letter++;
     if (letter[0] == 'Z' && letter[1] != '\0' && letter[2] == '\0')
         return letter[1] == 'f' && size == 8    ? AOTICACHE_DTYPE_COMPLEX64
@@ -189,7 +188,7 @@ static bool read_buffer(const Py_buffer *buffer, foreign *array)
     return true;
 }
 
-/* "input 0: " before what the exporter says. */
+/* Puts "input 0: " before the exporter's message. */
 static void prefix_exception(const char *what, PyObject *object)
 {
     PyObject *type = NULL, *value = NULL, *traceback = NULL;
@@ -267,7 +266,7 @@ static bool take_capsule(runtime_tensor *tensor, PyObject *capsule, foreign *arr
     return read_dlpack(&tensor->managed->tensor, false, array);
 }
 
-/* Calls __dlpack__ as version 1 does, and then as it was before, without arguments. */
+/* Calls __dlpack__ as in version 1 and, if that fails, as in earlier versions, without arguments. */
 static PyObject *ask_for_capsule(PyObject *method)
 {
     PyObject *arguments = PyTuple_New(0), *keywords = PyDict_New(), *version = Py_BuildValue("(ii)", 1, 0);
@@ -326,7 +325,7 @@ runtime_tensor *runtime_tensor_from_object(PyObject *object, int32_t dtype, bool
     if ((is_buffer ? from_buffer(tensor, object, &array) : from_dlpack(tensor, object, &array)) &&
         adopt(tensor, &array, dtype, share_read_only)) {
         if (tensor->copy != NULL)
-            runtime_release_memory(tensor); /* all but the copy */
+            runtime_release_memory(tensor); /* everything except the copy */
         return tensor;
     }
     Py_DecRef((PyObject *)tensor);

@@ -1,5 +1,5 @@
 /*
- * eager/python/export: tensors for other libraries, without copies, by the buffer protocol and DLPack.
+ * eager/python/export: exports tensors to other libraries, without copies, by the buffer protocol and DLPack.
  */
 #include "eager/python/dlpack.h"
 #include "eager/python/internal.h"
@@ -104,7 +104,7 @@ void runtime_release_buffer(PyObject *self, Py_buffer *view)
 
 /* ---- to DLPack ---- */
 
-/* What a capsule points to: one of both, and the tensor whose memory it is. */
+/* The data of a capsule: one of both structs, and the tensor that owns the memory. */
 typedef struct export
 {
     union {
@@ -115,7 +115,7 @@ typedef struct export
 }
 export;
 
-/* Consumers may call this from any thread. At the end of the process there is no Python any more. */
+/* Frees an export. Consumers may call this from any thread, and at the end of the process, when there is no Python any more. */
 static void free_export(void *context)
 {
     export *made = context;
@@ -137,7 +137,7 @@ static void delete_versioned(dlpack_versioned *self)
     free_export(self->context);
 }
 
-/* Of a capsule that nobody has taken. */
+/* Frees a capsule that was not consumed. */
 static void free_capsule(PyObject *capsule)
 {
     for (int i = 0; i < 2; i++)
@@ -197,7 +197,7 @@ static bool is_none(PyObject *keywords, const char *name)
     return value == NULL || value == Py_None;
 }
 
-/* __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None), of the array API standard. */
+/* Implements __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None), of the array API standard. */
 PyObject *runtime_dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     int major = 0, minor = 0, device = DLPACK_CPU, id = 0;

@@ -1,6 +1,6 @@
 /*
- * eager/python/memory: tensors as handles over memory, where their memory begins and ends, and what a failure of the library
- * raises.
+ * eager/python/memory: tensors as handles of memory, the extent of their memory, and exceptions for failures of the
+ * library.
  */
 #include "eager/python/internal.h"
 

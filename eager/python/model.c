@@ -1,5 +1,5 @@
 /*
- * eager/python/model: the type of models: packages and stored models, opened and run without the lock of the interpreter.
+ * eager/python/model: the type of models: packages and stored models, opened and run without the interpreter's lock.
  */
 #include "eager/python/internal.h"
 
@@ -15,7 +15,7 @@ typedef struct runtime_model {
 
 PyTypeObject *runtime_model_type;
 
-/* What a process with PyTorch would need, and cannot have from here. */
+/* Refuses models that need something of PyTorch that this module does not provide. */
 static aoticache_status check_model(aoticache_runner *runner, const char *device, aoticache_error *ret_error)
 {
     const aoticache_library *library = aoticache_runner_library(runner);
@@ -31,7 +31,7 @@ static aoticache_status check_model(aoticache_runner *runner, const char *device
     return AOTICACHE_OK;
 }
 
-/* What a caller asks for, and where it goes. */
+/* The arguments and results of opening a model. */
 typedef struct opening {
     aoticache_cache *cache;
     const char *kind, *what, *model, *weights;
@@ -40,9 +40,9 @@ typedef struct opening {
     aoticache_runner *runner;
     aoticache_key key;
     char name[256], device[32];
-    char *folder;      /* of a stored model: what is beside its library */
-    bool is_described; /* the runner knows what its inputs must be like */
-    char numbers[256]; /* the positions of the results of a package that are numbers: "1,4" */
+    char *folder;      /* of a stored model: directory of its library's side files */
+    bool is_described; /* the runner can check its inputs */
+    char numbers[256]; /* positions of results of a package that are numbers: "1,4" */
 } opening;
 
 static bool find_inputs(void *user, const char *name, const char *value)
@@ -114,7 +114,7 @@ static aoticache_status open_runner(opening *open, aoticache_error *ret_error)
 }
 
 /* open_model(cache, kind, what, model, weights, map_weights, ignore_unknown, num_runners, share_read_only) ->
- * (model, name, key, folder, numbers); numbers: None where nobody says what inputs must be like */
+ * (model, name, key, folder, numbers); numbers: None if the inputs are not described */
 PyObject *runtime_open_model(PyObject *module, PyObject *arguments)
 {
     PyObject *cache;
@@ -213,7 +213,7 @@ static PyObject *model_num_outputs(PyObject *self, void *closure)
     return PyLong_FromLongLong((long long)aoticache_runner_num_outputs(((runtime_model *)self)->runner));
 }
 
-/* Two JSON texts, "" where the library has none. */
+/* Returns two JSON texts, "" if the library has none. */
 static PyObject *model_call_spec(PyObject *self, void *closure)
 {
     const char *inputs = "", *outputs = "";

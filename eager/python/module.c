@@ -1,5 +1,5 @@
 /*
- * eager/python/module: the module aoticache._runtime. aoticache.runtime, in Python, makes of it what people use.
+ * eager/python/module: the module aoticache._runtime. aoticache.runtime, in Python, is the public interface to it.
  */
 #include "eager/python/internal.h"
 
@@ -17,7 +17,7 @@ static PyObject *make_tensor(PyObject *module, PyObject *arguments)
     return (PyObject *)runtime_tensor_from_object(object, dtype, share_read_only != 0, "the array");
 }
 
-/* provider() -> "libtorch" or "shim", and its file */
+/* provider() -> ("libtorch" or "shim", its file) */
 static PyObject *get_provider(PyObject *module, PyObject *unused)
 {
     const aoticache_torch *torch;
@@ -33,7 +33,7 @@ static PyObject *get_provider(PyObject *module, PyObject *unused)
 static PyObject *set_error_type(PyObject *module, PyObject *type)
 {
     (void)module;
-    Py_IncRef(runtime_error_type = type); /* as long as the process lives */
+    Py_IncRef(runtime_error_type = type); /* kept as long as the process lives */
     Py_IncRef(Py_None);
     return Py_None;
 }

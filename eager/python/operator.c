@@ -1,5 +1,5 @@
 /*
- * eager/python/operator: the type of operators: kernels that the cache has, by a holder that compiles nothing.
+ * eager/python/operator: the type of operators: kernels in the cache, called through a holder that compiles nothing.
  */
 #include "eager/python/internal.h"
 
@@ -16,7 +16,7 @@ typedef struct runtime_operator {
 
 PyTypeObject *runtime_operator_type;
 
-/* Whose kernels there are: the environment of the entry that was stored last. */
+/* Finds the maker of the kernels: the environment of the entry that was stored last. */
 typedef struct kernel_search {
     const char *framework; /* NULL: any */
     int64_t newest;
@@ -117,7 +117,7 @@ static bool is_of(PyObject *object, PyTypeObject *type)
     return PyObject_IsInstance(object, (PyObject *)type) > 0;
 }
 
-/* A number, a text, None, or a list of whole numbers; everything else is a tensor. false with an exception. */
+/* Reads a number, a text, None, or a list of integers; everything else is a tensor. false with an exception. */
 static bool read_argument(runtime_call *call, PyObject *object, bool share_read_only, aoticache_value *ret_value)
 {
     *ret_value = (aoticache_value){.kind = AOTICACHE_VALUE_NONE};
@@ -152,7 +152,7 @@ static bool read_argument(runtime_call *call, PyObject *object, bool share_read_
     return PyErr_Occurred() == NULL;
 }
 
-/* Takes what the operator has put on the stack. */
+/* Takes the operator's results from the stack. */
 static PyObject *take_results(const runtime_call *call, aoticache_stack *stack, PyObject *maker)
 {
     AtenTensorHandle handles[RUNTIME_FEW * 4];
@@ -197,7 +197,7 @@ static PyObject *operator_run(PyObject *self, PyObject *given)
         return NULL;
     const size_t capacity = (size_t)count + 64;
     aoticache_value *values = calloc(capacity, sizeof *values);
-    int64_t **lists = calloc((size_t)count + 1, sizeof *lists); /* the call takes what is on the stack, but not these */
+    int64_t **lists = calloc((size_t)count + 1, sizeof *lists); /* the call frees values on the stack, not these */
     bool complete = values != NULL && lists != NULL;
     if (!complete)
         PyErr_NoMemory();

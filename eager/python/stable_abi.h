@@ -1,10 +1,10 @@
 /*
- * eager/python/stable_abi: the part of Python's stable ABI that the extension uses, declared here, so that the library is
- * built where no headers of Python are, once for all versions from 3.10 on.
+ * eager/python/stable_abi: declares the part of Python's stable ABI that the extension uses, so that the library can be built
+ * without Python's headers, once for all versions from 3.10 on.
  *
  * Source: https://docs.python.org/3/c-api/stable.html. The buffer functions are in the limited API since 3.11; 3.10 exports
- * them with the same layout. tests/python/test_runtime.py compiles the extension with Python's own headers before this one,
- * so that each declaration is compared with Python's.
+ * them with the same layout. tests/python/test_runtime.py includes Python's own headers before this one,
+ * so that the compiler compares each declaration with Python's.
  */
 #ifndef AOTICACHE_EAGER_PYTHON_STABLE_ABI_H
 #define AOTICACHE_EAGER_PYTHON_STABLE_ABI_H

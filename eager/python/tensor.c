@@ -15,8 +15,8 @@ static void dealloc(PyObject *self)
     free(tensor->copy);
     Py_DecRef(tensor->keeps);
     PyObject_Free(self);
-    Py_DecRef(type); /* the object's own reference, */
-    Py_DecRef(type); /* and that of PyObject_Type() */
+    Py_DecRef(type); /* the object's own reference */
+    Py_DecRef(type); /* the reference of PyObject_Type() */
 }
 
 /* ---- attributes ---- */

@@ -1,9 +1,9 @@
 /*
- * eager/safetensors/safetensors: eight bytes with the length of a JSON header, the header, raw bytes. The file is read into
- * memory of our own, or mapped where the caller answers for it; its header is untrusted.
+ * eager/safetensors/safetensors: reads eight bytes with the length of a JSON header, the header, raw bytes. The file is read into
+ * our own memory, or mapped if the caller requests that; its header is untrusted.
  *
- * A page of a mapping that the file no longer has ends the process (SIGBUS), and nothing here can keep others from
- * making a file shorter.
+ * If a file is truncated, access to a lost page of its mapping kills the process (SIGBUS); nothing here can prevent other
+ * processes from truncating a file.
  *
  * Source: the format's description, https://huggingface.co/docs/safetensors.
  */
@@ -70,7 +70,7 @@ static aoticache_status read_dtype(const char *file, const json_t *item, aoticac
                                name);
 }
 
-/* Sizes, and how many bytes they need. */
+/* Reads the sizes, and computes how many bytes they need. */
 static aoticache_status read_shape(const char *file, const json_t *item, aoticache_safetensor *ret_tensor,
                                    aoticache_error *ret_error)
 {
@@ -195,7 +195,7 @@ static aoticache_status read_whole(int fd, const char *path, char *bytes, size_t
     return AOTICACHE_OK;
 }
 
-/* Memory of our own with the file's bytes, behind so much space that the data of its tensors begins at a multiple of 64. */
+/* Reads the file into our own memory, at an offset for which the data of its tensors begins at a multiple of 64. */
 static aoticache_status copy_file(int fd, const char *path, aoticache_safetensors *file, char **ret_bytes,
                                   aoticache_error *ret_error)
 {
@@ -212,7 +212,7 @@ static aoticache_status copy_file(int fd, const char *path, aoticache_safetensor
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %.300s, %zu bytes", path, size);
     file->mapping = memory;
     file->size = size + space;
-    madvise(memory, file->size, MADV_HUGEPAGE); /* a hint: it halves the time */
+    madvise(memory, file->size, MADV_HUGEPAGE); /* a hint, which halves the time */
     *ret_bytes = memory + space;
     return read_whole(fd, path, *ret_bytes, size, ret_error);
 }

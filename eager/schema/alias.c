@@ -1,5 +1,5 @@
 /*
- * eager/schema/alias: annotations, "(a!)", "(a -> b|*)", "!", and what those of elements mean for the list.
+ * eager/schema/alias: annotations, "(a!)", "(a -> b|*)", "!", and the annotation of a list that follows from its elements.
  */
 #include "eager/schema/internal.h"
 
@@ -14,7 +14,7 @@ bool aoticache_schema_alias_has(const char *const *names, size_t count, const ch
     return false;
 }
 
-/* Counts how many names can stand before the next bracket. */
+/* Counts how many names can precede the next bracket. */
 static size_t count_separators(const schema_parser *parser)
 {
     size_t count = 1;
@@ -23,7 +23,7 @@ static size_t count_separators(const schema_parser *parser)
     return count;
 }
 
-/* "a|b|*": a set, so that a name counts once. Behind a "*" there may be nothing else, not even between separators. */
+/* Parses "a|b|*": a set, so a name counts once. After a "*" only separators are allowed. */
 static bool parse_set(schema_parser *parser, const char *const **ret_names, size_t *ret_count)
 {
     const char **names = aoticache_schema_take(parser, count_separators(parser) * sizeof *names);
@@ -50,7 +50,7 @@ static bool parse_set(schema_parser *parser, const char *const **ret_names, size
     return true;
 }
 
-/* "!": written to, in a set of its own that nothing is in afterwards. */
+/* Makes the annotation of "!": written to, in its own set, which is empty afterwards. */
 static bool make_fresh(schema_parser *parser, aoticache_alias *alias)
 {
     char text[16];
@@ -102,7 +102,7 @@ bool aoticache_schema_wrap_alias(schema_parser *parser, schema_annotation *annot
         return false;
     const aoticache_alias *elements = annotation->outer;
     if (list == NULL && elements != NULL) {
-        /* Without names: the list is written to where its elements are. */
+        /* Without names: the list is written to if its elements are. */
         aoticache_alias *implied = aoticache_schema_take(parser, sizeof *implied);
         if (implied == NULL)
             return false;

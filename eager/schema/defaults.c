@@ -1,6 +1,6 @@
 /*
- * eager/schema/defaults: default values. What PyTorch lets through it lets through here too, with the same value,
- * also where it is odd ("int x=1.5" is 1.5, "complex x=1.5" is 1j): a schema has to mean the same on both sides.
+ * eager/schema/defaults: default values. Everything that PyTorch accepts is accepted here too, with the same value, even if it is
+ * odd ("int x=1.5" is 1.5, "complex x=1.5" is 1j): a schema must mean the same on both sides.
  *
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
  */
@@ -19,7 +19,7 @@
  * Source: torch/csrc/jit/frontend/parse_string_literal.h, c10/core/Device.cpp (2.13).
  */
 
-/* Reads "\101"; -1: not an octal number of three digits that is a byte. */
+/* Reads "\101"; -1: not three octal digits, or more than a byte. */
 static int read_octal(const char *text, size_t size)
 {
     int value = 0;
@@ -33,7 +33,7 @@ static int read_octal(const char *text, size_t size)
     return value < 256 ? value : -1;
 }
 
-/* Returns the byte behind a backslash; -1: none of the escapes there are. */
+/* Returns the byte of an escape sequence; -1: unknown escape. */
 static int read_escape(const char *text, size_t size, size_t *ret_length)
 {
     static const char letters[] = "\\'\"\nabfnvt", bytes[] = "\\'\"\n\a\b\f\n\v\t";
@@ -42,7 +42,7 @@ static int read_escape(const char *text, size_t size, size_t *ret_length)
     return found != NULL ? bytes[found - letters] : read_octal(text, size);
 }
 
-/* Parses what a string token says. */
+/* Parses the contents of a string token. */
 static bool parse_string(schema_parser *parser, schema_token token, const char **ret_text)
 {
     const char *text = parser->lexer.text + token.begin;
@@ -108,7 +108,7 @@ static bool lookup_word(const schema_parser *parser, const word_number *words, s
     return false;
 }
 
-/* Looks up c10::ScalarType's number by the name that torch has for it. */
+/* Looks up c10::ScalarType's number by its name in torch. */
 static bool lookup_dtype(const schema_parser *parser, int64_t *ret_number)
 {
     static const word_number words[] = {
@@ -162,7 +162,7 @@ static bool refuse_name(schema_parser *parser, aoticache_type_kind kind)
     return aoticache_schema_refuse_at(parser, token, "unknown dtype '%s'; did you mean %s?", name, nearest);
 }
 
-/* Parses the name of a number. Names of dtypes are known if a dtype is wanted, two other names always. */
+/* Parses the name of a number. Names of dtypes are accepted if a dtype is expected, two other names always. */
 static bool parse_name(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
 {
     static const word_number words[] = {
@@ -182,7 +182,7 @@ static bool refuse_range(schema_parser *parser, schema_token token)
                                       token.length > 100 ? 100 : (int)token.length, parser->lexer.text + token.begin);
 }
 
-/* Reads one number of `length` characters as std::stod() does: results without a place among the normal doubles are errors. */
+/* Reads one number of `length` characters as std::stod() does: results outside the range of normal doubles are errors. */
 static bool read_double(schema_parser *parser, schema_token token, const char *text, size_t length, double *ret_number)
 {
     char copy[512], *end;
@@ -200,7 +200,7 @@ static bool read_double(schema_parser *parser, schema_token token, const char *t
     return true;
 }
 
-/* Reads an integer as std::stoll() does: as far as it is a decimal one. */
+/* Reads an integer as std::stoll() does: its leading decimal digits. */
 static bool read_int(schema_parser *parser, schema_token token, const char *text, bool negative, int64_t *ret_number)
 {
     uint64_t limit = (uint64_t)INT64_MAX + negative, value = 0;
@@ -274,7 +274,7 @@ static bool parse_single(schema_parser *parser, aoticache_type_kind kind, aotica
 
 /* ---- lists ---- */
 
-/* Returns what the elements of a list have to be; ABSENT: lists of these cannot have a default. */
+/* Returns the kind that a list's elements must have; ABSENT: such lists cannot have a default. */
 static aoticache_default_kind element_default(aoticache_type_kind kind)
 {
     switch (kind) {
@@ -309,7 +309,7 @@ static bool parse_element(schema_parser *parser, aoticache_type_kind kind, aotic
            aoticache_schema_refuse_at(parser, token, "this element is not %s", names[wanted]);
 }
 
-/* Parses "int[2] x=1", which means as many of them as the list is long. */
+/* Parses "int[2] x=1", which repeats the value for each element of the list. */
 static bool parse_repeated(schema_parser *parser, const aoticache_type *list, aoticache_default *ret_value)
 {
     schema_token token = parser->token;
@@ -329,7 +329,7 @@ static bool parse_repeated(schema_parser *parser, const aoticache_type *list, ao
     return true;
 }
 
-/* Counts how many elements can stand before the closing bracket. */
+/* Counts how many elements can precede the closing bracket. */
 static size_t count_elements(const schema_parser *parser)
 {
     size_t count = 1;
@@ -409,7 +409,7 @@ bool aoticache_schema_parse_default(schema_parser *parser, const aoticache_type 
         return parse_none(parser, ret_value);
     case AOTICACHE_TYPE_OTHER:
         return strcmp(type->name, "Quantizer") == 0 ? parse_none(parser, ret_value) : refuse_type(parser, type);
-    case AOTICACHE_TYPE_OPTIONAL: /* a dtype inside it has a dtype's names, everything else is as it is written */
+    case AOTICACHE_TYPE_OPTIONAL: /* a dtype inside it has a dtype's names, everything else is parsed as written */
         return parse_single(parser, type->elements[0]->kind == AOTICACHE_TYPE_DTYPE ? AOTICACHE_TYPE_DTYPE : type->kind,
                             ret_value);
     case AOTICACHE_TYPE_STRING:

@@ -1,5 +1,5 @@
 /*
- * eager/schema/format: schemas and types as PyTorch prints them, which is a form that parses again.
+ * eager/schema/format: prints schemas and types as PyTorch does; the text can be parsed again.
  *
  * Source: ATen/core/function_schema.h, ATen/core/alias_info.h, ATen/core/ivalue.cpp (2.13).
  */
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A writer counts all characters, and writes what fits. */
+/* A writer counts all characters, and writes those that fit. */
 typedef struct text_writer {
     char *text;
     size_t size, length;
@@ -130,7 +130,7 @@ static void put_int(text_writer *writer, int64_t number)
     put(writer, text);
 }
 
-/* Writes "1." for an integer that a 64-bit one holds, else seventeen digits. */
+/* Writes "1." for an integer that fits 64 bits, otherwise seventeen digits. */
 static void put_double(text_writer *writer, double number)
 {
     char text[64];
@@ -205,7 +205,7 @@ static bool is_repeated(const aoticache_default *list)
     return list->count > 1;
 }
 
-/* Writes quotes only if the type says string, and one number for a list of equal ones only if it says int. */
+/* Writes quotes only if the type is string, and one number for a list of equal ones only if it is int. */
 static void put_default(text_writer *writer, const aoticache_type *type, const aoticache_default *value)
 {
     const aoticache_type *plain = type->kind == AOTICACHE_TYPE_OPTIONAL ? type->elements[0] : type;
@@ -219,9 +219,9 @@ static void put_default(text_writer *writer, const aoticache_type *type, const a
         put_value(writer, value);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole schema ---- */
 
-/* The annotation stands before the "?" of the whole argument, that of elements before the "[]". */
+/* Writes an argument. Its annotation precedes the "?" of the whole argument, that of elements the "[]". */
 static void put_argument(text_writer *writer, const aoticache_schema_argument *argument)
 {
     const aoticache_type *type = argument->type;
@@ -262,7 +262,7 @@ static void put_arguments(text_writer *writer, const aoticache_schema *schema)
     put(writer, ")");
 }
 
-/* True if the text of an argument of this type begins with a bracket. */
+/* Returns true if the text of an argument of this type begins with a bracket. */
 static bool begins_with_bracket(const aoticache_type *type)
 {
     while (type->kind == AOTICACHE_TYPE_LIST || type->kind == AOTICACHE_TYPE_OPTIONAL)
@@ -270,7 +270,7 @@ static bool begins_with_bracket(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_TUPLE;
 }
 
-/* One return stands without brackets, unless it would be taken for a list of returns. */
+/* Writes the returns. One return has no brackets, unless it would be read as a list of returns. */
 static void put_returns(text_writer *writer, const aoticache_schema *schema)
 {
     size_t items = schema->return_count + schema->is_varret;

@@ -1,9 +1,9 @@
 /*
- * eager/schema/lexer: what every part of the grammar stands on: the words, numbers, strings and signs that a schema's text
- * consists of, the memory that a parse fills, and taking or refusing the next token.
+ * eager/schema/lexer: the base of all parts of the grammar: the words, numbers, strings and signs of a schema's text, the memory
+ * that a parse fills, and taking or refusing the next token.
  *
- * Text is divided as PyTorch's lexer does it (torch/csrc/jit/frontend/lexer.h): comments and lines continued by a backslash
- * are blanks, and so are newlines inside brackets.
+ * Text is divided as in PyTorch's lexer (torch/csrc/jit/frontend/lexer.h): comments and lines continued by a backslash are
+ * blanks, and so are newlines inside brackets.
  */
 #include "eager/schema/internal.h"
 
@@ -36,7 +36,7 @@ double aoticache_schema_number_parse(const char *text, char **ret_end)
 void aoticache_schema_number_format(double number, char *ret_text, size_t size)
 {
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    locale_t before = uselocale(c_locale); /* of this thread alone */
+    locale_t before = uselocale(c_locale); /* of this thread only */
     snprintf(ret_text, size, "%.17g", number);
     uselocale(before);
     freelocale(c_locale);
@@ -51,7 +51,7 @@ static uint32_t number_length(const char *text)
         length++;
     char after = text[length];
     if (after != '.' && after != 'e' && after != 'E' && after != 'x' && after != 'X')
-        return length + (after == 'j'); /* almost all of them; the rest is left to strtod() */
+        return length + (after == 'j'); /* almost all numbers; strtod() handles the rest */
     char *end;
     (void)aoticache_schema_number_parse(text, &end);
     return (uint32_t)(end - text) + (*end == 'j');
@@ -95,7 +95,7 @@ static int word_kind(const char *word, uint32_t length)
     return TOKEN_WORD;
 }
 
-/* Returns the length of a sign. All signs of several characters but two mean nothing here, but "x**" is not "x * *". */
+/* Returns the length of a sign. Only two signs of several characters are used, but "x**" must not become "x * *". */
 static uint32_t sign_length(const char *text, int *ret_kind)
 {
     static const char *const signs[] = {"...", "**=", "<<=", ">>=", "<=>", "->", "**", "*=", "|=", "!=", "==",
@@ -110,7 +110,7 @@ static uint32_t sign_length(const char *text, int *ret_kind)
     return 0;
 }
 
-/* Skips blanks; true where they contain a newline that counts. */
+/* Skips blanks; returns true if they contain a newline that counts. */
 static bool skip_blanks(schema_lexer *lexer)
 {
     const char *text = lexer->text;
@@ -136,10 +136,10 @@ static void count_nesting(schema_lexer *lexer, int kind)
     if (kind == '(' || kind == '[' || kind == '{')
         lexer->nesting++;
     else if (kind == ')' || kind == ']' || kind == '}')
-        lexer->nesting--; /* one too many makes it huge, as in PyTorch; the parse fails at that bracket anyway */
+        lexer->nesting--; /* an extra bracket makes it huge, as in PyTorch; the parse fails there anyway */
 }
 
-/* Finds the kind and length of what begins at `text`, which is no blank. */
+/* Finds the kind and length of the token at `text`, which is not a blank. */
 static uint32_t scan_token(const char *text, int *ret_kind)
 {
     uint32_t length = 1;
@@ -177,7 +177,7 @@ schema_token aoticache_schema_lexer_next(schema_lexer *lexer)
     return token;
 }
 
-/* ---- memory: one block of known size, which becomes the schema, or pieces of the heap that are thrown away ---- */
+/* ---- memory: one block of known size, which becomes the schema, or chunks of the heap that are freed ---- */
 
 #define ALIGNMENT alignof(max_align_t)
 #define HEADER ((sizeof(schema_chunk) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
@@ -197,7 +197,7 @@ static bool add_chunk(schema_arena *arena, size_t size)
     return true;
 }
 
-/* Aligned for any of the structures; NULL: out of memory. */
+/* Allocates memory aligned for any of the structures; NULL: out of memory. */
 static void *schema_arena_take(schema_arena *arena, size_t size)
 {
     size = (size + 7) / 8 * 8;
@@ -280,7 +280,7 @@ bool aoticache_schema_refuse_at(schema_parser *parser, schema_token token, const
     return false;
 }
 
-/* Describes a token for a message: quoted, cut short, without what would break the line. */
+/* Describes a token for a message: quoted, shortened, without characters that would break the line. */
 static void describe_token(const schema_parser *parser, char *ret_text, size_t size)
 {
     schema_token token = parser->token;

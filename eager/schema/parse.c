@@ -1,5 +1,5 @@
 /*
- * eager/schema/parse: the declaration: name, arguments, returns; and how a parse is run and turned into one block of
+ * eager/schema/parse: the declaration: name, arguments, returns; and running a parse and turning its result into one block of
  * memory. Types, annotations and default values have their own files.
  *
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
@@ -32,7 +32,7 @@ static bool check_overload(schema_parser *parser, schema_token overload)
                                       overload.length > 100 ? 100 : (int)overload.length, text);
 }
 
-/* Puts "aten::add.Tensor" together without the blanks that may be between its parts. */
+/* Assembles "aten::add.Tensor" without the blanks that may separate its parts. */
 static bool store_name(schema_parser *parser, aoticache_schema *schema, const schema_token parts[3])
 {
     const char *text = parser->lexer.text;
@@ -70,7 +70,7 @@ static bool parse_name(schema_parser *parser, aoticache_schema *schema)
 
 /* ---- arguments and returns ---- */
 
-/* The arguments read so far. They are copied into the schema when their number is known. */
+/* The arguments that have been read. They are copied into the schema when their number is known. */
 typedef struct argument_list {
     aoticache_schema_argument *items, few[12];
     size_t count, capacity;
@@ -95,7 +95,7 @@ static aoticache_schema_argument *add_argument(schema_parser *parser, argument_l
     return added;
 }
 
-/* The annotation of a list is the outer one, that of its elements the inner. */
+/* Stores annotations. That of a list is the outer one, that of its elements the inner one. */
 static void store_annotation(aoticache_schema_argument *argument, schema_annotation annotation)
 {
     const aoticache_type *type = argument->type;
@@ -128,7 +128,7 @@ static bool parse_argument(schema_parser *parser, bool is_return, aoticache_sche
     return aoticache_schema_parse_default(parser, argument->type, &argument->default_value);
 }
 
-/* Positional arguments behind one with a default need one too; lists are let off, as old schemas had them so. */
+/* Checks that positional arguments after one with a default have one too; except lists, because of old schemas. */
 static bool check_order(schema_parser *parser, const argument_list *list, schema_token token)
 {
     const aoticache_schema_argument *last = &list->items[list->count - 1];
@@ -167,7 +167,7 @@ static bool parse_items(schema_parser *parser, bool is_return, argument_list *li
     return true;
 }
 
-/* Parses "(...)"; a return may also stand without brackets. */
+/* Parses "(...)"; a single return may have no brackets. */
 static bool parse_list(schema_parser *parser, bool is_return, argument_list *list, bool *ret_dots)
 {
     if (is_return && parser->token.kind != '(') {
@@ -201,7 +201,7 @@ static bool parse_arguments(schema_parser *parser, bool is_return, const aoticac
     return stored != NULL;
 }
 
-/* Checks as PyTorch does: more arguments than are named, or defaults for those that are. */
+/* Checks as PyTorch does: a variadic schema must not have defaults. */
 static bool check_defaults(schema_parser *parser, const aoticache_schema *schema, schema_token token)
 {
     for (size_t i = 0; schema->is_vararg && i < schema->argument_count; i++)
@@ -271,7 +271,7 @@ static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_
     return schema;
 }
 
-/* function: the public one, for the message. */
+/* Parses a text. function: the public one, for the message. */
 static aoticache_status parse(const char *function, const char *text, what_text what, const char *namespace_name,
                               aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
@@ -292,7 +292,7 @@ static aoticache_status parse(const char *function, const char *text, what_text 
     if (exact.memory == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "schema: out of memory");
     aoticache_schema *schema = parse_into(&exact, text, what, namespace_name, &status, ret_error);
-    if (schema == NULL) { /* the argument vector alone takes memory in the second parse */
+    if (schema == NULL) { /* only the argument vector takes memory in the second parse */
         free(exact.memory);
         return status;
     }

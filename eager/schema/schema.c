@@ -1,6 +1,6 @@
 /*
- * eager/schema/schema: what a schema says, read by whoever has one; its end; whether two schemas are the same, and whether
- * one can implement the other.
+ * eager/schema/schema: reading and freeing a schema; comparing two schemas: whether they are equal, and whether one can implement
+ * the other.
  *
  * Source: aten/src/ATen/core/op_registration/infer_schema.cpp, c10::findSchemaDifferences (2.13).
  */
@@ -147,7 +147,7 @@ bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b
 
 /* ---- an implementation and its definition ---- */
 
-/* Lengths of lists are the definition's alone: "int[2]" and "int[]" are one type to who implements it. */
+/* Compares types. Only definitions have lengths of lists: for an implementation, "int[2]" and "int[]" are the same type. */
 static bool types_match(const aoticache_type *a, const aoticache_type *b)
 {
     if (a->kind != b->kind || a->element_count != b->element_count || !same_text(a->name, b->name))

@@ -1,8 +1,8 @@
 /*
  * eager/schema/schema: function schemas, as PyTorch writes them: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar
- * alpha=1) -> Tensor". Parsed into a structure, printed back as PyTorch prints it.
+ * alpha=1) -> Tensor". They are parsed into a structure, and printed as PyTorch prints them.
  *
- * Source: torch/csrc/jit/frontend/function_schema_parser.cpp, aten/src/ATen/core/function_schema.h (2.13). Stands on base/
+ * Source: torch/csrc/jit/frontend/function_schema_parser.cpp, aten/src/ATen/core/function_schema.h (2.13). Depends on base/
  * alone. A schema never changes once parsed and may be read from any thread.
  *
  * Users include <aoticache.h>.
@@ -24,7 +24,7 @@ typedef enum aoticache_type_kind {
     AOTICACHE_TYPE_INT,     /* int */
     AOTICACHE_TYPE_SYM_INT, /* SymInt */
     AOTICACHE_TYPE_FLOAT,
-    AOTICACHE_TYPE_SYM_FLOAT, /* never parsed: no word of PyTorch's schemas */
+    AOTICACHE_TYPE_SYM_FLOAT, /* never parsed: PyTorch's schemas have no word for it */
     AOTICACHE_TYPE_BOOL,
     AOTICACHE_TYPE_SYM_BOOL,
     AOTICACHE_TYPE_COMPLEX,
@@ -56,8 +56,8 @@ typedef enum aoticache_type_kind {
 
 typedef struct aoticache_type {
     aoticache_type_kind kind;
-    const char *name;   /* CLASS, VARIABLE, OTHER; else NULL */
-    int32_t fixed_size; /* LIST: of "int[2]"; -1 */
+    const char *name;   /* CLASS, VARIABLE, OTHER; otherwise NULL */
+    int32_t fixed_size; /* LIST: 2 for "int[2]"; otherwise -1 */
     size_t element_count;
     const struct aoticache_type *const *elements;
 } aoticache_type;
@@ -84,7 +84,7 @@ typedef enum aoticache_default_kind {
 
 typedef struct aoticache_default {
     aoticache_default_kind kind;
-    /* also dtype, layout and memory format numbers: "contiguous_format", "strided" as PyTorch reads them */
+    /* also the number of a dtype, layout or memory format: "contiguous_format", "strided", as PyTorch reads them */
     int64_t int_value;
     double float_value, imaginary;
     bool bool_value;
@@ -94,35 +94,35 @@ typedef struct aoticache_default {
 } aoticache_default;
 
 typedef struct aoticache_schema_argument {
-    const char *name; /* "" where a return has none */
+    const char *name; /* "" if a return has none */
     const aoticache_type *type;
-    const aoticache_alias *alias;      /* NULL: none. Of a list: the annotation of its elements */
+    const aoticache_alias *alias;      /* NULL: none. For a list: the annotation of its elements */
     const aoticache_alias *list_alias; /* of the list itself; NULL: none */
     aoticache_default default_value;
     bool keyword_only;
 } aoticache_schema_argument;
 
 /*
- * Parses. text: UTF-8, at most 64 KiB, read during the call alone: the schema has copies of all that it names.
- * Freed by aoticache_schema_free().
+ * Parses a schema. text: UTF-8, at most 64 KiB; read only during the call: the schema copies everything.
+ * ret_schema: the caller frees it with aoticache_schema_free().
  * Returns: OK; INVALID ("schema, column 17: expected ',' or ')', found ';'"); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema,
                                                       aoticache_error *ret_error);
 AOTICACHE_API void aoticache_schema_free(aoticache_schema *schema);
 
-/* "aten::add.Tensor". Borrowed from the schema, as everything below. */
+/* Returns "aten::add.Tensor". Borrowed from the schema, like all results below. */
 AOTICACHE_API const char *aoticache_schema_full_name(const aoticache_schema *schema);
 
 AOTICACHE_API size_t aoticache_schema_num_arguments(const aoticache_schema *schema);
 AOTICACHE_API size_t aoticache_schema_num_returns(const aoticache_schema *schema);
-/* NULL past the end. */
+/* Returns NULL past the end. */
 AOTICACHE_API const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema,
                                                                             size_t position);
 AOTICACHE_API const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema,
                                                                           size_t position);
 
-/* As PyTorch prints it (str(FunctionSchema)). Like snprintf. */
+/* Prints the schema as PyTorch does (str(FunctionSchema)). Returns the length, like snprintf. */
 AOTICACHE_API size_t aoticache_schema_format(const aoticache_schema *schema, char *ret_text, size_t size);
 
 #ifdef __cplusplus

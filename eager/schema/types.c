@@ -1,6 +1,6 @@
 /*
- * eager/schema/types: types: words, tuples, "Dict(str, t)", "Future(t)", classes, and the "[]", "?", "[2]" behind
- * them.
+ * eager/schema/types: types: words, tuples, "Dict(str, t)", "Future(t)", classes, and the suffixes "[]", "?" and
+ * "[2]".
  *
  * Source: torch/csrc/jit/frontend/schema_type_parser.cpp (2.13).
  */
@@ -14,7 +14,7 @@
 typedef struct base_type {
     const char *word;
     aoticache_type type;
-    bool is_int_inside; /* of a tuple, a dict, ...: there it is an int */
+    bool is_int_inside; /* inside a tuple, a dict, ... it is an int */
 } base_type;
 
 #define BASE(text, type_kind) {.word = text, .type = {.kind = AOTICACHE_TYPE_##type_kind, .fixed_size = -1}}
@@ -22,7 +22,7 @@ typedef struct base_type {
     {.word = text, .type = {.kind = AOTICACHE_TYPE_##type_kind, .fixed_size = -1}, .is_int_inside = true}
 #define BASE_OTHER(text) {.word = text, .type = {.kind = AOTICACHE_TYPE_OTHER, .name = text, .fixed_size = -1}}
 
-/* SymFloat and Dimname are not among them: PyTorch does not know them in schemas either. */
+/* Without SymFloat and Dimname, which PyTorch does not accept in schemas either. */
 static const base_type base_types[] = {
     BASE("int", INT),
     BASE_INT("SymInt", SYM_INT),
@@ -53,7 +53,7 @@ static const aoticache_type tensor_type = {.kind = AOTICACHE_TYPE_TENSOR, .fixed
 static const aoticache_type none_type = {.kind = AOTICACHE_TYPE_NONE, .fixed_size = -1};
 static const aoticache_type int_type = {.kind = AOTICACHE_TYPE_INT, .fixed_size = -1};
 
-/* elements: copied. */
+/* Makes a type. elements: copied. */
 static bool make_type(schema_parser *parser, aoticache_type_kind kind, const aoticache_type *const *elements,
                       size_t count, const aoticache_type **ret_type)
 {
@@ -93,14 +93,14 @@ static bool make_list(schema_parser *parser, int32_t fixed_size, const aoticache
     const aoticache_type *list;
     if (!make_type(parser, AOTICACHE_TYPE_LIST, type, 1, &list))
         return false;
-    ((aoticache_type *)list)->fixed_size = fixed_size; /* just made here, in memory of ours */
+    ((aoticache_type *)list)->fixed_size = fixed_size; /* created above, in our memory */
     *type = list;
     return true;
 }
 
 /* ---- types of several parts ---- */
 
-/* The members read so far. They are copied into the schema when their number is known. */
+/* The members that have been read. They are copied into the schema when their number is known. */
 typedef struct type_items {
     const aoticache_type **items, *few[8];
     size_t count, capacity;
@@ -150,7 +150,7 @@ static bool parse_sequence(schema_parser *parser, bool is_union, const aoticache
     return done;
 }
 
-/* Parses "(t)" behind Future, RRef, Await. */
+/* Parses "(t)" after Future, RRef, Await. */
 static bool parse_wrapped(schema_parser *parser, aoticache_type_kind kind, const aoticache_type **ret_type)
 {
     const aoticache_type *inner;
@@ -188,7 +188,7 @@ static bool parse_dict(schema_parser *parser, const aoticache_type **ret_type)
            aoticache_schema_expect(parser, ')', "')'") && make_type(parser, AOTICACHE_TYPE_DICT, parts, 2, ret_type);
 }
 
-/* Parses "__torch__.torch.classes.space.Name"; the first word has been read. Whether there is such a class is not asked. */
+/* Parses "__torch__.torch.classes.space.Name"; the first word has been read. Does not check whether the class exists. */
 static bool parse_class(schema_parser *parser, const aoticache_type **ret_type)
 {
     static const char *const fixed[] = {"torch", "classes", NULL, NULL};
@@ -237,8 +237,8 @@ static bool refuse_word(schema_parser *parser, schema_token token)
 }
 
 /*
- * Parses a word that stands for a type by itself. A word that begins with a small letter and is no type is a type variable,
- * which the definition of an operator must not have: "tensor x" is a mistake there.
+ * Parses a word that is a type by itself. A word that begins with a lower-case letter and is not a type is a type variable,
+ * which the definition of an operator must not have: "tensor x" is an error there.
  */
 static bool parse_word(schema_parser *parser, bool nested, const aoticache_type **ret_type)
 {
@@ -263,7 +263,7 @@ static bool parse_word(schema_parser *parser, bool nested, const aoticache_type 
     return make_named(parser, AOTICACHE_TYPE_VARIABLE, aoticache_schema_copy_token(parser, token), ret_type);
 }
 
-/* The types that are written with a word and something behind it. */
+/* Parses types that consist of a word and arguments. */
 static bool parse_constructed(schema_parser *parser, aoticache_type_kind kind, const aoticache_type **ret_type)
 {
     aoticache_schema_advance(parser);
@@ -301,7 +301,7 @@ static bool parse_plain(schema_parser *parser, bool nested, const aoticache_type
     return parse_word(parser, nested, ret_type) && aoticache_schema_parse_alias(parser, ret_alias);
 }
 
-/* True if the token behind '[' is ']': "[2]" is not ours. */
+/* Accepts "[]". Returns false for "[2]", which is parsed elsewhere. */
 static bool accept_list_suffix(schema_parser *parser)
 {
     if (parser->token.kind != '[')
@@ -346,7 +346,7 @@ bool aoticache_schema_parse_type(schema_parser *parser, bool nested, const aotic
     return true;
 }
 
-/* Reads a number as far as it is a decimal integer: "2", and, as PyTorch reads it, 1 of "1.5". */
+/* Reads the leading decimal digits of a number: 2 for "2" and, as in PyTorch, 1 for "1.5". */
 static bool read_size(schema_parser *parser, int32_t *ret_size)
 {
     schema_token token = parser->token;

@@ -1,6 +1,6 @@
 /*
- * eager/schema/union: "Union(int, str)" in the form that PyTorch keeps: flat, ordered by the numbers of its type
- * kinds, without what another member covers. No operator of PyTorch has one; docs/schemas.md says how far this goes.
+ * eager/schema/union: "Union(int, str)" in the form that PyTorch uses: flat, ordered by the numbers of its type kinds, without
+ * members that another member covers. No operator of PyTorch has a union; docs/schemas.md describes the limits.
  *
  * Source: aten/src/ATen/core/union_type.cpp (2.13).
  */
@@ -54,7 +54,7 @@ static bool type_covers(const aoticache_type *a, const aoticache_type *b)
     return aoticache_type_equal(a, b);
 }
 
-/* Collects members of members, and NONE for an optional one. `flat` has room for twice what the text can name. */
+/* Collects members of members, and NONE for an optional one. `flat` has space for twice as many as the text can name. */
 static size_t flatten(const aoticache_type *const *items, size_t count, const aoticache_type **flat, size_t filled)
 {
     for (size_t i = 0; i < count; i++) {
@@ -86,7 +86,7 @@ static bool has_kind(const aoticache_type *const *items, size_t count, aoticache
     return false;
 }
 
-/* Keeps what no other member covers, in order. */
+/* Keeps members that no other member covers, in order. */
 static size_t drop_covered(const aoticache_type **items, size_t count)
 {
     size_t kept = 0;

@@ -1,8 +1,8 @@
-"""Called at the end of `import torch` (entry point of the group `torch.backends`): what the environment asks for happens
+"""Called at the end of `import torch` (entry point of the group `torch.backends`): enables what the environment requests,
 without a change of the program. AOTICACHE_ENABLE enables operators, AOTICACHE_COMPILE_CACHE installs the compile cache.
 
-A module of its own beside the package, so that programs that ask for neither pay for reading two variables alone. Nothing
-may be raised here: PyTorch would refuse to be imported.
+A separate module next to the package, so that programs that use neither only pay for reading two variables. Nothing may be
+raised here: PyTorch could not be imported then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def autoload() -> None:
 
 
 def serve_triton() -> None:
-    """Where Triton has been told to ask the cache, before it makes its first key."""
+    """Prepares Triton, if it is configured to use the cache, before it computes its first key."""
     if os.environ.get("TRITON_CACHE_MANAGER", "").startswith("aoticache."):
         from aoticache import _triton_keys
 
@@ -46,7 +46,7 @@ def install_compile_cache() -> None:
 
 
 def enable() -> None:
-    """Names, patterns and presets, with commas between them, as for aoticache.enable(). One bad name enables nothing."""
+    """Enables names, patterns and presets, separated by commas, as for aoticache.enable(). With a bad name, enables nothing."""
     wish = os.environ.get(ENABLE, "").strip()
     if wish.lower() in OFF:
         return

@@ -1,6 +1,6 @@
 /*
- * eager/torch/binding: bindings and the operators they enable: what is checked before PyTorch is told, and in which
- * order an operator comes and goes.
+ * eager/torch/binding: bindings and the operators they enable: checks before an operator is registered with PyTorch, and the order
+ * of enabling and disabling.
  */
 #include "base/arguments.h"
 #include "eager/torch/binding.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Where PyTorch says a kernel comes from. */
+/* The source of our kernels in PyTorch's messages. */
 #define REGISTERED_AT "libaoticache"
 #define NAME_BYTES 512 /* of a namespace, and of a name with its overload */
 
@@ -87,7 +87,7 @@ void aoticache_binding_free(aoticache_binding *binding)
     errno = saved;
 }
 
-/* ---- what an operator must be ---- */
+/* ---- requirements of operators ---- */
 
 static aoticache_status read_operator_options(const aoticache_binding_operator_options *options,
                                               aoticache_binding_operator_options *ret_options,
@@ -108,7 +108,7 @@ static bool is_of_tensor(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_TENSOR;
 }
 
-/* The dispatcher finds a kernel by the tensors of a call: one for a device is never asked without any. */
+/* Checks the arguments: the dispatcher chooses a kernel by tensors, so without any it never calls one for a device. */
 static aoticache_status check_arguments(const aoticache_schema *schema, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < aoticache_schema_num_arguments(schema); i++)
@@ -158,7 +158,7 @@ static void set_checks(aoticache_binding_operator *op)
     op->plain_arguments = op->precheck == NULL && op->holder->written == 0 ? op->holder->num_arguments : SIZE_MAX;
 }
 
-/* Everything that can be said no to before PyTorch is told. */
+/* Makes all checks that are possible before registering with PyTorch. */
 static aoticache_status prepare_operator(aoticache_binding_operator *op,
                                          const aoticache_binding_operator_options *options, aoticache_error *ret_error)
 {
@@ -175,7 +175,7 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op,
     return status;
 }
 
-/* ---- telling PyTorch ---- */
+/* ---- registering with PyTorch ---- */
 
 static aoticache_status register_with_bridge(aoticache_binding_operator *op, aoticache_error *ret_error)
 {
@@ -186,7 +186,7 @@ static aoticache_status register_with_bridge(aoticache_binding_operator *op, aot
     return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
 }
 
-/* PyTorch no longer has our function. */
+/* Removes our function from PyTorch. */
 static void withdraw_from_torch(aoticache_registration *registration)
 {
     if (registration->library != NULL)
@@ -194,7 +194,7 @@ static void withdraw_from_torch(aoticache_registration *registration)
     registration->library = NULL;
 }
 
-/* "aten::add" and "Tensor": "aten" and "add.Tensor". */
+/* Registers "aten::add" with overload "Tensor" as "add.Tensor" of "aten". */
 static aoticache_status register_with_library(aoticache_binding_operator *op, aoticache_error *ret_error)
 {
     aoticache_registration *registration = op->registration;
@@ -223,7 +223,10 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
     return AOTICACHE_LOAD_FAILED;
 }
 
-/* Calls may come before this returns: at once, where PyTorch has our function of a retired operator. */
+/*
+ * Registers with PyTorch. Calls may arrive before this returns: immediately, if PyTorch still has our function of a retired
+ * operator.
+ */
 static aoticache_status tell_torch(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
                                    aoticache_error *ret_error)
 {
@@ -241,7 +244,7 @@ static aoticache_status tell_torch(aoticache_binding_operator *op, const aoticac
     return registration->is_stable ? register_with_library(op, ret_error) : register_with_bridge(op, ret_error);
 }
 
-/* ---- coming and going ---- */
+/* ---- enabling and disabling ---- */
 
 static void add_to_binding(aoticache_binding_operator *op)
 {
@@ -267,8 +270,8 @@ static void remove_from_binding(aoticache_binding_operator *op)
 }
 
 /*
- * Waits until every call that found an operator before it was taken back has left its epoch or has a reference. False:
- * this thread is inside an epoch itself (a kernel library has led to here) and cannot wait: the operator stays, unused.
+ * Waits until every call that found an operator before it was removed has left its epoch or has a reference. False: this thread is
+ * itself inside an epoch (a kernel library has led here) and cannot wait: the operator is kept, unused.
  */
 static bool wait_for_epochs(void)
 {
@@ -278,7 +281,7 @@ static bool wait_for_epochs(void)
     return true;
 }
 
-/* Who is inside of the operator itself would wait for itself. */
+/* Waits for calls, except those of this thread, which would wait for itself. */
 static void wait_for_calls(const aoticache_binding_operator *op)
 {
     if (aoticache_binding_is_inside(op))
@@ -317,7 +320,7 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding, const aoti
     return AOTICACHE_OK;
 }
 
-/* Also of one that could not be enabled, however far it came. */
+/* Ends an operator, also one that was only partly enabled. */
 static void end_operator(aoticache_binding_operator *op, bool stays_registered)
 {
     if (op == NULL)

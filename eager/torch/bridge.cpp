@@ -1,13 +1,13 @@
 /*
- * eager/torch/bridge: the C++ side of the PyTorch binding, compiled on the user's machine against the headers of the
- * PyTorch that is to load it (eager/torch/bridge.h is the other side, and the specification of everything here).
+ * eager/torch/bridge: the C++ side of the PyTorch binding, compiled on the user's machine against the headers of the PyTorch that
+ * will load it (eager/torch/bridge.h is the other side, and the specification of everything here).
  *
- * Owns what only PyTorch's C++ ABI can do: registering kernels with the dispatcher, reading tensors, Scalars and lists
- * without copies, calling PyTorch's own kernel, throwing what PyTorch throws. What is served is for the core to decide.
+ * Owns what only PyTorch's C++ ABI can do: registering kernels with the dispatcher, reading tensors, Scalars and lists without
+ * copies, calling PyTorch's own kernel, throwing PyTorch's exceptions. The core decides which calls are served.
  *
- * An operator whose C++ type is in `signatures` gets an unboxed kernel, which spares each call the IValues of a boxed
- * one. PyTorch calls kernels through tables that it changes under running calls, which may see half a change: so what
- * has been registered once stays registered, and lets calls through while it is disabled.
+ * An operator whose C++ type is in `signatures` gets an unboxed kernel, which saves each call the IValues of a boxed one. PyTorch
+ * calls kernels through tables that it changes while calls run, so calls may see half a change. Therefore what has been registered
+ * once stays registered, and forwards calls to PyTorch's kernel while it is disabled.
  */
 #include "eager/torch/bridge.h"
 
@@ -49,7 +49,7 @@ using torch::jit::Stack;
 
 const aoticache_bridge_host *host;
 
-/* One list for the tensors' conversion: what has none of these keys is what its sizes, strides and data say it is. */
+/* The keys that conversion refuses: tensors without them are fully described by their sizes, strides and data. */
 constexpr DispatchKeySet refused_keys({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor,
                                        DispatchKey::Python});
 
@@ -62,11 +62,11 @@ constexpr uint64_t known_dtypes = 0
 constexpr size_t max_values = 32;       /* the longest schema of PyTorch 2.13 has 30 arguments */
 constexpr size_t max_list_bytes = 8192; /* for twice the metadata that a holder takes */
 
-/* ---- arguments on their way to C ---- */
+/* ---- arguments, converted for C ---- */
 
 class Arguments {
   public:
-    /* False: no value says this. */
+    /* Adds a value. False: no kind of value can represent it. */
     bool push(const at::Tensor &tensor)
     {
         auto *view = take<aoticache_tensor_view>(1);
@@ -117,7 +117,7 @@ class Arguments {
 
     bool push(at::ScalarType dtype) { return push_int(AOTICACHE_VALUE_DTYPE, static_cast<int64_t>(dtype)); }
 
-    /* Copied: C strings end. */
+    /* Copies the text, because C strings end with a NUL. */
     bool push(std::string_view text)
     {
         char *copied = take<char>(text.size() + 1);
@@ -148,10 +148,10 @@ class Arguments {
 
     template <class T> bool push(const std::optional<T> &optional) { return optional ? push(*optional) : push_none(); }
 
-    /* kind: that of the argument's type, by value_kind(). */
+    /* Adds a value. kind: of the argument's type, from value_kind(). */
     bool push(const IValue &value, int32_t kind);
 
-    /* By host->attempt or host->call. Throws what went wrong. */
+    /* Calls host->attempt or host->call. Throws on FAILED. */
     aoticache_bridge_result ask(decltype(aoticache_bridge_host::call) host_call, void *op, DispatchKeySet keys)
     {
         aoticache_error error;
@@ -231,7 +231,7 @@ bool Arguments::fill(const at::Tensor &tensor, aoticache_tensor_view *view)
     auto dtype = static_cast<uint32_t>(c10::typeMetaToScalarType(impl->dtype()));
     if (dtype > 63 || !(known_dtypes >> dtype & 1))
         return false;
-    const void *data = impl->unsafe_storage().data(); /* throws where data must not be seen */
+    const void *data = impl->unsafe_storage().data(); /* throws if the data must not be read */
     c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
     int64_t numel = impl->numel();
     if (!data && numel)
@@ -278,7 +278,7 @@ bool Arguments::fill(const at::Scalar &scalar, aoticache_value *value)
         value->as.complex_value[1] = number.imag();
         return true;
     }
-    default: /* unsigned 64-bit numbers beyond INT64_MAX */
+    default: /* unsigned 64-bit numbers above INT64_MAX */
         return false;
     }
 }
@@ -331,7 +331,7 @@ template <class Element> bool Arguments::push_tensors(c10::ArrayRef<Element> lis
     return true;
 }
 
-/* convert: false where an element is symbolic. */
+/* convert: returns false if an element is symbolic. */
 template <class T, class Convert> T *Arguments::copy(c10::ArrayRef<IValue> list, Convert convert)
 {
     T *elements = take<T>(list.size());
@@ -377,7 +377,7 @@ bool Arguments::push(const IValue &value, int32_t kind)
     if (value.isNone())
         return push_none();
     switch (kind) {
-    case AOTICACHE_VALUE_NONE: /* None is not the only way to leave an optional tensor out */
+    case AOTICACHE_VALUE_NONE: /* an absent optional tensor may also be an undefined one */
         return value.toTensor().defined() ? push(value.toTensor()) : push_none();
     case AOTICACHE_VALUE_TENSOR:
         return push(value.toTensor());
@@ -409,7 +409,7 @@ bool Arguments::push(const IValue &value, int32_t kind)
     }
 }
 
-/* ---- the kinds of arguments that a schema announces ---- */
+/* ---- the kinds of a schema's arguments ---- */
 
 int32_t list_kind(const c10::Type &element)
 {
@@ -434,7 +434,7 @@ int32_t list_kind(const c10::Type &element)
     }
 }
 
-/* -1: none. NONE stands for an optional tensor, COMPLEX for a number of any kind. */
+/* Returns the kind of a type; -1: none. NONE means an optional tensor, COMPLEX a number of any kind. */
 int32_t value_kind(const c10::Type &type)
 {
     switch (type.kind()) {
@@ -473,7 +473,7 @@ int32_t value_kind(const c10::Type &type)
     }
 }
 
-/* Which results are arguments that are written to: their positions; -1: a new one. */
+/* Returns for each result the position of the written argument that it is; -1: a new one. */
 std::vector<int> returned_arguments(const c10::FunctionSchema &schema)
 {
     std::vector<int> found;
@@ -489,7 +489,7 @@ std::vector<int> returned_arguments(const c10::FunctionSchema &schema)
     return found;
 }
 
-/* Whether a call changes an argument; running statistics do without the schema's saying so (eager/holder/writes.c). */
+/* Returns whether a call changes an argument; the schema does not mark running statistics (eager/holder/writes.c). */
 bool writes(const c10::FunctionSchema &schema)
 {
     if (schema.name() == "aten::native_batch_norm" || schema.name() == "aten::batch_norm_update_stats")
@@ -501,8 +501,8 @@ bool writes(const c10::FunctionSchema &schema)
 }
 
 /*
- * PyTorch raises the version counters of what is written to above the kernels, where an operator has a kernel for that.
- * Operators that have none (_foreach_add_) leave it to the operators that their own kernels call. Bit i: argument i.
+ * Returns the arguments whose version counters our kernel must increase; bit i: argument i. PyTorch does this above the kernels, if
+ * an operator has a kernel for that. Operators without one (_foreach_add_) leave it to the operators that their own kernels call.
  */
 uint32_t written_without_note(const c10::OperatorHandle &handle)
 {
@@ -516,7 +516,7 @@ uint32_t written_without_note(const c10::OperatorHandle &handle)
     return found;
 }
 
-/* As the kernel for ADInplaceOrView does it, which some tensors and some places are without. */
+/* Increases a version counter, as the kernel for ADInplaceOrView does, if there is one for this tensor and state. */
 void note_write(const at::Tensor &tensor)
 {
     auto key = DispatchKey::ADInplaceOrView;
@@ -549,7 +549,7 @@ std::vector<int32_t> value_kinds(const c10::FunctionSchema &schema)
     return kinds;
 }
 
-/* ---- results on their way back ---- */
+/* ---- returning results ---- */
 
 at::Tensor take_tensor(struct AtenTensorOpaque *handle)
 {
@@ -557,7 +557,7 @@ at::Tensor take_tensor(struct AtenTensorOpaque *handle)
     return tensor ? std::move(*tensor) : at::Tensor();
 }
 
-/* What the core left on the stack, freed where it is not taken. */
+/* The results that the core left on the stack; frees those that are not taken. */
 class Results {
   public:
     explicit Results(aoticache_stack &stack) : stack(stack) {}
@@ -627,8 +627,8 @@ template <class... Types> std::tuple<Types...> take_all(Results &results, std::t
 /* ---- kernels ---- */
 
 /*
- * PyTorch hands out the kernels that it has for boxed calls only, which cost a call two conversions of all its values,
- * and keeps a note of each. Past that there is what C++ leaves open: explicit instantiations may name private members.
+ * PyTorch's public interface returns kernels only for boxed calls, which cost two conversions of all values per call, and keeps a
+ * record of each. This uses a gap in C++ instead: explicit instantiations may name private members.
  */
 struct EntryMember {
     friend constexpr auto member_of(EntryMember);
@@ -640,37 +640,37 @@ template <class Tag, auto Member> struct Expose {
 
 template struct Expose<EntryMember, &c10::OperatorHandle::operatorDef_>;
 
-/* What a call with this key gets; handle.hasComputedKernelForDispatchKey(key). */
+/* Returns the kernel of a call with this key; requires handle.hasComputedKernelForDispatchKey(key). */
 const c10::KernelFunction &find_kernel(const c10::OperatorHandle &handle, DispatchKey key)
 {
     return (handle.*member_of(EntryMember()))->op.lookup(DispatchKeySet(key));
 }
 
-/* An operator and key that were enabled once: never freed, since PyTorch does not say when the calls inside end. */
+/* An operator and key that were enabled once: never freed, because PyTorch does not report when the last call has left. */
 struct Operator {
-    std::atomic<void *> op;  /* the core's; null: disabled, or calls are set aside: */
-    std::atomic<void *> own; /* the core's; null: disabled */
+    std::atomic<void *> op;  /* of the core; null: disabled, or another call mode is active: */
+    std::atomic<void *> own; /* of the core; null: disabled */
     std::atomic<int> mode;
-    std::atomic<uint64_t> left, total; /* how many calls are still to be set aside, and were to be */
+    std::atomic<uint64_t> left, total; /* remaining and total calls of the current call mode */
     c10::OperatorHandle handle;
     DispatchKey key;
     c10::KernelFunction fallback; /* PyTorch's own kernel */
     c10::KernelFunction kernel;   /* ours; holds the functor */
-    std::vector<int32_t> kinds;   /* of the arguments */
-    std::vector<int> returned;    /* of the results: the argument that each is; -1: a new tensor */
-    bool writes;                  /* to arguments */
-    uint32_t noted;               /* bit i: a kernel raises the version of argument i itself */
-    std::string range;            /* "aoticache::aten::abs": what a profiler sees inside of "aten::abs" */
+    std::vector<int32_t> kinds;   /* kinds of the arguments */
+    std::vector<int> returned;    /* for each result the argument that it is; -1: a new tensor */
+    bool writes;                  /* writes to arguments */
+    uint32_t noted;               /* bit i: a kernel increases the version of argument i itself */
+    std::string range;            /* "aoticache::aten::abs": shown by profilers inside of "aten::abs" */
 };
 
 /*
- * ---- calls that are set aside ----
+ * ---- call modes other than SERVE ----
  *
- * Everything here is for calls that find no `op`, so that those that do are not slowed down. Two threads may count one call
- * once, or end it both: numbers are about right, and nothing else hangs on them.
+ * Everything here is for calls that find no `op`, so that other calls are not slowed down. Two threads may count one call once, or
+ * both end the mode: the numbers are approximate, and nothing else depends on them.
  */
 
-/* What remains is for host->call() again; harmless where it has been disabled meanwhile. */
+/* Ends the mode: further calls use host->call() again. Harmless if the operator has been disabled meanwhile. */
 void resume(Operator &state)
 {
     void *none = nullptr;
@@ -687,7 +687,7 @@ uint64_t bypassed_now(const Operator &state)
     return passes ? state.total.load(std::memory_order_relaxed) - left : 0;
 }
 
-/* How this call is taken, which is counted. SERVE: the operator is disabled, PyTorch's kernel answers as with PASS. */
+/* Returns the mode of this call, and counts it. PASS also if the operator is disabled. */
 C10_NOINLINE aoticache_call_mode take_call_mode(Operator &state, void *own)
 {
     if (!own)
@@ -704,12 +704,12 @@ C10_NOINLINE aoticache_call_mode take_call_mode(Operator &state, void *own)
     return how;
 }
 
-/* A call's turn, timed from begin() on; one that is not served, or throws, does not count. */
+/* A call's turn, timed from begin() on; a call that is not served, or throws, does not count. */
 class Turn {
   public:
     Turn(void *op) : op(op) {}
 
-    /* push: as serve()'s. */
+    /* push: as in serve(). */
     template <class Push> aoticache_bridge_turn take(Push push)
     {
         Arguments arguments;
@@ -738,7 +738,7 @@ class Turn {
     uint64_t begin_ns = 0, ns = 0;
 };
 
-/* Whether a profiler of PyTorch's is on for this thread: two dozen instructions. */
+/* Returns whether a PyTorch profiler is active on this thread; takes about 24 instructions. */
 bool is_profiled()
 {
     return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
@@ -753,8 +753,8 @@ template <class Ask> C10_NOINLINE aoticache_bridge_result ask_in_range(const Ope
 }
 
 /*
- * Puts the arguments by `push` and asks the core: SERVED, FALLBACK, FALLBACK_FIRST. An exception of push() means that
- * PyTorch refuses to show what it was asked for; its kernel says that in its own words.
+ * Pushes the arguments with `push` and asks the core: SERVED, FALLBACK, FALLBACK_FIRST. If push() throws, PyTorch refuses access to
+ * an argument: then PyTorch's kernel is called and reports that itself.
  */
 template <class Push>
 aoticache_bridge_result serve(const Operator &state, void *op, DispatchKeySet keys, Arguments &arguments, Push push)
@@ -773,7 +773,7 @@ aoticache_bridge_result serve(const Operator &state, void *op, DispatchKeySet ke
     return arguments.ask(host->attempt, op, keys);
 }
 
-/* The call of PyTorch's kernel after FALLBACK_FIRST: what it refuses is the end of this call, and nothing is compiled. */
+/* Calls PyTorch's kernel after FALLBACK_FIRST: if that throws, the call ends, and nothing is compiled. */
 template <class Call> auto call_first(void *op, Call call)
 {
     try {
@@ -784,7 +784,7 @@ template <class Call> auto call_first(void *op, Call call)
     }
 }
 
-/* After call_first() of an operator that writes to its arguments. */
+/* Calls host->prepare(), after call_first() of an operator that writes to its arguments. */
 template <class Push> void prepare(void *op, Push push)
 {
     Arguments arguments;
@@ -868,7 +868,7 @@ class BoxedKernel final : public c10::OperatorKernel {
         return true;
     }
 
-    /* PyTorch's kernel answers; then what it was given is what the next call of this kind has. */
+    /* Lets PyTorch's kernel answer first; its arguments then have the state that the next such call will have. */
     C10_NOINLINE void write_first(void *op, const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack) const
     {
         Stack given(stack->end() - static_cast<ptrdiff_t>(state.kinds.size()), stack->end());
@@ -876,7 +876,7 @@ class BoxedKernel final : public c10::OperatorKernel {
         prepare(op, [&](Arguments &arguments) { return push(arguments, &given); });
     }
 
-    /* The results in the place of the arguments. */
+    /* Replaces the arguments with the results. */
     void give(Arguments &arguments, Stack *stack) const
     {
         Results results(arguments.stack);
@@ -925,7 +925,7 @@ template <class Return, class... Types> class UnboxedKernel<Return(Types...)> fi
         return state.fallback.template call<Return, Types...>(state.handle, keys, std::forward<Types>(values)...);
     }
 
-    /* Of results that are new, and of one that is the argument that was written to. */
+    /* Takes new results, or the argument that was written to. */
     Return take(Arguments &arguments, Types... values) const
     {
         Results results(arguments.stack);
@@ -974,7 +974,7 @@ template <class Return, class... Types> class UnboxedKernel<Return(Types...)> fi
         return call_timed(own, keys, std::forward<Types>(values)...);
     }
 
-    /* A function of its own: what PyTorch's kernel is passed on by has no room for arguments on its stack. */
+    /* Answers a timed call. Not inlined, so that the function that forwards to PyTorch's kernel needs no stack for arguments. */
     C10_NOINLINE Return call_timed(void *own, DispatchKeySet keys, Types... values)
     {
         Turn turn(own);
@@ -989,7 +989,7 @@ template <class Return, class... Types> class UnboxedKernel<Return(Types...)> fi
                      [&]() -> Return { return fall_back(keys, std::forward<Types>(values)...); });
     }
 
-    /* What `last` gives; the turn's time ends with it, if it counts. */
+    /* Returns the result of `last`, and then ends the turn's time, if it counts. */
     template <class Last> static Return ended(Turn &turn, bool counts, Last last)
     {
         if constexpr (std::is_void_v<Return>) {
@@ -1065,7 +1065,7 @@ struct Kernel {
     std::optional<c10::impl::CppSignature> signature;
 };
 
-/* Whether what is written to is, in C++ too: types of schemas do not say that. */
+/* Returns whether the C++ type writes to the same arguments as the schema: types of schemas do not show that. */
 template <class Return, class... Types> bool writes_as(const c10::FunctionSchema &schema, Return (*)(Types...))
 {
     const bool written[] = {std::is_same_v<Types, at::Tensor &>...};
@@ -1079,7 +1079,7 @@ template <class Return, class... Types> bool writes_as(const c10::FunctionSchema
     return returns_argument == std::is_reference_v<Return>;
 }
 
-/* The dispatcher's own check of what is registered says whether it is of this type. */
+/* Makes an unboxed kernel. The dispatcher's own check of registrations determines whether the type fits. */
 template <class Signature> bool make_unboxed(Operator *state, std::optional<Kernel> &ret_kernel)
 {
     c10::FunctionSchema schema = state->handle.schema().cloneWithRealTypes(c10::fn_has_symint<Signature>::value);
@@ -1152,7 +1152,10 @@ Kernel make_kernel(Operator *state)
     return {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(state)), std::nullopt};
 }
 
-/* PyTorch warns once of any kernel that takes another's place, which here is what was asked for; that once is kept. */
+/*
+ * Suppresses PyTorch's warning about a replaced kernel: ours is meant to replace it. The once-per-process warning is not used
+ * up.
+ */
 class Silence : public c10::WarningHandler {
   public:
     void process(const c10::Warning &) override {}
@@ -1175,7 +1178,7 @@ void register_kernel(Operator *state)
 std::mutex lock;
 std::vector<Operator *> *operators = new std::vector<Operator *>(); /* the oldest first; under the lock */
 
-/* One that PyTorch calls: nobody else has put a kernel of his own before it in the meantime. */
+/* Finds a registered operator that PyTorch still calls: nobody else has registered a kernel over it meanwhile. */
 Operator *find_registered(const c10::OperatorHandle &handle, DispatchKey key)
 {
     for (auto state = operators->rbegin(); state != operators->rend(); ++state)
@@ -1227,7 +1230,7 @@ Operator *enable(const char *name, const char *overload, const char *schema, con
     return state;
 }
 
-/* Runs `action`; whatever it throws becomes a status and a line. */
+/* Runs `action`; an exception becomes a status and a line. */
 template <class Action> aoticache_status guarded(char *message, size_t message_size, Action action)
 {
     auto report = [&](aoticache_status status, const char *text) {
@@ -1294,7 +1297,7 @@ uint32_t bridge_num_threads()
     return static_cast<uint32_t>(at::get_num_threads());
 }
 
-/* Whatever is thrown, the caller then has from PyTorch's function, with its message. */
+/* Returns an error if anything is thrown: the caller then calls PyTorch's function, which reports it. */
 int32_t get_data_ptr(AtenTensorHandle handle, void **ret_data)
 {
     try {
@@ -1348,7 +1351,7 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
             fail(AOTICACHE_UNSUPPORTED, "the bridge fills " + std::to_string(sizeof *ret_bridge) +
                                             " bytes, the library has " + std::to_string(ret_bridge->size));
         host = caller;
-        /* Without a function between, which would cost as much as PyTorch's: a ScalarType is an int8_t. */
+        /* Without a wrapper function, which would cost as much as PyTorch's: a ScalarType is an int8_t. */
         static_assert(std::is_same_v<std::underlying_type_t<c10::ScalarType>, int8_t>);
         const aoticache_bridge_settings settings = {
             &at::globalContext(), is_deterministic,

@@ -1,7 +1,7 @@
 /*
- * eager/torch/bridge_open: the bridge as the core of the binding sees it. First as an artifact of the cache: compiled
- * once for each PyTorch and source, found again by all processes, its failure remembered with what the compiler said.
- * Then opened, and answered when it calls (bridge.h).
+ * eager/torch/bridge_open: the core's side of the bridge. First, the bridge as an artifact of the cache: compiled once for each
+ * PyTorch and source and found by all processes; a failure is remembered with the compiler's output. Second, opening it and
+ * answering its calls (bridge.h).
  */
 #include "base/clock.h"
 #include "base/arguments.h"
@@ -24,7 +24,7 @@
 #define FILE_NAME "torch_bridge.so"
 #define MAX_ARGUMENTS 1024
 #define MAX_OUTPUT_BYTES (1 << 20)
-/* PyTorch's headers take a C++ compiler some 20 s; on a busy machine a multiple of that. */
+/* A C++ compiler takes about 20 s for PyTorch's headers; on a busy machine a multiple of that. */
 #define TIMEOUT_NS (600 * UINT64_C(1000000000))
 
 typedef struct bridge_compile {
@@ -32,7 +32,7 @@ typedef struct bridge_compile {
     const char *const *command;
 } bridge_compile;
 
-/* ---- what is asked for ---- */
+/* ---- the request ---- */
 
 static aoticache_status set_pair(aoticache_request *request, const char *pair, aoticache_error *ret_error)
 {
@@ -46,7 +46,7 @@ static aoticache_status set_pair(aoticache_request *request, const char *pair, a
     return aoticache_request_set_environment(request, name, equals + 1, ret_error);
 }
 
-/* The source stands in the key by its digest, not by its path. */
+/* Puts the source into the request by its digest, not by its path. */
 static aoticache_status set_source(aoticache_request *request, const char *source, aoticache_error *ret_error)
 {
     aoticache_digest digest;
@@ -87,7 +87,7 @@ static aoticache_status make_request(const char *source, const char *const *envi
 
 /* ---- compiling ---- */
 
-/* The command, "-o FILE SOURCE"; *ret_arguments is the caller's, its items are not. */
+/* Builds the command with "-o FILE SOURCE"; the caller frees *ret_arguments, but not its items. */
 static aoticache_status make_arguments(const bridge_compile *compile, const char *output, const char ***ret_arguments,
                                        aoticache_error *ret_error)
 {
@@ -108,7 +108,7 @@ static aoticache_status make_arguments(const bridge_compile *compile, const char
     return AOTICACHE_OK;
 }
 
-/* *ret_said: what it said; the caller's, or NULL. */
+/* Runs the compiler. *ret_said: its output, which the caller frees, or NULL. */
 static aoticache_status run_compiler(const bridge_compile *compile, const char *output, char **ret_said,
                                      aoticache_error *ret_error)
 {
@@ -118,7 +118,7 @@ static aoticache_status run_compiler(const bridge_compile *compile, const char *
     aoticache_status status = make_arguments(compile, output, &arguments, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(compile->command[0], program, ret_error);
-    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED) /* no failure of this source: not remembered */
+    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED) /* not a failure of this source: not remembered */
         return AOTICACHE_UNSUPPORTED;
     if (status != AOTICACHE_OK)
         return status;
@@ -156,7 +156,7 @@ static aoticache_status compile_bridge(void *user, const aoticache_request *requ
     return deliver(deliver_user, &product);
 }
 
-/* ---- from the cache ---- */
+/* ---- getting it from the cache ---- */
 
 static aoticache_status find_or_compile(aoticache_cache *cache, const aoticache_request *request,
                                         bridge_compile *compile, aoticache_artifact **ret_artifact,
@@ -199,7 +199,7 @@ aoticache_status aoticache_binding_prepare_bridge(aoticache_cache *cache, const 
 
 /* ---- answering the bridge ---- */
 
-/* may_compile: a constant, so that each of the two ways is as short as one alone. */
+/* Answers a call. may_compile: a constant, so that each of the two variants is as short as if it were the only one. */
 static inline __attribute__((always_inline)) aoticache_bridge_result answer_as(void *op, uint64_t key_set,
                                                                                uint64_t wrapped, aoticache_stack *stack,
                                                                                bool may_compile, aoticache_error *error)
@@ -245,7 +245,7 @@ static void count_refusal(void *op)
     aoticache_binding_end(&call);
 }
 
-/* ---- answering: turns of trials, calls that were passed on ---- */
+/* ---- answering: turns of trials, bypassed calls ---- */
 
 _Static_assert(sizeof(aoticache_timed_call) <= sizeof(aoticache_bridge_timed_call), "the bridge has room for a ticket");
 
@@ -254,7 +254,7 @@ static aoticache_timed_call *timed_call_of(aoticache_bridge_timed_call *ticket)
     return (aoticache_timed_call *)(void *)ticket->words;
 }
 
-/* As aoticache_binding_answer() would find the call. */
+/* Finds the trial of a call, looking it up as aoticache_binding_answer() does. */
 static aoticache_verdict *find_trial(const aoticache_binding_call *call, uint64_t wrapped)
 {
     aoticache_packed packed;
@@ -328,7 +328,7 @@ static const aoticache_bridge_host host = {
 
 /* ---- opening ---- */
 
-/* It is never unloaded: PyTorch may be inside it as long as the process lives. */
+/* Opens the bridge. It is never unloaded: PyTorch may be inside it as long as the process lives. */
 static aoticache_status open_library(const char *path, aoticache_bridge_open_fn *ret_open, aoticache_error *ret_error)
 {
     void *handle = NULL;
@@ -349,7 +349,7 @@ static aoticache_status open_library(const char *path, aoticache_bridge_open_fn 
     return AOTICACHE_OK;
 }
 
-/* One bridge is opened in a process, or the same again; it stays. */
+/* Lets plain kernels use the bridge's functions. A process opens only one bridge, perhaps repeatedly; it stays loaded. */
 static void serve_plain_kernels(const aoticache_bridge *bridge)
 {
     static aoticache_kernel_host functions;

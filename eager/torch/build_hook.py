@@ -1,7 +1,7 @@
-"""Builds the C parts for a wheel, with make, in a folder of their own, and says where they go in the package.
+"""Builds the C parts for a wheel, with make, in a separate directory, and maps them to paths in the package.
 
-Below the package they lie as `make install` would put them under a prefix (lib, bin, share, include), since the library
-finds its worker and its shim two folders above itself. Links are left out: a wheel has none.
+In the package they have the layout of `make install` below a prefix (lib, bin, share, include), because the library finds its
+worker and its shim two directories above itself. Links are left out, because wheels cannot contain them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ LIBRARIES = (
     "libaoticache_torchshim.so",
     "libaoticache_cxxbridge.so",
     "libaoticache_runtime.a",
-    "aoticache/libtorch_cpu.so",  # what kernels written in C are linked against; it is empty
-    "aoticache/proxy_executor.so",  # what PyTorch's runner loads when a model needs its proxy executor
-    "aoticache/_runtime.abi3.so",  # the part of aoticache.runtime that is in C, for every Python from 3.10 on
+    "aoticache/libtorch_cpu.so",  # kernels written in C are linked against it; it is empty
+    "aoticache/proxy_executor.so",  # PyTorch's runner loads it when a model needs its proxy executor
+    "aoticache/_runtime.abi3.so",  # the C part of aoticache.runtime, for every Python from 3.10 on
 )
 PROGRAMS = ("aoticache", "aoticache-gc", "aoticache-stat")
-MODULES = "libaoticache_remote_*.so"  # for remotes; those whose libraries are there
+MODULES = "libaoticache_remote_*.so"  # for remotes; those whose libraries are installed
 FOLDERS = ("share/aoticache", "include/aoticache")
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Found by hatchling under this name."""
+    """The build hook; hatchling finds it by this name."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        if version == "editable":  # the package is used where it is, and finds build/lib beside it
+        if version == "editable":  # the package is used in the source tree, and finds build/lib there
             self._make(root, own_build_folder() or root / "build")
             return
         build = self._build_folder(root)
@@ -57,7 +57,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def _make(self, root: Path, build: Path) -> None:
         jobs = os.environ.get("AOTICACHE_WHEEL_JOBS") or str(os.cpu_count() or 1)
-        # Without debugging information; what the caller set in CFLAGS is heeded.
+        # Without debugging information; CFLAGS of the caller are used.
         flags = [f"{name}={os.environ.get(name, '-O2')}" for name in ("CFLAGS", "CXXFLAGS")]
         command = ["make", f"-j{jobs}", f"BUILD={build}", *flags, "all"]
         try:
@@ -71,13 +71,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def own_build_folder() -> Path | None:
-    """What the environment names. What is up to date there is not built again."""
+    """Returns the build directory that the environment names. Files that are up to date there are not built again."""
     own = os.environ.get("AOTICACHE_WHEEL_BUILD")
     return Path(own).resolve() if own else None
 
 
 def contents(root: Path, build: Path) -> list[tuple[Path, str]]:
-    """Files, and where they go below the package."""
+    """Returns files, and their paths below the package."""
     found = [(build / "lib" / name, f"lib/{name}") for name in LIBRARIES]
     found += [(path, f"lib/{path.name}") for path in sorted((build / "lib").glob(MODULES))]
     found += [(build / "bin" / name, f"bin/{name}") for name in PROGRAMS]
@@ -96,7 +96,7 @@ def contents(root: Path, build: Path) -> list[tuple[Path, str]]:
 
 
 def bridge_headers(root: Path) -> list[str]:
-    """What bridge.cpp includes of ours, found by following its includes."""
+    """Returns our headers that bridge.cpp includes, directly or indirectly."""
     seen: list[str] = []
     todo = ["eager/torch/bridge.cpp"]
     while todo:
@@ -110,5 +110,5 @@ def bridge_headers(root: Path) -> list[str]:
 
 
 def platform_tag() -> str:
-    """linux_x86_64: it needs libraries of the system, as every wheel does that was built on one machine for it."""
+    """Returns linux_x86_64, not manylinux: the wheel needs libraries of the system on which it was built."""
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")

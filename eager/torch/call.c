@@ -1,6 +1,6 @@
 /*
- * eager/torch/call: a call that is no plain hit (internal.h): what only PyTorch's kernel can serve is refused, the rest
- * goes to the holder.
+ * eager/torch/call: a call that is not a plain hit (internal.h). Calls that only PyTorch's kernel can serve are refused, the others
+ * go to the holder.
  */
 #include "eager/torch/internal.h"
 
@@ -55,7 +55,7 @@ aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call)
     return AOTICACHE_BRIDGE_FALLBACK;
 }
 
-/* What the holder calls for its fallback: it is to be called by whoever asked us. */
+/* The holder's fallback: notes that our caller must call PyTorch's kernel. */
 aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, aoticache_stack *stack,
                                                  aoticache_error *ret_error)
 {
@@ -67,10 +67,10 @@ aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, a
 }
 
 /*
- * Of what went wrong, only what the host asked to see is the call's. A kernel that fails has written nothing but its own
- * results, so PyTorch's kernel can still answer: with its own exception, where the arguments are to blame, and with the
- * results where they are not. Tensors that the kernel has taken are gone, and then the failure is the call's; so it is where
- * the kernel may have written to some of the arguments before it failed.
+ * Converts the holder's status. The call fails only if the host requested that, otherwise PyTorch's kernel answers: a kernel
+ * that fails has written nothing except its own results. PyTorch's kernel then raises its own exception, if the arguments are
+ * invalid, or has the results. But if the kernel has taken ownership of tensors, or may have written to some arguments before
+ * it failed, the call fails.
  */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status)
 {
@@ -84,7 +84,10 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
                                                                                  : AOTICACHE_BRIDGE_FAILED;
 }
 
-/* The bridge takes turns before it calls; without one the holder does, and the turn of PyTorch's kernel ends with that. */
+/*
+ * Calls the holder. The bridge takes turns before it calls; without a bridge the holder does, until PyTorch's kernel has
+ * answered.
+ */
 static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
                                     aoticache_numbers *substituted, bool consume, bool *ret_compiles,
                                     aoticache_error *error)
@@ -99,7 +102,7 @@ static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_s
     return status;
 }
 
-/* A call that no kernel is ready for. packed: NULL where no kernel can take it. substituted: what it was substituted, or NULL. */
+/* Answers a call without a ready kernel. packed: NULL if no kernel can take it. substituted: its substitutions, or NULL. */
 static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint64_t key_set,
                                               const aoticache_packed *packed, aoticache_numbers *substituted,
                                               bool consume, bool may_compile, aoticache_error *error)
@@ -116,7 +119,7 @@ static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
     if (call->ticket
-            .is_spared) { /* calls that ask for another kernel each are passed on, as those that a kernel loses */
+            .is_spared) { /* calls that each need another kernel are bypassed, like those with a slower kernel */
         atomic_fetch_add_explicit(&op->spared, 1, memory_order_relaxed);
         aoticache_binding_note_left(op);
         return aoticache_binding_judge(call, status);
@@ -125,7 +128,7 @@ static aoticache_bridge_result answer_unready(aoticache_binding_call *call, uint
     return aoticache_binding_judge(call, status);
 }
 
-/* Whether a kernel for these arguments, of whatever kinds, was ready; *ret_result is what came of it. */
+/* Answers with a kernel that is ready for these arguments, of any kinds; *ret_result is its result. False: none is ready. */
 static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, bool consume, aoticache_packed *ret_packed,
                          bool *ret_packs, aoticache_bridge_result *ret_result, aoticache_error *error)
 {
@@ -140,7 +143,7 @@ static bool answer_ready(aoticache_binding_call *call, uint64_t key_set, bool co
     return true;
 }
 
-/* Answers a call that has been substituted tensors, by a kernel that takes its numbers from them. */
+/* Answers a call with substituted tensors, with a kernel that reads its numbers from them. */
 static aoticache_bridge_result answer_substituted(aoticache_binding_call *call, uint64_t key_set,
                                                   aoticache_numbers *substituted, bool consume, bool may_compile,
                                                   aoticache_error *error)
@@ -154,7 +157,7 @@ static aoticache_bridge_result answer_substituted(aoticache_binding_call *call, 
     return result;
 }
 
-/* Hits of calls with lists and strings, and of those with numbers that keep changing, come here too. */
+/* Answers a call. Also hits with lists and strings, and hits with changing numbers, come here. */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume, bool may_compile,
                                                         aoticache_error *error)
@@ -201,11 +204,11 @@ void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
 /* ---- wrapped numbers ---- */
 
 /*
- * Whether a wrapped number promotes as any tensor of no dimension would, in these arguments.
+ * The categories of dtypes, to find out whether a wrapped number promotes as a zero-dimensional tensor would.
  *
  * Source: c10/core/ScalarType.h (categories), aten/src/ATen/native/TypeProperties.cpp (ResultTypeState,
- * combine_categories). Kernel libraries are compiled for tensors of no dimension: what they are given must promote as
- * those do.
+ * combine_categories). Kernel libraries are compiled for zero-dimensional tensors: their arguments must promote as those
+ * do.
  */
 typedef enum dtype_category {
     CATEGORY_BOOL,
@@ -243,7 +246,7 @@ static bool is_wrapped(size_t argument, uint64_t wrapped)
 }
 
 typedef struct promotion {
-    int tensors;          /* the highest category of the tensors that have dimensions; -1 where none has */
+    int tensors;          /* the highest category of the tensors with dimensions; -1 if there are none */
     int scalars, numbers; /* of the other tensors, and of wrapped numbers */
     uint64_t dtypes;      /* bit i: one of these other tensors is of the dtype i */
 } promotion;
@@ -270,7 +273,7 @@ bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, s
     int32_t dtype = -1;
     for (size_t i = 0; i < count; i++) {
         const aoticache_value *value = &arguments[i];
-        /* From argument 63 on all have one bit, so a tensor with dimensions may be among those that have it set. */
+        /* Arguments from 63 on share one bit, so a tensor with dimensions may have it set. */
         bool is_number = is_wrapped(i, wrapped);
         if (!is_number ||
             (value->kind == AOTICACHE_VALUE_TENSOR && value->as.tensor != NULL && value->as.tensor->ndim > 0))
@@ -285,7 +288,7 @@ bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, s
             dtype = value->as.tensor->dtype;
         }
     }
-    /* A tensor of no dimension keeps its dtype beside one of a lower category, but not a complex one beside a float64. */
+    /* A zero-dimensional tensor keeps its dtype next to one of a lower category, except a complex one next to a float64. */
     return all.tensors >= all.numbers || (all.scalars > all.numbers && all.scalars <= CATEGORY_FLOATING) ||
            (all.dtypes >> (dtype & 63) & 1) != 0;
 }

@@ -1,15 +1,15 @@
 /*
- * eager/torch/call_mode: when the bridge is to take calls another way than straight to the core. Two things are worth that: a
- * kernel is on trial, and its calls must be timed from their entry to their end; or PyTorch's kernel is the faster one for
- * call after call, and even asking us costs more than it is worth. Each holds for a number of calls, so that nobody has to
- * end it. Hits know nothing of this.
+ * eager/torch/call_mode: decides when calls of the bridge do not go straight to the core. There are two cases: a kernel is on
+ * trial, and its calls must be timed from their entry to their end; or PyTorch's kernel is faster for call after call, so that
+ * even asking us costs more than it gains. Each mode lasts for a number of calls, so nothing needs to end it. Hits do not use
+ * this file.
  */
 #include "eager/torch/internal.h"
 
-/* So many calls in a row that PyTorch's kernel wins, from all threads, before any are passed on without asking us. */
+/* Number of consecutive calls (of all threads) for which PyTorch's kernel must be faster before calls bypass the core. */
 #define LEFT_IN_A_ROW 16
 #define MOST_PASSED 4096
-#define FIRST_TIMED 128 /* one trial of calls that come one behind the other */
+#define FIRST_TIMED 128 /* one trial of consecutive calls */
 #define MOST_TIMED (UINT64_C(1) << 20)
 
 static void set_call_mode(aoticache_binding_operator *op, aoticache_call_mode how, uint64_t calls)
@@ -19,9 +19,9 @@ static void set_call_mode(aoticache_binding_operator *op, aoticache_call_mode ho
 }
 
 /*
- * Of every LEFT_IN_A_ROW calls that are left to PyTorch's kernel it is looked at whether others came between them. If not,
- * the next calls are passed on: as many, then twice as many, ... Calls of other shapes among those lose what they would gain;
- * none is slower than PyTorch's.
+ * Counts a call that was left to PyTorch's kernel. After every LEFT_IN_A_ROW such calls, checks whether other calls came
+ * between them. If not, the next LEFT_IN_A_ROW calls bypass the core, then twice as many, ... up to MOST_PASSED. Calls of
+ * other shapes among them lose their gain; none is slower than PyTorch's.
  */
 void aoticache_binding_note_left(aoticache_binding_operator *op)
 {
@@ -42,8 +42,8 @@ void aoticache_binding_note_left(aoticache_binding_operator *op)
 }
 
 /*
- * A trial was met by a call that is not timed. A kernel that is called once among many others would be met untimed again
- * and again: each time more calls are timed.
+ * Makes the bridge time calls, because an untimed call found a trial. A kernel that is called once among many other calls would be
+ * found by untimed calls repeatedly: so each time more calls are timed.
  */
 void aoticache_binding_want_timing(aoticache_binding_operator *op)
 {

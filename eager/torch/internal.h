@@ -1,11 +1,11 @@
 /*
- * eager/torch/internal: what the files of the binding share: operators that are enabled, the places in PyTorch's
- * dispatcher that lead to them, and one call on its way.
+ * eager/torch/internal: shared by the files of the binding: enabled operators, their registrations with PyTorch's dispatcher, and
+ * the state of one call.
  *
- * Private. A call that PyTorch has begun cannot be held back: it may reach us after its operator was taken back. So
- * what PyTorch is given (a registration, and on the stable ABI a function of the pool) is never freed and never becomes
- * another operator's; the operator itself is reached through it, inside an epoch (eager/epoch.h), and kept by a
- * reference where a call leaves the epoch before its end.
+ * Private. A call that PyTorch has begun cannot be stopped: it may reach us after its operator was disabled. So objects that
+ * PyTorch has (a registration, and on the stable ABI a function of the pool) are never freed and never reused for another
+ * operator. A call finds the operator through them, inside an epoch (eager/epoch.h), and takes a reference if it leaves the epoch
+ * before its end.
  */
 #ifndef AOTICACHE_EAGER_TORCH_INTERNAL_H
 #define AOTICACHE_EAGER_TORCH_INTERNAL_H
@@ -15,40 +15,41 @@
 #include "eager/torch/bridge.h"
 #include "eager/torch/stable.h"
 
-/* ---- what lives as long as the process ---- */
+/* ---- objects that live as long as the process ---- */
 
-/* One operator and dispatch key, on one of the two ways. */
+/* One operator and dispatch key, with the bridge or the stable ABI. */
 typedef struct aoticache_registration {
     _Atomic(struct aoticache_binding_operator *) op; /* NULL: not enabled */
     char *name, *overload, *dispatch_key;
     bool is_stable;
     bool taken; /* enabled, or about to be; under the list's lock */
     struct aoticache_registration *next;
-    /* Where is_stable. What follows the slot is written before PyTorch has our function, and stays as long as it has. */
-    uint32_t slot; /* of the pool */
+    /* Used if is_stable. The members after the slot are set before PyTorch has our function, and stay as long as it has. */
+    uint32_t slot; /* slot of the pool */
     aoticache_stable stable;
     uint64_t torch_version;
     struct AOTICacheTorchLibrary *library;  /* our function's registration; NULL: PyTorch does not have it */
-    aoticache_binding_fallback_fn fallback; /* the kernel that was PyTorch's at that time */
+    aoticache_binding_fallback_fn fallback; /* PyTorch's kernel at that time */
     void *fallback_user;
 } aoticache_registration;
 
 /*
- * The registration of an operator, made where there is none yet; taken until aoticache_registration_release().
- * Returns: OK; INVALID (it is enabled, on whichever way); UNSUPPORTED (no function of the pool is left); NO_MEMORY.
+ * Returns the registration of an operator; creates it if there is none yet. It is taken until aoticache_registration_release().
+ * Returns: OK; INVALID (already enabled, with the bridge or the stable ABI); UNSUPPORTED (the pool has no function left);
+ * NO_MEMORY.
  */
 aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key,
                                                 bool is_stable, aoticache_registration **ret_registration,
                                                 aoticache_error *ret_error);
 void aoticache_registration_release(aoticache_registration *registration);
-/* The registration of a function of the pool. */
+/* Returns the registration of a function of the pool. */
 aoticache_registration *aoticache_registration_of_slot(uint32_t slot);
 
 /* ---- a binding and its operators ---- */
 
 struct aoticache_binding {
     aoticache_context *context;
-    aoticache_stable stable; /* without a bridge, as the version */
+    aoticache_stable stable; /* used without a bridge, like the version */
     uint64_t torch_version;
     bool has_bridge;
     aoticache_bridge bridge;
@@ -56,20 +57,20 @@ struct aoticache_binding {
     aoticache_binding_operator *operators; /* under the lock */
 };
 
-/* What of the arguments' data must hold for a compiled kernel (precheck.c). */
+/* Conditions on the arguments' data for using a compiled kernel (precheck.c). */
 typedef struct aoticache_precheck aoticache_precheck;
 
 struct aoticache_binding_operator {
     aoticache_holder *holder;
-    /* the schema's; of an operator with a precheck, or that writes to arguments, no number that a call has */
+    /* number of the schema's arguments; a number that no call has, if there is a precheck or writing to arguments */
     size_t plain_arguments;
     const aoticache_precheck *precheck; /* NULL: none */
     aoticache_bridge_settings settings; /* of PyTorch's process */
-    bool asks_deterministic;            /* one of them may decide what it answers */
+    bool asks_deterministic;            /* one of these settings may change its results */
     aoticache_binding *binding;
     aoticache_registration *registration;
-    atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
-    uint32_t ready;           /* the number of its calls that hit (call_counts.c) */
+    atomic_size_t references; /* one while enabled, and one for each call that has left its epoch */
+    uint32_t ready;           /* counter of its hits (call_counts.c) */
     atomic_uint_least64_t slow, refused, spared;
     /* call_mode.c */
     atomic_uint fallback_wins;                /* calls for which PyTorch's kernel was faster */
@@ -77,28 +78,28 @@ struct aoticache_binding_operator {
     atomic_uint bypass_length;                /* how many calls the next bypass sends straight to PyTorch */
     atomic_uint_least64_t timing;             /* how many calls are timed next */
     atomic_uint_least64_t bypassed;           /* calls that went straight to PyTorch */
-    atomic_uint_least64_t turns;              /* that PyTorch's kernel had in trials, without a call of the core */
-    void *torch_registration;                 /* of the bridge */
-    aoticache_stable_plan *plan;              /* of the stable ABI */
-    aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
+    atomic_uint_least64_t turns;              /* turns of PyTorch's kernel in trials, without a call of the core */
+    void *torch_registration;                 /* bridge only */
+    aoticache_stable_plan *plan;              /* stable ABI only */
+    aoticache_binding_operator *next, **link; /* list of the binding, under its lock */
 };
 
-/* That of the operator, or of the one that it is a form of: in place, or with "out". NULL: it needs none. */
+/* Returns the precheck of the operator (for in-place and out= variants that of the base operator); NULL if none is needed. */
 const aoticache_precheck *aoticache_precheck_find(const aoticache_holder *holder);
 
-/* The last reference frees it: the holder with it. */
+/* Drops a reference. The last one frees the operator and its holder. */
 void aoticache_binding_operator_unref(aoticache_binding_operator *op);
 
 /* ---- one call ---- */
 
 typedef struct aoticache_binding_call {
-    aoticache_stack stack; /* first: the holder's fallback finds the call by it */
+    aoticache_stack stack; /* must be first: the holder's fallback finds the call by it */
     aoticache_binding_operator *op;
-    aoticache_epoch_slot *slot; /* NULL: left */
+    aoticache_epoch_slot *slot; /* NULL: not in an epoch */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
     bool consumed;               /* the tensors' handles are gone */
-    aoticache_timed_call ticket; /* of the stable ABI; valid where fallback_wanted is set */
+    aoticache_timed_call ticket; /* stable ABI only; valid if fallback_wanted is set */
 } aoticache_binding_call;
 
 typedef enum aoticache_binding_entry {
@@ -107,32 +108,31 @@ typedef enum aoticache_binding_entry {
     AOTICACHE_BINDING_NO_THREAD, /* no memory for the thread's state */
 } aoticache_binding_entry;
 
-/* Leaves the epoch and keeps the operator all the same: before anything of unknown length. */
+/* Leaves the epoch but keeps the operator, by a reference: before anything of unknown duration. */
 void aoticache_binding_keep(aoticache_binding_call *call);
 void aoticache_binding_count_refused(aoticache_binding_operator *op);
-/* The call is PyTorch's kernel's, and counted so. */
+/* Leaves the call to PyTorch's kernel, and counts it as refused. */
 aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
 /*
- * Where aoticache_holder_call_hot() found nothing ready; packed: NULL where the arguments are not tensors and numbers
- * only.
+ * Answers a call for which aoticache_holder_call_hot() found nothing ready. packed: NULL if the arguments are not only tensors
+ * and numbers.
  */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume, bool may_compile,
                                                         aoticache_error *error);
 /*
- * Whether a compiled kernel may answer a call that is not plain: all arguments are there, the call does not come from a
- * kernel of its own operator, what it was given passes the operator's precheck, and tensors that are written to lie apart
- * from all others.
+ * Returns whether a compiled kernel may answer a call that is not plain: it has all arguments, it does not come from a kernel
+ * of its own operator, its arguments pass the operator's precheck, and tensors that are written to overlap no others.
  */
 bool aoticache_binding_admits(const aoticache_binding_call *call);
 /*
- * Has a kernel compiled for calls like this one, which PyTorch's kernel has answered, and runs nothing: what such an operator
- * writes to its arguments must not be written twice. The arguments are as they are after the call.
+ * Has a kernel compiled for calls like this one, which PyTorch's kernel has answered, and runs nothing: arguments must not be
+ * written to twice. The arguments are in the state after the call.
  */
 void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped);
 /*
- * Returns a sum of aoticache_bridge_setting: those that differ from PyTorch's defaults now, and could decide what this
- * operator answers. Asked in every call.
+ * Returns a sum of aoticache_bridge_setting: settings that now differ from PyTorch's defaults and could change this operator's
+ * results. Called for every call.
  */
 static inline uint32_t aoticache_settings_read(const aoticache_binding_operator *op)
 {
@@ -142,40 +142,41 @@ static inline uint32_t aoticache_settings_read(const aoticache_binding_operator 
         found = AOTICACHE_BRIDGE_DETERMINISTIC;
     return settings->default_dtype() == AOTICACHE_DTYPE_FLOAT32 ? found : found | AOTICACHE_BRIDGE_DEFAULT_DTYPE;
 }
-/* Returns whether use_deterministic_algorithms() may decide what an operator answers. */
+/* Returns whether use_deterministic_algorithms() may change an operator's results. */
 bool aoticache_binding_asks_deterministic(const aoticache_holder *holder);
 
 /*
- * Whether a compiled kernel answers as PyTorch does although settings of the process differ from PyTorch's defaults.
+ * Returns whether a compiled kernel has the same results as PyTorch although settings of the process differ from PyTorch's
+ * defaults.
  * settings: a sum of aoticache_bridge_setting, not 0.
  */
 bool aoticache_binding_admits_settings(const aoticache_binding_call *call, uint32_t settings);
-/* What the holder's status comes to. */
+/* Converts the holder's status into a result for PyTorch. */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
-/* ---- call_mode.c: calls that are timed or passed on ---- */
+/* ---- call_mode.c: calls that are timed or bypass the core ---- */
 
-/* A call was left to PyTorch's kernel as it is the faster one. */
+/* Notes that a call was left to PyTorch's kernel because that is faster. */
 void aoticache_binding_note_left(aoticache_binding_operator *op);
-/* A call that is not timed has met a kernel on trial. */
+/* Notes that an untimed call has found a kernel on trial. */
 void aoticache_binding_want_timing(aoticache_binding_operator *op);
-/* No kernel is on trial any more. */
+/* Ends timing: no kernel is on trial any more. */
 void aoticache_binding_end_timing(aoticache_binding_operator *op);
-/* PyTorch's number of threads; user: the binding. */
+/* Returns PyTorch's number of threads; user: the binding. */
 uint32_t aoticache_binding_num_threads(void *user);
 
-/* Whether this thread is inside a call of `op`. */
+/* Returns whether this thread is inside a call of `op`. */
 bool aoticache_binding_is_inside(const aoticache_binding_operator *op);
-/* The holder's fallback: says that one is wanted. */
+/* The holder's fallback: notes that the fallback is wanted. */
 aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, aoticache_stack *stack,
                                                  aoticache_error *ret_error);
-/* In the child of a fork: only this thread's calls are inside. */
+/* Recounts references in the child of a fork: only this thread's calls are inside. */
 void aoticache_binding_recount(aoticache_binding_operator *op);
 
 /*
- * Wrapped numbers ("x + 2.0" makes a tensor of 2.0): in PyTorch's type promotion they count for less than tensors of no
- * dimension. Whether the result is all the same what they are: where a tensor that has dimensions is of their category
- * (bool, integer, floating, complex) or a higher one, or a tensor of no dimension of a higher one or of their dtype. wrapped:
- * bit i: argument i; not 0.
+ * Returns whether results do not depend on which arguments are wrapped numbers ("x + 2.0" makes a tensor of 2.0). In PyTorch's type
+ * promotion they count for less than zero-dimensional tensors. It does not matter if a tensor with dimensions has their category
+ * (bool, integer, floating, complex) or a higher one, or a zero-dimensional tensor has a higher one or their dtype. wrapped: bit i:
+ * argument i; not 0.
  */
 bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, size_t count, uint64_t wrapped);
 
@@ -191,22 +192,22 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
 
 /* The functions of the pool: each calls aoticache_stable_call() with its number. */
 extern const aoticache_stable_fn aoticache_stable_functions[AOTICACHE_STABLE_SLOTS];
-/* Ends by throwing through aoti_torch_check() where the call fails. */
+/* Answers a call of a function of the pool. Throws through aoti_torch_check() if the call fails. */
 void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs);
 
 /* ---- a call that hits, inline from its entry to its results ---- */
 
 /*
- * PyTorch's own way to a kernel is long and fills the caches of the CPU: every function less on ours can be measured. What
- * is seldom is in call.c.
+ * PyTorch's own path to a kernel is long and fills the caches of the CPU: every function call saved in ours is measurable. Rare
+ * cases are in call.c.
  */
 
-/* The calls that this thread is inside, the innermost first. */
+/* The running calls of this thread, the innermost first. */
 extern __thread aoticache_binding_call *aoticache_binding_innermost __attribute__((tls_model("initial-exec")));
 
-/* ---- in and out ---- */
+/* ---- beginning and end ---- */
 
-/* The call lies on its caller's stack; end() takes it off the list before that returns, which GCC cannot see. */
+/* The call is on its caller's stack; end() removes it from the list before that returns, which GCC cannot see. */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdangling-pointer"
@@ -219,7 +220,7 @@ static inline void aoticache_binding_push(aoticache_binding_call *call)
 #pragma GCC diagnostic pop
 #endif
 
-/* ENTERED: end() must follow. ret_call: its stack is left to the caller. */
+/* Begins a call. ENTERED: end() must follow. ret_call: the caller sets its stack. */
 static inline aoticache_binding_entry aoticache_binding_begin(const aoticache_registration *registration,
                                                               aoticache_binding_call *ret_call)
 {
@@ -252,7 +253,7 @@ static inline void aoticache_binding_end(aoticache_binding_call *call)
 
 /* ---- the answer ---- */
 
-/* A kernel library may call its own operator through the dispatcher: then PyTorch's kernel is meant. */
+/* Returns whether the call comes from a kernel of its own operator: then PyTorch's kernel must answer. */
 static inline bool aoticache_binding_is_recursive(const aoticache_binding_call *call)
 {
     for (const aoticache_binding_call *outer = call->outer; __builtin_expect(outer != NULL, 0); outer = outer->outer)
@@ -262,8 +263,8 @@ static inline bool aoticache_binding_is_recursive(const aoticache_binding_call *
 }
 
 /*
- * wrapped: as aoticache_bridge_host's. consume: a kernel may take the handles of the tensors (call->consumed says
- * whether it did, whatever the result). may_compile: false: FALLBACK_FIRST where the kernel would have to be compiled.
+ * Answers a call. wrapped: as in aoticache_bridge_host. consume: a kernel may take ownership of the tensors' handles
+ * (call->consumed says whether it did, for any result). may_compile: false: FALLBACK_FIRST if the kernel would have to be compiled.
  */
 static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding_call *call, uint64_t key_set,
                                                                uint64_t wrapped, bool consume, bool may_compile,

@@ -1,34 +1,34 @@
 /*
- * eager/torch/precheck: the checks of arguments' data that PyTorch's kernels make and compiled kernels do not: indices
- * inside the tensor that they index, integer divisors; and dtypes of which PyTorch's compiler makes other results. A call
- * that does not pass is PyTorch's own kernel's, which raises its own exception, or knows what a negative index means. So
- * nothing here says what is an error: only what a compiled kernel certainly gets right.
+ * eager/torch/precheck: the checks of arguments' data that PyTorch's kernels make and compiled kernels do not: indices within
+ * the indexed tensor, integer divisors; and dtypes for which PyTorch's compiler computes other results. A call that does not
+ * pass goes to PyTorch's own kernel, which raises its own exception, or handles a negative index. So nothing here defines
+ * errors: a check passes only if a compiled kernel is certainly correct.
  *
  * Operators without such arguments have no precheck, and their hits do not come here (aoticache_binding_answer()).
- * What another device's memory holds is not looked at, as that would wait for the device: such a call is PyTorch's.
+ * The contents of another device's memory are not read, because that would wait for the device: such calls go to PyTorch.
  */
 #include "eager/torch/internal.h"
 
 #include <string.h>
 
-/* ---- which operators, and what of them ---- */
+/* ---- operators and their checks ---- */
 
 typedef enum precheck_kind {
     INDEX_OF_DIM,   /* `checked` indexes the dimension of `other` whose number is the argument `extra` */
     INDEX_OF_ROWS,  /* ... the first dimension of `other` */
     INDEX_OF_ALL,   /* ... all elements of `other` */
-    INDEX_BELOW,    /* ... something of as many elements as the number, or the product of the list, `other` */
-    INDEX_OF_EACH,  /* the list `checked` indexes the dimensions of `other`, one after the other */
+    INDEX_BELOW,    /* ... as many elements as the number `other`, or the product of the list `other` */
+    INDEX_OF_EACH,  /* the list `checked` indexes the dimensions of `other`, one for each dimension */
     INDEX_OF_CLASS, /* `checked` indexes the classes of `other`, or is the number `extra` */
-    NOT_OF_BYTES, /* `checked` is not of uint8, whose truth is bool to PyTorch's compiler, and whose means are rounded otherwise */
+    NOT_OF_BYTES, /* `checked` is not of uint8, for which PyTorch's compiler returns bool as truth, and rounds means differently */
     INTEGER_DIVISOR, /* `other` is divided by `checked`; `extra`: the rounding mode, absent for a division of floats */
-    FLOOR_DIVISOR,   /* ... and rounded down, or the remainder of that */
+    FLOOR_DIVISOR,   /* ... and rounded down, or its remainder */
     EXPONENT,        /* `other` to the power of `checked` */
     CONVERSION,      /* `checked` is converted to the dtype of `other`, or the dtype `other` */
 } precheck_kind;
 
 struct aoticache_precheck {
-    const char *name; /* with the overload */
+    const char *name; /* including the overload */
     precheck_kind kind;
     int8_t checked, other, extra; /* positions of arguments; -1: none */
 };
@@ -84,7 +84,7 @@ static const aoticache_precheck prechecks[] = {
     {"aten::pow.Tensor_Scalar", EXPONENT, 1, 0, -1},
     {"aten::copy", CONVERSION, 1, 0, -1},
     {"aten::_to_copy", CONVERSION, 0, 1, -1},
-    {"aten::sum.dim_IntList", CONVERSION, 0, 3, -1}, /* before those of fewer arguments (aoticache_precheck_find()) */
+    {"aten::sum.dim_IntList", CONVERSION, 0, 3, -1}, /* before those with fewer arguments (aoticache_precheck_find()) */
     {"aten::sum", CONVERSION, 0, 1, -1},
     {"aten::nansum", CONVERSION, 0, 3, -1},
     {"aten::prod.dim_int", CONVERSION, 0, 3, -1},
@@ -93,7 +93,7 @@ static const aoticache_precheck prechecks[] = {
     {"aten::cumprod", CONVERSION, 0, 2, -1},
 };
 
-/* Of "aten::index_add_" or "aten::div.out_mode": whether the table's name is of the same operator, whatever the overload. */
+/* Returns whether "aten::index_add_" or "aten::div.out_mode" is a variant of the table's operator, with any overload. */
 static bool is_form_of(const char *written, const char *name)
 {
     size_t length = strcspn(written, ".");
@@ -103,8 +103,8 @@ static bool is_form_of(const char *written, const char *name)
 }
 
 /*
- * Forms that write to their arguments have overloads of other names, and their first arguments in the same order. Overloads
- * of one name that differ in what is looked at differ in how many arguments they have.
+ * Finds the precheck. Variants that write to their arguments have other names of overloads, and the same first arguments in
+ * the same order. Overloads of one name with different checks have different numbers of arguments.
  */
 const aoticache_precheck *aoticache_precheck_find(const aoticache_holder *holder)
 {
@@ -123,16 +123,16 @@ const aoticache_precheck *aoticache_precheck_find(const aoticache_holder *holder
 
 /* ---- the elements of a tensor ---- */
 
-/* Which integers pass: `span` of them from `low` on, and `also`. */
+/* The integers that pass: `span` of them from `low` on, and `also`. */
 typedef struct range {
     int64_t low, also;
     uint64_t span;
 } range;
 
-/* Not 0, which nothing is divided by, and not -1, by which the least integer cannot be divided. */
+/* Not 0, and not -1, by which the least integer cannot be divided. */
 static const range divisors = {.low = 1, .also = 1, .span = UINT64_MAX - 1};
 
-/* Without a branch for each element: almost always all pass. */
+/* Without a branch per element: almost always all pass. */
 #define ROW_OF(type)                                                                                 \
     static bool row_of_##type(const char *data, int64_t count, int64_t stride, const range *allowed) \
     {                                                                                                \
@@ -155,7 +155,7 @@ ROW_OF(int64_t)
 
 typedef bool (*row_fn)(const char *data, int64_t count, int64_t stride, const range *allowed);
 
-/* ret_bytes: of one element. NULL: they are no integers. */
+/* Returns the function for a dtype. ret_bytes: of one element. NULL: not an integer dtype. */
 static row_fn row_of(int32_t dtype, int64_t *ret_bytes)
 {
     static const struct {
@@ -199,7 +199,7 @@ typedef struct walk {
 static bool walk_dim(const walk *all, int64_t dim, const char *data)
 {
     const aoticache_tensor_view *view = all->view;
-    while (dim < view->ndim && (view->sizes[dim] == 1 || view->strides[dim] == 0)) /* the same elements once more */
+    while (dim < view->ndim && (view->sizes[dim] == 1 || view->strides[dim] == 0)) /* the same elements again */
         dim++;
     if (dim == view->ndim)
         return all->row(data, 1, 1, all->allowed);
@@ -216,7 +216,7 @@ static bool is_on_cpu(const aoticache_tensor_view *view)
     return view->device.type == AOTICACHE_DEVICE_TYPE_CPU;
 }
 
-/* Whether all elements are integers of that range. */
+/* Returns whether all elements are integers in the range. */
 static bool all_within(const aoticache_tensor_view *view, const range *allowed)
 {
     walk all = {.view = view, .allowed = allowed};
@@ -243,7 +243,7 @@ static bool is_tensor(const aoticache_value *value)
     return value->kind == AOTICACHE_VALUE_TENSOR;
 }
 
-/* -1: there is no such dimension. */
+/* Returns the size of a dimension; -1: there is no such dimension. */
 static int64_t size_of_dim(const aoticache_tensor_view *view, int64_t dim)
 {
     int64_t ndim = view->ndim > 0 ? view->ndim : 1;
@@ -254,7 +254,7 @@ static int64_t size_of_dim(const aoticache_tensor_view *view, int64_t dim)
     return view->ndim > 0 ? view->sizes[dim] : 1;
 }
 
-/* Of a number, or of the product of a list; -1: neither. */
+/* Returns a number, or the product of a list; -1: neither. */
 static int64_t number_of(const aoticache_value *value)
 {
     int64_t product = 1;
@@ -268,7 +268,10 @@ static int64_t number_of(const aoticache_value *value)
     return product;
 }
 
-/* A mask has no indices, and PyTorch's compiler makes a selection of it; masks of bytes are PyTorch's. */
+/*
+ * Checks a list of indices. A bool mask has no indices, and PyTorch's compiler turns it into a selection; masks of bytes go to
+ * PyTorch.
+ */
 static bool passes_each(const aoticache_value *list, const aoticache_tensor_view *other)
 {
     int64_t dim = 0;
@@ -288,7 +291,7 @@ static bool passes_each(const aoticache_value *list, const aoticache_tensor_view
     return true;
 }
 
-/* The classes of one sample are its only dimension, of more samples the second one. */
+/* Checks indices of classes. For one sample the classes are the only dimension, for several samples the second one. */
 static bool passes_classes(const aoticache_tensor_view *target, const aoticache_tensor_view *other,
                            const aoticache_value *ignored)
 {
@@ -339,7 +342,7 @@ static bool is_integer(const aoticache_value *value)
     return value->kind == AOTICACHE_VALUE_INT || value->kind == AOTICACHE_VALUE_BOOL;
 }
 
-/* A tensor of floats with 16 bits. */
+/* Returns whether it is a tensor of 16-bit floats. */
 static bool is_short_float(const aoticache_value *value)
 {
     return is_tensor(value) &&
@@ -347,9 +350,9 @@ static bool is_short_float(const aoticache_value *value)
 }
 
 /*
- * PyTorch rounds down with care (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and what remains when an
- * infinity divides is another number. So floats that are divided so are PyTorch's. So are quotients of 16 bits whose fraction is
- * dropped: PyTorch rounds 17.97 to 18 first.
+ * Checks a divisor. PyTorch rounds down carefully (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and remainders of
+ * divisions by infinity differ. So floor divisions of floats go to PyTorch. So do truncated quotients of 16-bit floats: PyTorch
+ * rounds 17.97 to 18 first.
  */
 static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_value *arguments)
 {
@@ -369,7 +372,7 @@ static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_v
     return number != 0 && number != -1;
 }
 
-/* PyTorch takes a reciprocal root, whose results of -inf and -0 are NaN and -inf; its compiler a power, with 0 and inf. */
+/* Checks an exponent. PyTorch uses a reciprocal root: NaN for -inf, and -inf for -0; its compiler uses pow(): 0 and inf. */
 static bool passes_exponent(const aoticache_value *exponent)
 {
     return exponent->kind != AOTICACHE_VALUE_DOUBLE || exponent->as.double_value != -0.5;
@@ -378,8 +381,8 @@ static bool passes_exponent(const aoticache_value *exponent)
 /* ---- conversions ---- */
 
 /*
- * What becomes of a float that no integer of the dtype is near to is not defined: PyTorch's compiler makes -128 of NaN for
- * int8, and 127 of 300, PyTorch 0 and 44. And PyTorch warns of imaginary parts that are lost.
+ * Checks a conversion. Converting a float outside the range of the integer dtype is undefined: for int8, PyTorch's compiler turns
+ * NaN into -128 and 300 into 127, PyTorch into 0 and 44. And PyTorch warns about imaginary parts that are lost.
  */
 static bool passes_conversion(const aoticache_value *from, const aoticache_value *to)
 {
@@ -395,10 +398,10 @@ static bool passes_conversion(const aoticache_value *from, const aoticache_value
 
 /* ---- settings of the process ---- */
 
-/* Operators that PyTorch refuses, or warns of, on the CPU if only deterministic algorithms are to be used. */
+/* Operators that PyTorch refuses, or warns about, on the CPU if only deterministic algorithms may be used. */
 static const char *const nondeterministic[] = {"aten::put", "aten::max_unpool2d", "aten::max_unpool3d"};
 
-/* Their results have the default dtype unless the call names one, whatever the dtypes of their tensors. */
+/* Operators whose results have the default dtype unless the call names one, whatever the dtypes of their tensors. */
 static const char *const of_default_dtype[] = {"aten::linspace", "aten::logspace"};
 
 static bool is_among(const aoticache_holder *holder, const char *const *names, size_t count)
@@ -424,7 +427,7 @@ static bool is_floating_value(const aoticache_value *value, bool *ret_has_tensor
     return true;
 }
 
-/* Kernels are compiled for float32 as the default dtype. It decides nothing if all tensors are of floats. */
+/* Returns whether all tensors are floats: then the default dtype, float32 when kernels are compiled, does not matter. */
 static bool is_of_floats(const aoticache_binding_call *call)
 {
     bool has_tensor = false;
@@ -436,7 +439,7 @@ static bool is_of_floats(const aoticache_binding_call *call)
 
 bool aoticache_binding_asks_deterministic(const aoticache_holder *holder)
 {
-    return holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* of others it is not known which these are */
+    return holder->device.type != AOTICACHE_DEVICE_TYPE_CPU || /* for other devices these operators are not known */
            is_among(holder, nondeterministic, sizeof nondeterministic / sizeof nondeterministic[0]);
 }
 
@@ -444,7 +447,7 @@ bool aoticache_binding_admits_settings(const aoticache_binding_call *call, uint3
 {
     const aoticache_holder *holder = call->op->holder;
     if ((settings & AOTICACHE_BRIDGE_DETERMINISTIC) != 0)
-        return false; /* it is asked only for operators that it decides */
+        return false; /* it is set only for operators whose results it changes */
     return (settings & AOTICACHE_BRIDGE_DEFAULT_DTYPE) == 0 ||
            (is_of_floats(call) &&
             !is_among(holder, of_default_dtype, sizeof of_default_dtype / sizeof of_default_dtype[0]));

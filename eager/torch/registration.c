@@ -1,7 +1,7 @@
 /*
- * eager/torch/registration: what PyTorch's dispatcher is given for an operator: one registration for each operator,
- * dispatch key and way, made once and never freed, and the place in the pool that goes with it. Also the fork handlers,
- * since all that is enabled is found from here.
+ * eager/torch/registration: objects that PyTorch's dispatcher gets for an operator: one registration for each operator,
+ * dispatch key and interface, created once and never freed, and its slot in the pool. Also the fork handlers, because all
+ * enabled operators are found from here.
  */
 #include "base/cleanup.h"
 #include "eager/schema/internal.h"

@@ -1,8 +1,7 @@
 /*
- * eager/torch/stable: the stable C ABI's side of the binding: its functions, out of the libtorch that is in this
- * process; a call that came over it, its values read, answered by the core or by the fallback, and its results or its
- * exception handed back; and the pool of functions that PyTorch calls. Everything of a call is given back before an
- * exception leaves it.
+ * eager/torch/stable: the binding's side of the stable C ABI: its functions, from the libtorch in this process; its calls, whose
+ * values are read and which the core or the fallback answers; returning results or an exception; and the pool of functions that
+ * PyTorch calls. Everything that a call owns is released before an exception leaves it.
  */
 #include "base/cleanup.h"
 #include "base/process/fork_guard.h"
@@ -17,7 +16,7 @@
 
 /* ---- the functions of the ABI ---- */
 
-/* A library that is loaded already: this counts one more user of it, and changes nothing for the others. */
+/* Opens a library that is already loaded: only its reference count changes. */
 static void *open_loaded(const char *path, aoticache_error *ret_error)
 {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -34,8 +33,8 @@ static bool bind_one(void *handle, const char *name, void *place)
 }
 
 /*
- * C++ functions of PyTorch's, by the names that their linker symbols have: the C ABI does not tell these settings. Returns the
- * name of one that is missing; NULL: none is.
+ * Finds C++ functions of PyTorch by their symbol names, because the C ABI does not provide these settings. Returns the name of a
+ * missing one; NULL: none is missing.
  */
 static const char *bind_settings(void *handle, aoticache_bridge_settings *ret_settings)
 {
@@ -52,8 +51,8 @@ static const char *bind_settings(void *handle, aoticache_bridge_settings *ret_se
 }
 
 /*
- * handle: never closed. Before 2.13 the boxes of optional values are freed as PyTorch's own extensions do it, by the
- * delete of the C++ runtime that libtorch uses.
+ * Finds the functions. handle: never closed. Before 2.13 the boxes of optional values are freed as in PyTorch's own extensions, by
+ * the operator delete of the C++ runtime that libtorch uses.
  */
 static aoticache_status bind_functions(void *handle, const char *path, aoticache_stable *stable,
                                        aoticache_error *ret_error)
@@ -113,8 +112,8 @@ static void throw_in_torch(const aoticache_stable *stable, const char *message)
 /* ---- without the core ---- */
 
 /*
- * The operator was taken back after PyTorch had chosen our function: its own kernel is there again, and the dispatcher
- * finds it by the name. Where this call stands among the dispatch keys is in the thread's own state.
+ * Calls the operator by its name, because it was disabled after PyTorch had chosen our function: the dispatcher then finds
+ * PyTorch's own kernel. The thread's own state says where this call is among the dispatch keys.
  */
 static void call_again(const aoticache_registration *registration, uint64_t *stack)
 {
@@ -126,7 +125,7 @@ static void call_again(const aoticache_registration *registration, uint64_t *sta
     throw_in_torch(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
 }
 
-/* The operator was retired: PyTorch still has our function, by the name it would come here again. */
+/* Calls the fallback of a retired operator: PyTorch still has our function, so calling it by name would come here again. */
 static void let_through(const aoticache_registration *registration, uint64_t *stack, uint64_t num_inputs,
                         uint64_t num_outputs)
 {
@@ -157,7 +156,7 @@ static __attribute__((noinline)) bool refuse_results(stable_call *call, uint64_t
     return false;
 }
 
-/* False: a library that gives another number of tensors than the operator has results. */
+/* Pushes the results. False: the library returned another number of tensors than the operator has results. */
 static inline bool push_results(stable_call *call, uint64_t *stack, uint64_t num_outputs)
 {
     aoticache_stack *results = &call->core.stack;
@@ -168,7 +167,7 @@ static inline bool push_results(stable_call *call, uint64_t *stack, uint64_t num
     return true;
 }
 
-/* The arguments are the fallback's from here on, the operator stays until it is back. */
+/* Calls the fallback, which owns the arguments from here on. The operator is kept until the fallback returns. */
 static __attribute__((noinline)) bool fall_back(stable_call *call, uint64_t *stack, uint64_t num_inputs,
                                                 uint64_t num_outputs)
 {
@@ -195,7 +194,7 @@ static __attribute__((noinline)) bool fail_or_fall_back(stable_call *call, aotic
     return false;
 }
 
-/* The arguments are read; false: the call has failed, with a message. */
+/* Answers a call whose arguments have been read; false: the call has failed, with a message. */
 static inline bool answer_call(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     aoticache_binding_operator *op = call->core.op;
@@ -254,8 +253,7 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
 /* ---- the pool ---- */
 
 /*
- * A call over the stable C ABI carries nothing that says which operator is meant, so every operator has a function of its
- * own, out of these.
+ * A call over the stable C ABI does not say which operator is called, so every operator has its own function, from this pool.
  */
 #define FUNCTION(number)                                                                      \
     static void function_##number(uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs) \
@@ -264,7 +262,7 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
     }
 #define NAME(number) function_##number,
 
-/* Numbers in octal, 0 to 0777: what X makes of each. */
+/* Expands X for each number from 0 to 0777, in octal. */
 /* clang-format off */
 #define EIGHT(X, digits) \
     X(digits##0) X(digits##1) X(digits##2) X(digits##3) X(digits##4) X(digits##5) X(digits##6) X(digits##7)

@@ -1,6 +1,6 @@
 /*
- * eager/torch/stable: PyTorch's stable C ABI as the binding uses it: its functions, and how the values of a schema lie
- * in StableIValues.
+ * eager/torch/stable: PyTorch's stable C ABI as the binding uses it: its functions, and how StableIValues represent the values
+ * of a schema.
  *
  * Private. Source: torch/csrc/stable/c/shim.h, torch/csrc/stable/stableivalue_conversions.h (2.13).
  */
@@ -42,17 +42,18 @@ typedef struct aoticache_stable {
 #define AOTICACHE_STABLE_MEMBER(result, name, parameters) result(*name) parameters;
     AOTICACHE_STABLE_LIST(AOTICACHE_STABLE_MEMBER)
 #undef AOTICACHE_STABLE_MEMBER
-    /* Of optional values; before 2.13 NULL: the C++ runtime's delete. */
+    /* Frees optional values. NULL before 2.13: operator_delete is used. */
     AOTITorchError (*torch_delete_stable_ivalue)(uint64_t *value);
     void (*operator_delete)(void *memory);
     const char *(*torch_exception_get_what)(void);                  /* 2.13; NULL */
-    AOTITorchError (*torch_get_num_threads)(uint32_t *ret_threads); /* NULL */
-    const aoticache_torch *torch;                                   /* what tensors are looked at with */
-    aoticache_bridge_settings settings;                             /* as the bridge's */
+    AOTITorchError (*torch_get_num_threads)(uint32_t *ret_threads); /* 2.13; NULL */
+    const aoticache_torch *torch;                                   /* for reading tensors */
+    aoticache_bridge_settings settings;                             /* as in the bridge */
 } aoticache_stable;
 
 /*
- * path: of libtorch_cpu.so, or what stands in for it, which must be loaded; NULL: the one that is.
+ * Finds PyTorch's functions.
+ * path: of libtorch_cpu.so or its replacement, which must be loaded; NULL: the loaded one.
  * Returns: OK; NOT_FOUND (it is not in this process); UNSUPPORTED (it lacks functions: older than 2.10).
  */
 aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *torch, aoticache_stable *ret_stable,
@@ -60,18 +61,18 @@ aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *
 
 /* ---- values ---- */
 
-/* So many arguments and results fit a call. */
+/* The maximum number of arguments and of results of a call. */
 #define AOTICACHE_STABLE_MAX_ARGUMENTS 32
 
-/* How one argument lies. */
+/* How one argument is represented. */
 typedef struct aoticache_stable_form {
     uint8_t kind;    /* aoticache_value_kind */
-    uint8_t element; /* of a list: of its items */
+    uint8_t element; /* of a list: the kind of its items */
     bool is_optional;
     bool has_gaps; /* a list of optional tensors */
 } aoticache_stable_form;
 
-/* How the arguments of a schema lie. */
+/* How the arguments of a schema are represented. */
 typedef struct aoticache_stable_plan {
     size_t count;
     bool has_lists;
@@ -79,29 +80,29 @@ typedef struct aoticache_stable_plan {
     aoticache_stable_form forms[];
 } aoticache_stable_plan;
 
-/* Returns: OK; UNSUPPORTED (an argument that this ABI has no form for: named; too many); NO_MEMORY. */
+/* Creates a plan. Returns: OK; UNSUPPORTED (an argument that this ABI cannot represent: named; too many); NO_MEMORY. */
 aoticache_status aoticache_stable_plan_create(const aoticache_schema *schema, aoticache_stable_plan **ret_plan,
                                               aoticache_error *ret_error);
 void aoticache_stable_plan_free(aoticache_stable_plan *plan);
 
-/* The arguments of one call as values, and what they lie in. Made without memory, but for lists. */
+/* The arguments of one call as values, and their storage. Only lists need allocated memory. */
 typedef struct aoticache_stable_arguments {
     size_t count;
     uint64_t wrapped; /* bit i: argument i may be a wrapped number */
     aoticache_value values[AOTICACHE_STABLE_MAX_ARGUMENTS];
     aoticache_tensor_view views[AOTICACHE_STABLE_MAX_ARGUMENTS];
-    void *lists[AOTICACHE_STABLE_MAX_ARGUMENTS]; /* what a list lies in, or NULL; set where the plan has lists */
+    void *lists[AOTICACHE_STABLE_MAX_ARGUMENTS]; /* memory of a list, or NULL; set if the plan has lists */
 } aoticache_stable_arguments;
 
 /*
- * Reads the arguments, whose owner stays the stack, the handles of tensors in lists among them.
- * False: an argument that only PyTorch's kernel can serve; nothing is to be dropped then.
+ * Reads the arguments. The stack keeps ownership of them, also of the handles of tensors in lists.
+ * Returns false for an argument that only PyTorch's kernel can serve; nothing needs to be dropped then.
  */
 bool aoticache_stable_read(const aoticache_stable *stable, const aoticache_stable_plan *plan, const uint64_t *stack,
                            aoticache_stable_arguments *ret_arguments);
-/* Gives back what reading took, the stack's values not. */
+/* Frees what reading allocated, but not the stack's values. */
 void aoticache_stable_drop(const aoticache_stable_plan *plan, aoticache_stable_arguments *arguments);
-/* Frees the stack's values; with `consumed` the handles of tensors are gone already. */
+/* Frees the stack's values; with `consumed` the handles of tensors are already consumed and are not freed. */
 void aoticache_stable_release(const aoticache_stable *stable, const aoticache_stable_plan *plan, uint64_t *stack,
                               bool consumed);
 
@@ -113,8 +114,8 @@ static inline void *aoticache_stable_pointer(uint64_t bits)
 }
 
 /*
- * What a kernel is chosen by; its data pointer and its number of elements are not looked at. Complex tensors may be
- * conjugated lazily, which this ABI does not tell.
+ * Fills in the metadata by which a kernel is chosen; does not read the data pointer and the number of elements. Returns false
+ * for complex tensors, too: they may be lazily conjugated, which this ABI does not show.
  */
 static inline bool aoticache_stable_read_tensor(const aoticache_torch *torch, AtenTensorHandle tensor,
                                                 aoticache_tensor_view *view)
@@ -143,7 +144,7 @@ static inline bool aoticache_stable_read_tensor(const aoticache_torch *torch, At
     return view->dtype < AOTICACHE_DTYPE_COMPLEX32 || view->dtype > AOTICACHE_DTYPE_COMPLEX128;
 }
 
-/* The dtypes of Python's numbers but for complex ones; of bool a wrapped one promotes as any. */
+/* Checks for the dtypes of Python's numbers, except complex; a wrapped bool promotes like any other bool tensor. */
 static inline bool aoticache_stable_may_be_wrapped(const aoticache_tensor_view *view)
 {
     return view->ndim == 0 && view->device.type == AOTICACHE_DEVICE_TYPE_CPU &&
@@ -179,13 +180,13 @@ static inline void aoticache_stable_read_number(const aoticache_stable_form *for
     case AOTICACHE_VALUE_DEVICE:
         value->as.device = (aoticache_device){.type = (int32_t)(bits >> 32), .index = (int32_t)(uint32_t)bits};
         break;
-    default: /* an int as it is, a double bit by bit */
+    default: /* an int, or the bits of a double */
         memcpy(&value->as.int_value, &bits, sizeof bits);
         break;
     }
 }
 
-/* As aoticache_stable_read(), where the plan is plain; nothing is to be dropped. */
+/* Reads as aoticache_stable_read() does, for a plain plan; nothing needs to be dropped. */
 static inline bool aoticache_stable_read_plainly(const aoticache_stable *stable, const aoticache_stable_plan *plan,
                                                  const uint64_t *stack, aoticache_stable_arguments *ret_arguments)
 {

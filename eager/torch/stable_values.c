@@ -1,10 +1,10 @@
 /*
- * eager/torch/stable_values: StableIValues as values of ours, by the schema: what each argument's 64 bits mean, and
- * whose the things are that they point to.
+ * eager/torch/stable_values: converts StableIValues into our values, by the schema: the meaning of each argument's 64 bits, and who
+ * owns what they point to.
  *
- * An optional value is 0, or a pointer to 64 bits on the heap. A list is a handle on nothing but the 64 bits of its
- * items: taking one out makes no new handle of a tensor, and deleting the list deletes none. A device has its index in
- * the lower half and its type in the upper.
+ * An optional value is 0, or a pointer to 64 bits on the heap. A list is a handle for nothing except the 64 bits of its items:
+ * reading an item creates no new handle of a tensor, and deleting the list deletes none. A device has its index in the lower half
+ * and its type in the upper half.
  */
 #include "eager/schema/internal.h"
 #include "eager/torch/stable.h"
@@ -65,7 +65,10 @@ static bool is_list(int32_t kind)
            kind == AOTICACHE_VALUE_DOUBLE_LIST || kind == AOTICACHE_VALUE_BOOL_LIST;
 }
 
-/* What aoticache_stable_read_plainly() reads: of a call that consumed its tensors nothing is left to be freed. */
+/*
+ * Returns whether aoticache_stable_read_plainly() can read it: after a call that consumed its tensors, nothing needs to be
+ * freed.
+ */
 static bool is_plain(const aoticache_stable_form *form)
 {
     return !form->is_optional && !is_list(form->kind) && form->kind != AOTICACHE_VALUE_STRING;
@@ -139,7 +142,7 @@ static bool read_scalar(const aoticache_stable *stable, const aoticache_stable_f
 
 /* ---- lists ---- */
 
-/* The handle of a tensor in a list; NULL: a gap. */
+/* Returns the handle of a tensor in a list; NULL: a gap. */
 static AtenTensorHandle tensor_of_item(const aoticache_stable_form *form, uint64_t bits)
 {
     if (form->has_gaps && bits != 0)
@@ -147,7 +150,7 @@ static AtenTensorHandle tensor_of_item(const aoticache_stable_form *form, uint64
     return aoticache_stable_pointer(bits);
 }
 
-/* Pointers to the views first, then the views. */
+/* Reads tensors into memory with the pointers to the views, followed by the views. */
 static bool read_tensors(const aoticache_stable *stable, const aoticache_stable_form *form,
                          struct AOTICacheTorchList *list, size_t count, void *memory, aoticache_value *value)
 {
@@ -188,7 +191,7 @@ static bool read_numbers(const aoticache_stable *stable, struct AOTICacheTorchLi
     return true;
 }
 
-/* *memory is the caller's, also on failure. */
+/* Reads a list. The caller frees *memory, also on failure. */
 static bool read_list(const aoticache_stable *stable, const aoticache_stable_form *form, uint64_t bits, void **memory,
                       aoticache_value *value)
 {
@@ -260,7 +263,7 @@ void aoticache_stable_drop(const aoticache_stable_plan *plan, aoticache_stable_a
         free(arguments->lists[i]);
 }
 
-/* ---- the stack's own ---- */
+/* ---- freeing the stack's values ---- */
 
 static void release_box(const aoticache_stable *stable, uint64_t *box)
 {

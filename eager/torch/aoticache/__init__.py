@@ -1,4 +1,4 @@
-"""aoticache: PyTorch's eager operators on a cache of compiled kernels.
+"""aoticache: runs PyTorch's eager operators with compiled kernels from a cache.
 
 ```python
 import torch, aoticache
@@ -6,17 +6,17 @@ import torch, aoticache
 aoticache.enable("aten::abs", "aten::add.Tensor")   # names, patterns ("aten::*norm*"), presets ("pointwise", "safe")
 y = torch.abs(x)            # a miss: compiled in the background, PyTorch's kernel answers meanwhile
 aoticache.wait()            # until the compiles are done
-y = torch.abs(x)            # a hit: the compiled kernel, and in every process from now on
+y = torch.abs(x)            # a hit: the compiled kernel, from now on in every process
 print(aoticache.stats())
-aoticache.disable()         # PyTorch as it was
+aoticache.disable()         # back to plain PyTorch
 ```
 
-A kernel is compiled once per machine, by a worker process, and kept on disk. The package works in C: it calls
-libaoticache and needs no particular version of Python. `import aoticache` does not import PyTorch; what needs it does.
-`aoticache.runtime` runs models on NumPy's arrays and others where there is no PyTorch.
+A worker process compiles each kernel once per machine; the kernel is kept on disk. The work is done in C: the package
+calls libaoticache and needs no particular version of Python. `import aoticache` does not import PyTorch; the functions that
+need PyTorch do. `aoticache.runtime` runs models on arrays (NumPy's and others) without PyTorch.
 
-Only misuse raises (a name that no operator has, a setting that does not exist). What the machine lacks is told by one
-AoticacheWarning, and PyTorch's own kernels answer.
+Only misuse raises (a name that no operator has, a setting that does not exist). If the machine lacks something, there is
+one AoticacheWarning, and PyTorch's own kernels answer.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """
-    Everything but the modules themselves comes with the first name that is asked for: aoticache.runtime needs none of it,
-    and is to be imported in a few milliseconds.
+    Imports the rest of the package when one of its names is used for the first time: aoticache.runtime needs none of it, and
+    its import should take only a few milliseconds.
     """
     if name == "__version__":
         version: str = import_module("._library", __name__).load().version
@@ -118,7 +118,7 @@ def __getattr__(name: str) -> Any:
         if name in __all__:
             globals().update({one: getattr(api, one) for one in __all__})
             return globals()[name]
-        if f"{__name__}.{name}" in sys.modules:  # a module that has come with it
+        if f"{__name__}.{name}" in sys.modules:  # a module that this import has loaded
             return sys.modules[f"{__name__}.{name}"]
     raise AttributeError(f"module 'aoticache' has no attribute {name!r}")
 

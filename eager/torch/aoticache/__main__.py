@@ -47,7 +47,7 @@ def compile_model(arguments: argparse.Namespace) -> int:
 
     from . import _models
 
-    # Reading the file runs no code of it, but a custom operator that it uses must be known: import its module first.
+    # Reading the file runs none of its code, but custom operators in it must be registered: import their modules first.
     for module in arguments.imports:
         importlib.import_module(module)
     model = _models.compile(
@@ -105,7 +105,7 @@ OWN = ("doctor", "stats", "enable-check", "compile-model")
 
 
 def tool_command(words: list[str]) -> tuple[str, list[str]] | None:
-    """The command of a tool and its words, among them the options before it; None where the command is one of ours."""
+    """Returns the command of a tool and its words, including the options before it; None for a command of this module."""
     before = 0
     while before < len(words) and words[before].startswith("-"):
         if words[before].partition("=")[0] not in ("--json", "--cache-dir"):
@@ -128,7 +128,7 @@ def main(words: list[str] | None = None) -> int:
         result = int(arguments.run(arguments))
         sys.stdout.flush()
         return result
-    except BrokenPipeError:  # nobody reads any more: ends as the C tools do, without a word
+    except BrokenPipeError:  # the reader is gone: ends without a message, as the C tools do
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
         return 128 + signal.SIGPIPE

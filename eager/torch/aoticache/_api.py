@@ -1,4 +1,4 @@
-"""What `import aoticache` gives: the functions of the package. __init__.py imports this module when the first of them is used."""
+"""The public functions of the package. __init__.py imports this module when one of them is used for the first time."""
 
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Enabled:
-    """What a call of `enable()` did. True where at least one operator is enabled or will be."""
+    """What a call of `enable()` did. It is true if at least one operator is enabled or will be."""
 
-    #: Operators that are served from now on.
+    #: Operators that are now served.
     operators: tuple[str, ...] = ()
-    #: Operators that are served as soon as the bridge has been compiled, once per machine.
+    #: Operators that will be served when the bridge has been compiled (once per machine).
     pending: tuple[str, ...] = ()
-    #: Operators that a pattern matches and that are not served, and why.
+    #: Operators that match a pattern but are not served, and the reason.
     skipped: dict[str, str] = field(default_factory=dict)
-    #: Why nothing is enabled; "" where something is.
+    #: Why nothing is enabled; "" if something is.
     problem: str = ""
 
     def __bool__(self) -> bool:
@@ -102,26 +102,26 @@ def enable(
     **settings: Any,
 ) -> Enabled:
     """
-    Puts the cache behind operators of PyTorch.
+    Serves operators of PyTorch from the cache.
 
     operators: names ("aten::abs", "aten::add.Tensor"; "aten::" may be left out), overloads (torch.ops.aten.abs.default),
     shell patterns ("aten::*norm*"), functions (torch.abs: all overloads that can be served), or presets: "pointwise" and
-    "safe" (`PRESETS`); or lists of these. An operator that is enabled already gets the new policy.
+    "safe" (`PRESETS`); or lists of these. An operator that is already enabled gets the new policy.
 
-    device: "cpu" or "cuda". On a GPU nothing is judged by time, and calls on small tensors are slower than PyTorch's: enable
-    single operators there, where a measurement shows a gain (docs/gpu.md).
+    device: "cpu" or "cuda". On a GPU, kernels are not timed against PyTorch's, and calls on small tensors are slower than
+    PyTorch's. Enable only single operators there, if a measurement shows a gain (docs/gpu.md).
 
-    mode: what a call does whose kernel is not there. "background" (the default): PyTorch's kernel answers while it is
-    compiled; "wait": the call waits; "never": nothing is compiled, only what the cache has is used.
+    mode: what a call does if its kernel is missing. "background" (the default): PyTorch's kernel answers while the kernel is
+    being compiled; "wait": the call waits; "never": nothing is compiled, and only kernels in the cache are used.
 
-    dynamic: when a kernel is compiled for all shapes instead of one: ("after", 4) different ones (the default), "never",
-    "always".
+    dynamic: when to compile one kernel for all shapes instead of one per shape: ("after", 4): after 4 different shapes (the
+    default), "never", "always".
 
-    settings: those of `configure()`: cache_dir, workers, ... They hold for the process, so they can change only while
+    settings: those of `configure()`: cache_dir, workers, ... They apply to the process, so they can change only while
     nothing is enabled.
 
-    Raises OperatorNotFoundError (with the nearest names), OperatorRefusedError (an operator named exactly that cannot be
-    served: `explain()` says why), SettingsError. What the machine lacks is one warning, and PyTorch goes on by itself.
+    Raises OperatorNotFoundError (with the nearest names), OperatorRefusedError (an operator was named exactly and cannot be
+    served; `explain()` says why), SettingsError. If the machine lacks something, there is one warning, and PyTorch answers.
 
     >>> aoticache.enable("aten::abs", mode="wait")                                              # doctest: +SKIP
     Enabled(operators=('aten::abs',), pending=(), skipped={}, problem='')
@@ -146,14 +146,14 @@ def enable(
 
 def disable(*operators: Any) -> tuple[str, ...]:
     """
-    PyTorch's own kernels are back, for calls that begin afterwards: of these operators (names and patterns as for
-    `enable()`), or of all without any. Returns when no call is inside a kernel of the cache any longer. What was compiled
-    stays in the cache. Returns the operators that were enabled.
+    Gives operators back to PyTorch's own kernels, for calls that begin afterwards: these operators (names and patterns as
+    for `enable()`), or all if none is named. Returns when no call is inside a kernel of the cache any longer. Compiled
+    kernels stay in the cache. Returns the operators that were enabled.
     """
     if not operators:
         return tuple(_session.disable(None))
     names: list[str] = []
-    devices = _session.devices()  # what a preset holds depends on it
+    devices = _session.devices()  # the operators of a preset depend on it
     for request in _operators.flatten(operators):
         if isinstance(request, str) and request in PRESETS:
             names.extend(name for device in devices for name in _operators.expand_preset(request, device))
@@ -179,9 +179,9 @@ def enabled(
     **settings: Any,
 ) -> Iterator[Enabled]:
     """
-    `enable()` for a block; afterwards every operator is as it was before, with the policy that it had.
+    Works as `enable()` for a block. Afterwards every operator has its previous state and policy again.
 
-    It holds for the whole process, not for one thread.
+    It applies to the whole process, not to one thread.
 
     >>> with aoticache.enabled("pointwise", mode="wait"):                                       # doctest: +SKIP
     ...     y = model(x)
@@ -196,27 +196,27 @@ def enabled(
 
 
 def is_enabled(operator: Any) -> bool:
-    """Whether calls of the operator come to the cache now."""
+    """Returns whether calls of the operator now go to the cache."""
     session = _session.current()
     return session is not None and _operators.name_of(operator) in session.active
 
 
 def wait(timeout: float | None = None, *, progress: bool | None = None) -> bool:
     """
-    Waits until no compile is queued or under way, that of the bridge included; then uses and counts are written to the
-    cache. timeout: seconds at most; None: without limit. Returns False when the time was over first.
+    Waits until no compile is queued or running, including that of the bridge. Then writes usage counts to the cache.
+    timeout: seconds at most; None: no limit. Returns False if the time ran out first.
 
-    progress: whether a bar is drawn on standard error; None: where that is a terminal.
+    progress: whether to draw a progress bar on standard error; None: only if that is a terminal.
 
-    Ctrl-C ends the wait (KeyboardInterrupt), not the compiles: they go on as long as the process lives, and what is not
-    done then is compiled by whoever needs it next.
+    Ctrl-C ends the wait (KeyboardInterrupt) but not the compiles: they continue as long as the process lives. Kernels that
+    are not finished by then are compiled by the next process that needs them.
     """
     return _session.wait(timeout, progress)
 
 
 def stats() -> Stats:
     """
-    What happened in this process, operator by operator, and what the cache has: `print(aoticache.stats())`.
+    Returns what happened in this process, for each operator, and the contents of the cache: `print(aoticache.stats())`.
 
     >>> aoticache.stats().total("hits")                                                         # doctest: +SKIP
     1000
@@ -226,7 +226,7 @@ def stats() -> Stats:
 
 def explain(operator: Any, device: Any = "cpu") -> Explanation:
     """
-    Whether an operator can be served, and why not.
+    Returns whether an operator can be served, and if not, why.
 
     >>> print(aoticache.explain("aten::squeeze_"))                                              # doctest: +SKIP
     aten::squeeze_ is not served on cpu: it changes its argument's sizes, strides or memory in place
@@ -238,30 +238,32 @@ def explain(operator: Any, device: Any = "cpu") -> Explanation:
 
 
 def operators(device: Any = "cpu") -> list[str]:
-    """All operators of PyTorch that can be served on a device."""
+    """Returns all operators of PyTorch that can be served on a device."""
     return _operators.known_operators(make_policy(device, "never", "never").device)
 
 
 def configure(**settings: Any) -> Settings:
     """
-    Sets what holds for the process, and returns all settings (`Settings` describes them): cache_dir, workers,
+    Changes settings of the process, and returns all settings (`Settings` describes them): cache_dir, workers,
     compile_timeout, cpu_features, memory_limit, max_loaded, max_loaded_bytes, fail_calls, bridge, cxx, wait_at_exit,
-    record_file. Raises SettingsError for one that does not exist, and while operators are enabled.
+    record_file. Raises SettingsError for an unknown setting, and while operators are enabled.
     """
     return _session.configure(**settings)
 
 
 def install_compile_cache(*, any_compiler: bool = False, **settings: Any) -> bool:
     """
-    Puts the cache under `torch.compile`, for the whole process and for compiles that begin afterwards: what Inductor
-    compiles is taken from the cache, and stored there where it is missing. A program whose cache is full needs no compiler.
+    Makes `torch.compile` use the cache, for the whole process and for compiles that begin afterwards: compiled code of
+    Inductor is loaded from the cache, and stored there if it is missing. If everything is in the cache, no compiler is
+    needed.
 
-    any_compiler: also take what another compiler than this machine's has made. False: only where there is none here.
+    any_compiler: also use code that a compiler other than this machine's has compiled. False: only if this machine has no
+    compiler.
 
     settings: those of `configure()`: cache_dir, ...
 
-    Returns whether it is installed. What the machine lacks, and a PyTorch that is not known, is one AoticacheWarning;
-    PyTorch then compiles by itself.
+    Returns whether it is installed. If the machine lacks something, or this version of PyTorch is not known, there is one
+    AoticacheWarning, and PyTorch compiles without the cache.
 
     >>> aoticache.install_compile_cache()                                                       # doctest: +SKIP
     True
@@ -273,14 +275,14 @@ def install_compile_cache(*, any_compiler: bool = False, **settings: Any) -> boo
 
 def uninstall_compile_cache() -> bool:
     """
-    `torch.compile` as it was, for compiles that begin afterwards. What is compiled already goes on. Returns whether it was
-    installed.
+    Makes `torch.compile` work without the cache again, for compiles that begin afterwards. Code that is compiled already
+    stays in use. Returns whether the cache was installed.
     """
     return _compile_cache.uninstall()
 
 
 def doctor() -> str:
-    """A report on what there is and what is missing; the same as `python -m aoticache doctor`."""
+    """Returns a report on what is installed and what is missing; the same as `python -m aoticache doctor`."""
     from . import _doctor
 
     return _doctor.report()

@@ -1,11 +1,11 @@
-"""Digests of Python functions and classes, for keys of code that they were compiled into.
+"""Digests of Python functions and classes, for the keys of code that was compiled from them.
 
-A digest is of what runs: the code object, defaults, what is closed over, and the globals that the code names, each by its
-own content, and so on. Files, line numbers and names of modules have no part in it. What belongs to PyTorch, to Python's
-library or to Python itself stands by its name, because the keys have PyTorch's sources and Python's version.
+A digest covers what runs: the code object, defaults, closure variables, and the globals that the code names, each by its own
+content, recursively. Files, line numbers and names of modules are not part of it. Objects of PyTorch, of Python's library and
+of Python itself are represented by their names, because the keys contain PyTorch's sources and Python's version.
 
-What has no content that could be compared (a file, a lock, a function in C of another package) cannot be digested, and
-neither can code that reads what no digest could have (the environment, a file, names that are computed).
+Objects without content that can be compared (a file, a lock, a C function of another package) cannot be digested. Neither
+can code that reads what a digest cannot cover (the environment, a file, computed names).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Any
 
 from ._errors import AoticacheError
 
-#: Names of what code may read that no digest has.
+#: Names of things that code may read and that a digest cannot cover.
 UNSEEN = frozenset(("environ", "getenv", "eval", "exec", "globals", "open", "input", "__import__", "import_module"))
-#: Bytes of a tensor that is closed over, at most: reading it must cost less than the compile that it spares.
+#: Maximum bytes of a tensor in a closure: reading it must cost less than the compile that it saves.
 MAX_TENSOR = 1 << 20
-#: Tables of PyTorch's compiler, by their number: what a program has put into them is digested by _surroundings.py.
+#: Tables of PyTorch's compiler, by id(). _surroundings.py digests what a program has added to them.
 TABLES: dict[int, str] = {}
-#: Attributes of classes that say nothing about what they do.
+#: Attributes of classes that do not affect their behaviour.
 _UNTOLD = frozenset(("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__firstlineno__",
                      "__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
                      "__annotate__", "__annotate_func__", "__annotations_cache__"))  # fmt: skip
@@ -45,14 +45,14 @@ _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrappe
 
 
 class NotDigestible(AoticacheError):
-    """Something that has no digest; the message names it."""
+    """Raised for an object that has no digest; the message names it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what, "UNSUPPORTED")
 
 
 def digest(value: Any) -> str:
-    """Returns the SHA-256 of what a function, a class or a value is. Raises NotDigestible."""
+    """Returns the SHA-256 of a function, a class or a value. Raises NotDigestible."""
     return Digest().add(value).hex()
 
 
@@ -62,8 +62,8 @@ class Digest:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self._seen: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no number of _seen is used again
-        #: Attributes, globals and short strings in the code: an operator that a body calls is among them.
+        self._kept: list[Any] = []  # keeps them alive, so that no id() in _seen is used again
+        #: Attributes, globals and short strings in the code, including the operators that a body calls.
         self.names: set[str] = set()
 
     def add(self, value: Any) -> Digest:
@@ -89,7 +89,7 @@ class Digest:
         elif type(value) is float:
             self._text("float", struct.pack("<d", value))
         elif isinstance(value, (tuple, frozenset, types.CodeType)):
-            self._object(value)  # whether two constants are one object is a matter of how they came into the memory
+            self._object(value)  # whether two constants are one object depends on how they were loaded
         elif id(value) in TABLES:
             self._text("table", TABLES[id(value)])
         elif id(value) in self._seen:
@@ -137,7 +137,7 @@ class Digest:
             self._instance(value)
 
     def _with(self, whole: Digest, value: Any) -> str:
-        """The digest of an item of a set, whose names count for the whole."""
+        """Returns the digest of an item of a set; its names count for the whole."""
         self.names = whole.names
         return self.add(value).hex()
 
@@ -220,7 +220,7 @@ class Digest:
 
     def _function(self, function: types.FunctionType) -> None:
         code = function.__code__
-        if is_known(function):  # a decorator of PyTorch's, perhaps: what it wraps is closed over
+        if is_known(function):  # perhaps a decorator of PyTorch: the function it wraps is in its closure
             self._text("known function", os.path.basename(code.co_filename), code.co_name, code.co_firstlineno)
             self._items("closure", function.__closure__ or ())
             return
@@ -263,7 +263,7 @@ class Digest:
                 self._attributes(module, named)
 
     def _attributes(self, module: types.ModuleType, named: set[str], depth: int = 0) -> None:
-        """Those of a module that the code names; they may have been replaced."""
+        """Digests the attributes of a module that the code names; they may have been replaced."""
         for name in sorted(named & vars(module).keys()):
             value = vars(module)[name]
             if isinstance(value, types.ModuleType):
@@ -289,7 +289,7 @@ def _names_of_globals(code: types.CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _names_of_imports(code: types.CodeType) -> frozenset[str]:
-    """The modules that code imports when it runs, each with a dot for each level above the module that it is in."""
+    """Returns the modules that code imports when it runs, with one dot for each level above its own module."""
     found, level = [], 0
     for one in dis.get_instructions(code):
         if one.opname in ("LOAD_CONST", "LOAD_SMALL_INT") and isinstance(one.argval, int):
@@ -313,7 +313,7 @@ def _imported(function: types.FunctionType, name: str) -> types.ModuleType:
 
 
 def _is_written_in_python(kind: type) -> bool:
-    """Whether all that an instance has is in attributes that can be read."""
+    """Returns whether everything in an instance is in readable attributes."""
     if kind is object:
         return True
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
@@ -336,7 +336,7 @@ def _name(value: Any) -> str:
     return f"a value of type {type(value).__module__}.{type(value).__qualname__}"
 
 
-# ---- what the keys have already ----
+# ---- what the keys already contain ----
 
 
 @functools.lru_cache(maxsize=1)
@@ -353,7 +353,7 @@ def _library_folders() -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def is_known_file(path: str) -> bool:
-    """Whether a source file is PyTorch's or of Python's library."""
+    """Returns whether a source file belongs to PyTorch or to Python's library."""
     if path.startswith(_torch_folder()):
         return True
     if path.startswith("<frozen "):
@@ -364,15 +364,15 @@ def is_known_file(path: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def is_known_module(name: str | None) -> bool:
-    """Whether a module is PyTorch's, of Python's library, or built in."""
+    """Returns whether a module belongs to PyTorch or to Python's library, or is built in."""
     top = (name or "").partition(".")[0]
     return top in ("torch", "builtins", "functorch") or top in sys.stdlib_module_names and top != "__main__"
 
 
 def is_known(value: Any) -> bool:
-    """Whether a function or class is PyTorch's or Python's, by the file that it is from."""
+    """Returns whether a function or class belongs to PyTorch or Python, according to its file."""
     code = getattr(value, "__code__", None)
-    if code is not None and code.co_filename == "<string>":  # made by a program: by that of the module that it is in
+    if code is not None and code.co_filename == "<string>":  # generated code: the file of its module counts
         return is_known_module(getattr(value, "__globals__", {}).get("__name__"))
     if code is not None:
         return is_known_file(code.co_filename)

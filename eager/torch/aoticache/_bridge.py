@@ -1,7 +1,7 @@
-"""The C++ bridge: the command that compiles it for the PyTorch at hand, and getting it from the cache or compiled.
+"""The C++ bridge: builds the command that compiles it for the installed PyTorch, and gets it from the cache or compiles it.
 
-It is compiled once for each version of PyTorch and kept in the cache like a kernel, under a key of its source and of
-what of PyTorch it depends on.
+It is compiled once for each version of PyTorch and kept in the cache like a kernel. Its key consists of its source and of the
+properties of PyTorch that it depends on.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ._errors import AoticacheError
 from ._operators import require_torch
 from ._settings import Settings
 
-#: What bridge.cpp includes of ours, below the folder of headers.
+#: Our headers that bridge.cpp includes, below the directory of headers.
 HEADERS = ("eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h")
 COMPILERS = ("c++", "g++", "clang++")
 
 
 class Bridge:
-    """A bridge on disk; the file stays as long as this is held."""
+    """A bridge on disk. The file exists as long as this object."""
 
     def __init__(self, library: _library.Library, path: str, artifact: c_void_p) -> None:
         self.library, self.path, self.artifact = library, path, artifact
 
 
 def find_source(library: _library.Library) -> tuple[Path, Path]:
-    """bridge.cpp and the folder of our headers: of the installation, else of the source tree."""
+    """Returns bridge.cpp and the directory of our headers: of the installation, otherwise of the source tree."""
     places = [(library.home / "share" / "aoticache" / "bridge.cpp", library.home / "include" / "aoticache")]
     top = _library_path.source_tree()
     tree = Path(top) if top is not None else None
@@ -45,16 +45,16 @@ def find_source(library: _library.Library) -> tuple[Path, Path]:
 
 
 def find_compiler(settings: Settings) -> str | None:
-    """The C++ compiler's path, or None."""
+    """Returns the path of the C++ compiler, or None."""
     wanted = settings.cxx or os.environ.get("CXX")
     if wanted:
         return shutil.which(wanted.split()[0])
-    # Empty and relative folders of PATH are skipped: what lies in the working directory is not to be run.
+    # Empty and relative directories of PATH are skipped, so that no program in the working directory is run.
     return next((path for path in map(shutil.which, COMPILERS) if path and os.path.isabs(path)), None)
 
 
 def command(compiler: str, include: Path, extra: list[str]) -> list[str]:
-    """The compiler with all its options; "-o FILE SOURCE" comes behind them."""
+    """Returns the compiler with all its options; the caller appends "-o FILE SOURCE"."""
     torch = require_torch()
     root = Path(torch.__file__).resolve().parent
     words = [compiler, *extra, "-std=c++20", "-O2", "-fPIC", "-shared", "-w"]
@@ -63,14 +63,14 @@ def command(compiler: str, include: Path, extra: list[str]) -> list[str]:
     for folder in torch_includes(root):
         words += ["-isystem", folder]
     libraries = str(root / "lib")
-    # No rpath: the bridge is cached for machines whose PyTorch lies elsewhere, and finds the loaded one by its soname.
+    # No rpath: on other machines PyTorch is in another directory. The bridge finds the loaded library by its soname.
     # Never unmapped: PyTorch's dispatcher keeps pointers into it.
     words += [f"-L{libraries}", "-Wl,-z,nodelete", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
     return words
 
 
 def torch_includes(root: Path) -> list[str]:
-    """PyTorch's headers; torch.utils.cpp_extension knows them where they are not in the usual place."""
+    """Returns the directories of PyTorch's headers; asks torch.utils.cpp_extension if they are not in the usual one."""
     usual = root / "include"
     if (usual / "ATen" / "ATen.h").is_file():
         return [str(usual)]
@@ -80,7 +80,7 @@ def torch_includes(root: Path) -> list[str]:
 
 
 def version_tuple(version: str) -> tuple[int, int, int]:
-    """(2, 13, 0) of "2.13.0+cpu" and of "2.13.0a0"."""
+    """Returns (2, 13, 0) for "2.13.0+cpu" and "2.13.0a0"."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if found is None:
         return 0, 0, 0
@@ -88,13 +88,13 @@ def version_tuple(version: str) -> tuple[int, int, int]:
 
 
 def packed_version(version: str) -> int:
-    """As torch_library_impl() takes it: major, minor and patch in the three topmost bytes."""
+    """Returns the version as torch_library_impl() takes it: major, minor and patch in the three topmost bytes."""
     major, minor, patch = version_tuple(version)
     return (major << 56) | (minor << 48) | (patch << 40)
 
 
 def environment(include: Path) -> list[str]:
-    """What the bridge's key is made of beside its source."""
+    """Returns what the bridge's key contains in addition to its source."""
     torch = require_torch()
     digest = hashlib.sha256()
     for header in HEADERS:
@@ -121,9 +121,9 @@ def _libc() -> str:
 
 def prepare(cache: _caches.Cache, settings: Settings, *, compile: bool) -> Bridge:
     """
-    The bridge for this PyTorch. compile: whether it may be compiled where the cache has none (some 30 s). Raises
-    AoticacheError: NOT_FOUND where there is none and none may be or can be compiled, COMPILE_FAILED with the compiler's
-    words.
+    Returns the bridge for this PyTorch. compile: whether to compile it (about 30 s) if it is not in the cache. Raises
+    AoticacheError: NOT_FOUND if it is not in the cache and may not or cannot be compiled, COMPILE_FAILED with the compiler's
+    message.
     """
     library = cache.library
     source, include = find_source(library)

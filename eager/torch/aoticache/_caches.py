@@ -1,4 +1,4 @@
-"""Caches by directory, opened once in a process, and where what the C library logs goes."""
+"""Caches by directory, each opened once in a process, and the logger of the C library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log_function: Any = None
 
 
 def logger() -> _library.Logger:
-    """What the C library is given, everywhere the same."""
+    """Returns the logger that is passed to the C library everywhere."""
     global _log_function
     if _log_function is None:
         _log_function = _library.make_logger(_sink)
@@ -36,12 +36,12 @@ def logger() -> _library.Logger:
 
 
 class Cache:
-    """An open cache; it stays open for as long as the process lives."""
+    """An open cache; it stays open as long as the process lives."""
 
     def __init__(self, library: _library.Library, directory: str | None) -> None:
         self.library = library
         self.handle = c_void_p()
-        # What is left open here is as the files and the environment say: the C library reads them, for all programs alike.
+        # The C library fills in options that are not set here from configuration files and the environment.
         options = _library.CacheOptions(
             size=sizeof(_library.CacheOptions),
             directory=_library.encode(directory) if directory is not None else None,
@@ -62,7 +62,7 @@ class Cache:
             )
 
     def statistics(self) -> _library.Statistics:
-        # With room to spare: a newer library may know more numbers, at the end.
+        # Larger than needed: a newer library may append more numbers.
         room = ctypes.create_string_buffer(sizeof(_library.Statistics) + 4096)
         self.library.call("aoticache_cache_statistics", self.handle, room)
         return _library.Statistics.from_buffer_copy(room)
@@ -80,7 +80,7 @@ _lock = threading.Lock()
 
 
 def open_cache(directory: str | None) -> Cache:
-    """The cache of a directory, None: the default one. Raises AoticacheError."""
+    """Returns the cache of a directory; None: the default one. Raises AoticacheError."""
     library = _library.load()
     with _lock:
         key = directory if directory is not None else default_directory(library)
@@ -96,7 +96,7 @@ def default_directory(library: _library.Library) -> str:
 
 
 def at_exit() -> None:
-    """Writes what is kept in memory of uses and counts, and leaves an index that opens fast."""
+    """Writes uses and counts that are still in memory, and leaves an index that opens fast."""
     for cache in list(_caches.values()):
         cache.at_exit()
 

@@ -1,10 +1,10 @@
-"""`torch.compile` on the cache: installing, taking back, and when.
+"""Makes `torch.compile` use the cache: installing and uninstalling.
 
-PyTorch's compiler is imported at the first compile. Nothing is replaced before: a finder on `sys.meta_path` waits for
-`torch._inductor.codecache`, so that install_compile_cache() costs nothing where nothing is compiled.
+PyTorch's compiler is imported at the first compile. Nothing is replaced earlier: a finder on `sys.meta_path` waits for
+`torch._inductor.codecache`, so install_compile_cache() costs nothing in programs that compile nothing.
 
-What is replaced is checked first: PyTorch's version must be one that was tried, and every function must have the
-parameters that it had there. Else PyTorch is left alone, with one warning.
+Everything is checked before it is replaced: PyTorch's version must be a tested one, and every function must have the same
+parameters as in that version. Otherwise PyTorch is left unchanged, with one warning.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ._imports import Finder, after_import
 from ._records import TRITON
 
 TRIGGER = "torch._inductor.codecache"
-#: What Triton reads, and the processes that Inductor starts to compile with Triton.
+#: The variable that Triton reads, and Inductor's Triton compile processes; and the class that it names.
 TRITON_VARIABLE, TRITON_MANAGER = "TRITON_CACHE_MANAGER", "aoticache.triton:CacheManager"
-#: Versions of PyTorch that the tests have run with: major and minor.
+#: Versions of PyTorch that the tests run with: major and minor.
 VERSIONS = ((2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
-#: Functions that are replaced or called, with their parameters: module, name, parameters.
+#: Functions that are replaced or called: module, name, parameters.
 FUNCTIONS = (
     ("torch._inductor.cpp_builder", "CppBuilder.build", ("self",)),
     ("torch._inductor.cpp_builder", "CppBuilder.get_command_line", ("self",)),
@@ -64,7 +64,7 @@ FUNCTIONS = (
 
 _lock = threading.RLock()
 _state: State | None = None
-_variable_is_ours = False  # whether Triton's variable was set here
+_variable_is_ours = False  # whether this module set Triton's variable
 _finder: Finder | None = None
 
 
@@ -102,7 +102,7 @@ def uninstall() -> bool:
 
 
 def _serve_triton() -> None:
-    """Triton has a cache of its own, and a variable that names another one: a program's choice stays."""
+    """Sets the variable by which Triton uses another cache than its own. A value that the program has set stays."""
     global _variable_is_ours
     if importlib.util.find_spec("triton") is None:
         return
@@ -122,7 +122,7 @@ def _leave_triton() -> None:
 def stats() -> Mapping[str, KindStats]:
     state = _state
     found = state.snapshot() if state is not None else {}
-    triton = sys.modules.get(f"{__package__}.triton")  # which Triton itself loads, installed here or not
+    triton = sys.modules.get(f"{__package__}.triton")  # Triton itself loads it, even if nothing is installed here
     return {**found, TRITON: triton.counts} if triton is not None else found
 
 
@@ -153,7 +153,7 @@ def known_versions() -> list[str]:
 
 
 def missing_function() -> str | None:
-    """The first function of FUNCTIONS that is not as it was when this was written."""
+    """Returns the first function of FUNCTIONS that differs from the expected one."""
     for module_name, name, parameters in FUNCTIONS:
         try:
             found: Any = importlib.import_module(module_name)
@@ -168,7 +168,7 @@ def missing_function() -> str | None:
 
 
 def patch() -> bool:
-    """Replaces the functions; whatever goes wrong leaves PyTorch as it was. Called with or without the lock."""
+    """Replaces the functions. If anything fails, PyTorch stays unchanged. Called with or without the lock."""
     global _state
     with _lock:
         state = _state
@@ -187,7 +187,7 @@ def patch() -> bool:
             _compile_key.install(state)
             _portable_artifacts.install(state)
             return True
-        except Exception as error:  # noqa: BLE001 - a fault of the cache is never one of the program
+        except Exception as error:  # noqa: BLE001 - a fault of the cache must not become one of the program
             state.patches.restore()
             _leave_triton()
             _state = None

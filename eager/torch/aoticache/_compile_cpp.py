@@ -1,11 +1,11 @@
-"""C++ that Inductor compiles: kernels, their Python bindings, and the trials that find out which vector units there are.
+"""C++ that Inductor compiles: kernels, their Python bindings, and the trials that find out which vector units exist.
 
-`CppBuilder.build()` is the one place where the compiler runs. Its output is found by what went into it: the sources by
-their digests, the command without paths that differ between users and machines, PyTorch's version, and what the compiler
-is. The CPU features that the code uses are a requirement of the entry, so one key may have code for several CPUs.
+`CppBuilder.build()` is the one function that runs the compiler. The key of its output consists of its inputs: digests of the
+sources, the command without paths that differ between users and machines, PyTorch's version, and the compiler's identity. The
+CPU features that the code uses are a requirement of the entry, so one key may have code for several CPUs.
 
-Each library is stored under two keys: one names the compiler by the digest of its program, the other says `any`. Where a
-compiler is in reach, the first is asked for: another compiler's code may differ. Where there is none, the second.
+Each library is stored under two keys: one with the digest of the compiler's program, one with the compiler `any`. If a
+compiler is installed, the first key is looked up, because another compiler's code may differ. Otherwise the second is.
 
 Replaced here, in torch._inductor: cpp_builder.CppBuilder.build, cpp_builder.cpp_compiler_search,
 cpp_builder._is_intel_compiler, cpp_builder._compiler_version_string (since PyTorch 2.14), cpu_vec_isa.VecISA.check_build,
@@ -32,26 +32,26 @@ from ._errors import AoticacheError, warn_once
 from ._records import CPP, PROBE, Answer, Question, file_with, write_file
 
 ANY = "any"
-NO_COMPILER = "g++"  # what commands are written for where there is none and PyTorch would look for several
+NO_COMPILER = "g++"  # commands are written for this one if there is none
 KINDS_OF_OUTPUT = (".so", ".o")
-YES, NO = b"yes\n", b"no\n"  # a record of a trial
-#: Variables that change what a compiler makes of the same command.
+YES, NO = b"yes\n", b"no\n"  # contents of the record of a trial
+#: Variables that change the output of the same compiler command.
 VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 _NAME = re.compile(r'extern\s+"C"[^(;{]*?\b(\w+)\s*\(')
 
 
 class Cpp:
-    """The replaced functions, and what they remember."""
+    """The replaced functions and their state."""
 
     def __init__(self, state: State) -> None:
         from torch._inductor import codecache, cpp_builder, cpu_vec_isa
 
         self.state = state
-        self.headers: dict[str, tuple[Any, ...]] = {}  # of a header that is not precompiled yet: how it would be
-        self.served: dict[str, Any] = {}  # files that came from the cache, and what builds them anew
+        self.headers: dict[str, tuple[Any, ...]] = {}  # headers that are not precompiled yet: the arguments for doing so
+        self.served: dict[str, Any] = {}  # files that came from the cache, and what rebuilds them
         self.builder, self.codecache = cpp_builder, codecache
         self._lock = threading.Lock()
-        self._trial = threading.local()  # whether this thread tries out a vector unit
+        self._trial = threading.local()  # whether this thread is testing a vector unit
         patches = state.patches
         self.search = patches.replace(cpp_builder, "cpp_compiler_search", self.find_compiler)
         self.intel = patches.replace(cpp_builder, "_is_intel_compiler", self.is_intel)
@@ -75,7 +75,7 @@ class Cpp:
     # ---- the compiler ----
 
     def find_compiler(self, search: Sequence[str | None]) -> str:
-        """As PyTorch's function, without running what is found. Where there is none, a name to write commands with."""
+        """Finds a compiler as PyTorch does, without running it. If there is none, returns a name for commands."""
         for name in search:
             if name is not None and is_here(name):
                 return name
@@ -84,13 +84,13 @@ class Cpp:
         return next((name for name in search if name is not None), NO_COMPILER)
 
     def is_intel(self, compiler: str) -> bool:
-        """A program with a name of GCC's or Clang's is not Intel's; others are asked."""
+        """Returns whether it is Intel's compiler. Programs named like GCC or Clang are not; PyTorch's function checks the others."""
         return not family_of(compiler) and is_here(compiler) and bool(self.intel(compiler))
 
     def find_version(self, compiler: str) -> str:
         """
-        What a compiler says of itself, where its name does not say whether it is Clang or GCC. PyTorch only looks for their
-        names in it; without a text it goes by the compiler's name, which is what GCC's own text has.
+        Returns a compiler's version text. A compiler whose name says Clang or GCC is not run: PyTorch only looks for these
+        names in the text, and for an empty text it uses the compiler's name, which is also what GCC's own text contains.
         """
         family = family_of(compiler)
         if family or not is_here(compiler):
@@ -116,7 +116,7 @@ class Cpp:
             self.build_once(builder, question, target)
 
     def question_of(self, builder: Any, target: str) -> Question | None:
-        """None: this is not cached."""
+        """Returns the question for this build; None: it is not cached."""
         if not target.endswith(KINDS_OF_OUTPUT):
             return None
         command = words_behind(builder)
@@ -137,7 +137,7 @@ class Cpp:
             if self.serve(question, builder, target):
                 return
         self.state.count(CPP, "misses")
-        if is_here(builder._compiler):  # any_compiler: there is one, and this is not known yet
+        if is_here(builder._compiler):  # any_compiler: this machine has one, and no record of it yet
             self.build_once(builder, question.with_environment(compiler=compiler_identity(builder._compiler)), target)
             return
         warn_once(
@@ -145,11 +145,11 @@ class Cpp:
             f"aoticache: there is no C++ compiler here, and the cache {self.state.records.cache.directory} has not what "
             f"this program needs ({question.arguments['name']}, for this CPU and PyTorch): fill it on a machine with one",
         )
-        self.search.__wrapped__((None,))  # says what PyTorch says
+        self.search.__wrapped__((None,))  # raises PyTorch's own error
         self.compile_really(builder)
 
     def build_once(self, builder: Any, question: Question, target: str) -> None:
-        """One process compiles it. What the compiler says is raised as PyTorch raises it."""
+        """Compiles it in one process only. Raises the compiler's errors as PyTorch does."""
         error: BaseException | None = None
         answer: Answer | None = None
 
@@ -204,7 +204,7 @@ class Cpp:
         self.state.used.add(question)
 
     def requirements(self, builder: Any) -> str:
-        """What the compiler takes for granted under these flags: the code may use it."""
+        """Returns the CPU features that the compiler assumes with these flags, which the code may use."""
         compiler, *more = words_of(builder._compiler)
         worker = load_worker(self.state)
         flags = [word for word in words_behind(builder) if word.startswith("-m")]
@@ -214,8 +214,8 @@ class Cpp:
 
     def postpone_header(self, header: str, command: str, **options: Any) -> str:
         """
-        The header as a plain file. Precompiling takes a compiler several runs and serves only compiles: it waits for the
-        first one that happens.
+        Returns the header as a plain file. Precompiling runs the compiler several times and helps only compiles, so it is
+        deferred to the first compile.
         """
         from torch._inductor.codecache import write
 
@@ -225,12 +225,12 @@ class Cpp:
         return str(path)
 
     def compile_really(self, builder: Any) -> None:
-        """PyTorch's way, with the header precompiled."""
+        """Compiles as PyTorch does, with the header precompiled."""
         with self._lock:
             found = next(((path, how) for path, how in self.headers.items() if path in builder._include_dirs_args), None)
         if found is not None:
             path, (header, command, options) = found
-            with suppress(Exception):  # without it the plain file is read
+            with suppress(Exception):  # if it fails, the plain file is read
                 really = self.precompile(header, command, **options)
                 builder._include_dirs_args = builder._include_dirs_args.replace(path, really)
         self.compile(builder)
@@ -238,7 +238,7 @@ class Cpp:
     # ---- loading ----
 
     def load(self, cls: Any, path: str, key: str) -> Any:
-        """What came from the cache and cannot be loaded here (another libc, no libgomp) is compiled here instead."""
+        """Loads a library. If one from the cache cannot be loaded here (another libc, no libgomp), compiles it."""
         with self._lock:
             builder = self.served.pop(path, None)
         if builder is None:
@@ -261,7 +261,7 @@ class Cpp:
     # ---- vector units ----
 
     def check_build(self, isa: Any, code: str) -> bool:
-        """Whether compiler and libtorch know a vector unit. The processor was asked before, and not here."""
+        """Returns whether compiler and libtorch support a vector unit. The caller has checked the processor."""
         if caches_are_disabled():
             return bool(self.try_out(isa, code))
         question = None
@@ -285,7 +285,7 @@ class Cpp:
         return Question(PROBE, arguments, environment)
 
     def try_once(self, isa: Any, code: str, question: Question) -> bool:
-        """One process tries it out; the others wait for its answer."""
+        """Runs the trial in one process; the others wait for its result."""
         answer: bool | None = None
         own = question.with_environment(compiler=compiler_identity(self.builder.get_cpp_compiler()))
         with self.state.guarded(PROBE), ExitStack() as files:
@@ -306,7 +306,7 @@ class Cpp:
         return answer if answer is not None else self.try_really(isa, code)
 
     def try_really(self, isa: Any, code: str) -> bool:
-        """PyTorch's trial. Its library is not stored: nobody needs it once the answer is known."""
+        """Runs PyTorch's trial. Its library is not stored, because only the result is needed."""
         self._trial.is_running = True
         try:
             return bool(self.try_out(isa, code))
@@ -328,17 +328,17 @@ def _digest_of_program(path: str, size: int, changed_ns: int) -> str:
 
 
 def words_of(compiler: str) -> list[str]:
-    """The words of a compiler's name; since PyTorch 2.14 it may have several, as `ccache g++`."""
+    """Splits a compiler's name into words; since PyTorch 2.14 it may have several, as in `ccache g++`."""
     from torch._inductor import cpp_builder
 
     if hasattr(cpp_builder, "_split_compiler_command"):
-        with suppress(ValueError):  # an open quotation mark, or nothing
+        with suppress(ValueError):  # an unclosed quotation mark, or an empty name
             return list(cpp_builder._split_compiler_command(compiler))
     return [compiler]
 
 
 def words_behind(builder: Any) -> list[str]:
-    """The command without the compiler that it begins with."""
+    """Returns the command without the compiler that it begins with."""
     return shlex.split(builder.get_command_line())[len(words_of(builder._compiler)) :]
 
 
@@ -351,7 +351,7 @@ def is_here(compiler: str) -> bool:
 
 
 def family_of(compiler: str) -> str:
-    """`clang` or `gcc`, by the name of the program; empty where it has another name, and has to be asked."""
+    """Returns `clang` or `gcc`, by the name of the program; "" for another name: then the program must be run."""
     for word in words_of(compiler):
         name = os.path.basename(path_of(word))
         found = re.search(r"(clang)|(g\+\+|gcc)", name)
@@ -361,7 +361,7 @@ def family_of(compiler: str) -> str:
 
 
 def compiler_identity(compiler: str) -> str:
-    """What a compiler is, wherever it lies: the digest of its program. `any` where there is none."""
+    """Returns the identity of a compiler, independent of its path: the digest of its program. `any` if there is none."""
     if not is_here(compiler):
         return ANY
     words = words_of(compiler)
@@ -369,7 +369,7 @@ def compiler_identity(compiler: str) -> str:
     status = os.stat(path)
     name = os.path.basename(path)
     identity = _digest_of_program(path, status.st_size, status.st_mtime_ns)[:32]
-    # A program that starts the compiler: what it starts says who it is.
+    # A program that starts the compiler (such as ccache): the output of the started compiler identifies it.
     if len(words) > 1 or "ccache" in name or status.st_size < 65536:
         from torch._inductor.cpp_builder import get_compiler_version_info
 
@@ -379,8 +379,8 @@ def compiler_identity(compiler: str) -> str:
 
 def normalize(command: Sequence[str], target: str) -> tuple[list[str], list[str]]:
     """
-    The digests of the sources, and the words behind the compiler as they are on every machine: with
-    names for the folders of PyTorch and Python, with contents in place of files.
+    Returns the digests of the sources, and the words after the compiler, normalized so that they are the same on every machine:
+    directories of PyTorch and Python are replaced by names, files by their contents.
     """
     sources: list[str] = []
     words: list[str] = []
@@ -431,7 +431,7 @@ def place_of(path: str, places: Sequence[tuple[str, str]]) -> str:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """A kernel's name, for people; it follows from the source, so that it does no harm in the key."""
+    """Returns a kernel's name, human-readable. It follows from the source, so it may be part of the key."""
     for word in command:
         if word.endswith((".cpp", ".cc")) and os.path.isfile(word):
             with open(word, encoding="utf-8", errors="replace") as file:
@@ -444,7 +444,7 @@ _worker: Any = None
 
 
 def load_worker(state: State) -> Any:
-    """The compile worker's file as a module: it knows which CPU features follow from a compiler's macros."""
+    """Loads the compile worker's file as a module: it maps a compiler's macros to CPU features."""
     global _worker
     if _worker is None:
         path = state.records.library.home / "share" / "aoticache" / "worker.py"

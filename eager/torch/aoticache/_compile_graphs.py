@@ -1,12 +1,12 @@
-"""What PyTorch keeps of its own compiles: FX graphs, AOTAutograd's results, choices of autotuning, profiles of dynamic
-shapes. PyTorch has a plug for all of them, a backend of its remote caches; here the backend is the cache on this machine.
+"""What PyTorch caches of its own compiles: FX graphs, AOTAutograd's results, choices of autotuning, profiles of dynamic shapes.
+PyTorch allows a backend for its remote caches of all of these; here the backend is the cache on this machine.
 
-PyTorch unpickles what a backend returns. So a record names its kind and its key in its first line, and nothing is
-returned whose bytes, kind and key are not those that were asked for.
+PyTorch unpickles what a backend returns. Therefore the first line of a record names its kind and its key, and a record is
+returned only if its bytes, kind and key are those that were requested.
 
 Set here: `backend_override_cls` of the classes in `BACKENDS`, and the defaults of the options that switch them on.
-Replaced: codecache.GuardedCache.iterate_over_candidates, since a graph may have several records that differ in their
-guards, and PyTorch's plug returns one; and since a miss waits for a process that compiles the same graph
+Replaced: codecache.GuardedCache.iterate_over_candidates, for two reasons: a graph may have several records with different
+guards, and PyTorch's backend returns only one; and a miss waits for a process that is compiling the same graph
 (_compile_leases.py).
 """
 
@@ -26,8 +26,8 @@ from ._compile_state import State, caches_are_disabled
 from ._errors import warn_once
 from ._records import AUTOGRAD, AUTOTUNE, GRAPH, PROFILE, Answer, Question, file_with
 
-#: PyTorch's class of a remote cache: our kind, the module of its options, the option that switches it on, and the one of
-#: PyTorch's local cache. Whoever switches the local cache off wants this to be compiled, and gets nothing from here.
+#: PyTorch's class of a remote cache: our kind, the module of its options, the option that switches it on, and the option of
+#: PyTorch's local cache. If a program switches the local cache off, it wants compiles to happen, and nothing is served.
 BACKENDS = {
     "RemoteFxGraphCache": (GRAPH, "torch._inductor.config", "fx_graph_remote_cache", "fx_graph_cache"),
     "RemoteAOTAutogradCache": (
@@ -50,7 +50,7 @@ MAX_GUARD = 4000
 
 
 class Refused(ValueError):
-    """A record that is not what was asked for."""
+    """Raised for a record that is not the requested one."""
 
 
 def head_of(kind: str, key: str) -> bytes:
@@ -58,7 +58,7 @@ def head_of(kind: str, key: str) -> bytes:
 
 
 def payload_of(content: bytes, kind: str, key: str) -> bytes:
-    """What follows the first line. Raises Refused."""
+    """Returns what follows the first line. Raises Refused."""
     head = head_of(kind, key)
     if not content.startswith(head):
         raise Refused(f"a record does not belong to the key {key[:80]}")
@@ -85,7 +85,7 @@ class Store:
         return Question(self.kind, {"key": key}, environment, self.is_guarded)
 
     def get(self, key: str, but: tuple[str, ...] = ()) -> tuple[bytes, str, int] | None:
-        """The newest record whose guard is not among `but`: what it holds, its guard, the nanoseconds of its compile."""
+        """Returns the newest record whose guard is not in `but`: content, guard, compile time in nanoseconds."""
         if self.is_switched_off():
             return None
         with self.state.guarded(self.kind):
@@ -104,14 +104,14 @@ class Store:
 
 
 def chosen_isa() -> str:
-    """The vector unit that Inductor writes C++ for; PyTorch's own keys leave it out, and the C++ depends on it."""
+    """Returns the vector unit that Inductor writes C++ for. The C++ depends on it, but PyTorch's keys lack it."""
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     return str(pick_vec_isa())
 
 
 def guard_of(graph: Any) -> str:
-    """The guards of a graph, as its record has them."""
+    """Returns the guards of a graph, as in its record."""
     expression = getattr(graph, "guards_expr", None)
     if not expression:
         return NO_GUARD
@@ -121,7 +121,7 @@ def guard_of(graph: Any) -> str:
 
 
 def make_backend(state: State, flights: Flights, kind: str) -> Any:
-    """A class that PyTorch calls without arguments."""
+    """Returns a class that PyTorch calls without arguments."""
     from torch._inductor.remote_cache import RemoteCacheBackend
 
     store = Store(state, kind)
@@ -164,11 +164,11 @@ def make_backend(state: State, flights: Flights, kind: str) -> Any:
     return Backend
 
 
-Candidate = tuple[Any, ...]  # the graph, its bytes, and since 2.11 whether PyTorch's own directory had it
+Candidate = tuple[Any, ...]  # the graph, its bytes, and since 2.11 whether it was in PyTorch's own directory
 
 
 def store_of(remote: Any, key: str) -> tuple[Store, str] | None:
-    """The store of one of PyTorch's remote caches, and what the key is called there; None: it is none of ours."""
+    """Returns the store of one of PyTorch's remote caches, and the key's name there; None: it does not use our backend."""
     store = getattr(getattr(remote, "backend", None), "aoticache_store", None)
     if not isinstance(store, Store) or not hasattr(remote, "_get_key"):
         return None
@@ -176,14 +176,14 @@ def store_of(remote: Any, key: str) -> tuple[Store, str] | None:
 
 
 def origin_of_ours(cls: Any) -> tuple[bool, ...]:
-    """Since 2.11 PyTorch counts where a graph came from, and is told that it was not its own directory."""
+    """Returns the origin that PyTorch counts since 2.11: not its own directory."""
     return (False,) if hasattr(cls, "_record_result") else ()
 
 
 def candidates(
     store: Store, key: str, seen: tuple[str, ...], origin: tuple[bool, ...]
 ) -> Generator[Candidate, None, tuple[str, ...]]:
-    """The records of a key but for those with guards that were seen. Gives the guards that were seen then."""
+    """Yields the records of a key, except those with guards in `seen`. Returns all guards seen."""
     while (found := store.get(key, seen)) is not None:
         payload, guard, _ = found
         seen = (*seen, guard)
@@ -199,7 +199,7 @@ def candidates(
 def late_candidates(
     flights: Flights, store: Store, key: str, seen: tuple[str, ...], origin: tuple[bool, ...]
 ) -> Iterator[Candidate]:
-    """Those that PyTorch's plug did not give, and after a miss what another process stored meanwhile."""
+    """Yields records that PyTorch's backend did not return and, after a miss, those that another process stored meanwhile."""
     was_missed = not seen
     try:
         seen = yield from candidates(store, key, seen, origin)
@@ -215,8 +215,8 @@ def late_candidates(
 
 def switch_on(state: State, module: Any, name: str) -> bool:
     """
-    Makes True the default of an option. Setting the option itself would hold for one thread. False: somebody has decided
-    about it, and PyTorch's remote cache stays as it is.
+    Makes True the default of an option. (Setting the option itself would apply to one thread only.) Returns False if the
+    program has set the option: then PyTorch's remote cache stays as it is.
     """
     entry = module._config[name]
     if getattr(module, name) is not None:
@@ -246,7 +246,7 @@ def install(state: State) -> None:
     def iterate(cls: Any, local: bool, remote: Any, key: str) -> Iterator[Candidate]:
         seen: tuple[str, ...] = ()
         for candidate in original(cls, local, remote, key):
-            if True not in candidate[2:]:  # another record with the guards of one of ours would fail alike
+            if True not in candidate[2:]:  # another record with the same guards as one of ours would also fail
                 seen = (guard_of(candidate[0]),)
             yield candidate
         found = store_of(remote, key)
@@ -260,7 +260,7 @@ def install(state: State) -> None:
 
 
 def forget_remote_caches() -> None:
-    """AOTAutograd keeps its remote cache for the process, with the backend of its first call."""
+    """Drops the remote cache that AOTAutograd keeps for the process, with the backend of its first call."""
     module = sys.modules.get("torch._functorch._aot_autograd.autograd_cache")
     clear = getattr(getattr(getattr(module, "AOTAutogradCache", None), "get_remote_cache", None), "cache_clear", None)
     if clear is not None:

@@ -1,9 +1,9 @@
-"""What PyTorch's keys of graphs lack, added to them: what _surroundings.py finds.
+"""Adds the state that _surroundings.py finds to PyTorch's keys of graphs, which lack it.
 
-PyTorch makes both keys, of a graph and of AOTAutograd's result, from an object with all that is to be equal. It gets one
-more attribute here. So it holds for PyTorch's own directory too. If something has no digest, PyTorch is told that the graph
-cannot be cached, as it tells itself of others. AOTAutograd's key refuses more than the key of a graph: code that tracing
-goes through is in the graph that it gives.
+PyTorch computes both keys, that of a graph and that of AOTAutograd's result, from an object that holds everything that must be
+equal. Here this object gets one more attribute, so the addition also applies to PyTorch's own cache directory. If something
+has no digest, the graph is not cached: the key raises the same exception that PyTorch raises for other such graphs. For
+AOTAutograd's key more is refused than for the key of a graph: code that tracing runs is already part of the resulting graph.
 
 Replaced: codecache.FxGraphHashDetails.__init__ of torch._inductor.
 """
@@ -30,7 +30,7 @@ def install(state: State) -> None:
         kind = GRAPH if type(details) is FxGraphHashDetails else AUTOGRAD
         try:
             details.aoticache = parts_of(details, gm, example_inputs, kind)
-        except Exception as error:  # noqa: BLE001 - mostly NotDigestible; no fault of the cache is one of the program
+        except Exception as error:  # noqa: BLE001 - mostly NotDigestible; a fault of the cache must not stop the program
             state.count(kind, "refused")
             warn_once(
                 f"compile-digest-{kind}",
@@ -42,7 +42,7 @@ def install(state: State) -> None:
 
 
 def parts_of(details: Any, gm: Any, example_inputs: Any, kind: str) -> list[str]:
-    """Raises NotDigestible."""
+    """Returns the parts that are added to a key. Raises NotDigestible."""
     operators = _surroundings.Operators(gm)
     parts = [
         _surroundings.process_state(may_be_for_cpu(example_inputs)),

@@ -1,17 +1,18 @@
-"""Who compiles a graph, where several processes ask for it at once: one does, and the others wait for its record.
+"""Leases for graphs: if several processes need the same graph, one compiles it and the others wait for its record.
 
-Whoever misses a key takes a lease on it, a locked file beside those of the C library (docs/store.md, *Locks*). It is given
-back when the record is stored, when the compile fails, and when it turns out that there will be no record; the file is
-unlinked then. A process that waits sees that, looks for the record once more, and without one compiles by itself: nobody
-waits twice for the same miss. If the file is still there when its lock is free, the holder died, and the next one has it.
+A process that misses a key takes a lease on it: a locked file next to those of the C library (docs/store.md, *Locks*). The
+lease is released when the record is stored, when the compile fails, and when it turns out that there will be no record; the
+file is then unlinked. A waiting process notices this, looks for the record again, and compiles by itself if there is none: no
+process waits twice for the same miss. If the file still exists when its lock is free, the holder died, and the next process
+takes the lease.
 
-A compile may do anything, talk to other processes among it. So
-- a process that holds a lease waits for none: there are no circles,
-- ranks of a distributed program neither wait nor hold,
-- a wait has a limit, and a process that waited in vain does not wait again.
+A compile may do anything, including communication with other processes. Therefore
+- a process that holds a lease does not wait for another lease, so cycles are impossible,
+- ranks of a distributed program neither wait for nor hold leases,
+- a wait has a limit, and a process whose wait timed out does not wait again.
 
-Replaced: callback.CompilationCallbackHandler.install_callbacks of torch._dynamo, which says when a compile begins and ends;
-codecache.FxGraphCache.prepare_key of torch._inductor, which says that a graph cannot be cached.
+Replaced: callback.CompilationCallbackHandler.install_callbacks of torch._dynamo, which shows when a compile begins and ends;
+codecache.FxGraphCache.prepare_key of torch._inductor, which shows that a graph cannot be cached.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from ._errors import AoticacheError
 from ._records import AUTOGRAD, Question
 
 LIMIT_VARIABLE = "AOTICACHE_GRAPH_WAIT"
-LIMIT = 120.0  # seconds that a process waits for another's compile of a graph
+LIMIT = 120.0  # seconds that a process waits for another process's compile of a graph
 LONGEST_PAUSE = 0.02
-#: How long a backward pass is waited for: a quarter of what the forward pass took to compile, within these seconds.
+#: Limits of the wait for a backward pass, in seconds; the wait is a quarter of the compile time of the forward pass.
 LEAST_GRACE, MOST_GRACE = 2.0, 10.0
-#: Where launchers say how many processes there are.
+#: Variables in which launchers give the number of processes.
 LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 
-_files: set[int] = set()  # descriptors of leases, which a child of a fork must not keep
+_files: set[int] = set()  # descriptors of leases, which a forked child must not keep
 _files_lock = threading.Lock()
 _flights: weakref.WeakSet[Flights] = weakref.WeakSet()
 
@@ -55,7 +56,7 @@ class Lease:
 
     def release(self) -> None:
         with suppress(OSError):
-            os.unlink(self.path)  # while it is locked: who waits for it sees that nothing more will come
+            os.unlink(self.path)  # while it is locked: waiting processes see that the lease is over
         with suppress(OSError):
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         close_file(self.descriptor)
@@ -85,7 +86,7 @@ def close_file(descriptor: int) -> None:
 
 
 def is_locked_now(descriptor: int) -> bool:
-    """Whether the lock could be taken."""
+    """Takes the lock if it is free. Returns whether it was taken."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -95,8 +96,8 @@ def is_locked_now(descriptor: int) -> bool:
 
 def take(path: str, seconds: float) -> tuple[Lease | None, bool]:
     """
-    The lease: free, or of a holder that died meanwhile. None: another process has it, or gave it back. The second value says
-    that it still has it after so many seconds. Raises OSError.
+    Returns the lease, if it is free or its holder dies meanwhile. None: another process has it, or has released it. The second
+    value is True if the other process still has it after `seconds`. Raises OSError.
     """
     descriptor = open_file(path)
     lease = None
@@ -125,7 +126,7 @@ class Flights:
         self.state = state
         self.limit = limit_of(os.environ.get(LIMIT_VARIABLE, ""))
         self._held: dict[tuple[str, str], Lease] = {}
-        self._waiting: dict[tuple[str, str], threading.Timer] = {}  # leases whose backward pass is not compiled yet
+        self._waiting: dict[tuple[str, str], threading.Timer] = {}  # leases that wait for the compile of a backward pass
         self._lock = threading.RLock()
         self._thread = threading.local()
         _flights.add(self)
@@ -133,7 +134,7 @@ class Flights:
     # ---- one miss ----
 
     def begin(self, kind: str, key: str, question: Callable[[str], Question]) -> bool:
-        """After a miss, before a compile. Whether to look for the record again."""
+        """Takes the lease after a miss, before a compile. Returns whether to look for the record again."""
         scopes = self._scopes()
         if not scopes or (kind, key) in self._held or not self._is_wanted(kind):
             return False
@@ -154,7 +155,7 @@ class Flights:
         return lease is not None or not is_in_vain
 
     def end(self, kind: str, key: str) -> None:
-        """The record is stored, was found, or will not come."""
+        """Releases a lease: the record is stored, was found, or will not be stored."""
         with self._lock:
             lease = self._held.pop((kind, key), None)
             timer = self._waiting.pop((kind, key), None)
@@ -179,7 +180,7 @@ class Flights:
     # ---- one compile ----
 
     def _scopes(self) -> list[list[tuple[str, str]]]:
-        """The compiles that this thread is in, each with the keys whose leases it took."""
+        """Returns the running compiles of this thread, each with the keys of its leases."""
         if not hasattr(self._thread, "scopes"):
             self._thread.scopes = []
         scopes: list[list[tuple[str, str]]] = self._thread.scopes
@@ -204,13 +205,13 @@ class Flights:
                 self._start_clock(kind, key)
 
     def give_up(self) -> None:
-        """What this thread compiles cannot be cached, nor what contains it."""
+        """Releases leases: what this thread compiles cannot be cached, nor can the compiles that contain it."""
         for scope in self._scopes():
             for kind, key in scope:
                 self.end(kind, key)
 
     def _start_clock(self, kind: str, key: str) -> None:
-        """PyTorch stores AOTAutograd's result once the backward pass is compiled, which may be soon or never."""
+        """Limits a lease: PyTorch stores AOTAutograd's result after the compile of the backward pass, perhaps never."""
         with self._lock:
             lease = self._held.get((kind, key))
             if lease is None:
@@ -220,7 +221,7 @@ class Flights:
             timer.daemon = True
         try:
             timer.start()
-        except RuntimeError:  # the interpreter ends, or there are too many threads
+        except RuntimeError:  # the interpreter is ending, or there are too many threads
             self.end(kind, key)
 
     def _stop_clocks(self) -> list[tuple[str, str]]:
@@ -231,7 +232,7 @@ class Flights:
         return list(waiting)
 
     def after_fork(self) -> None:
-        """A child has none of its parent's leases."""
+        """Forgets the parent's leases in a child."""
         self._lock = threading.RLock()
         self._held, self._waiting = {}, {}
 
@@ -266,14 +267,14 @@ class Flights:
 
 
 def limit_of(text: str) -> float:
-    """Seconds; what is no number is none."""
+    """Parses a number of seconds; returns LIMIT for text that is not a number."""
     with suppress(ValueError):
         return max(float(text), 0.0)
     return LIMIT
 
 
 def is_distributed() -> bool:
-    """Whether this is one of several processes that may wait for each other inside a compile."""
+    """Returns whether this is one of several processes that may wait for each other inside a compile."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return bool(distributed.get_world_size() != 1)

@@ -1,7 +1,8 @@
-"""What the parts of the compile cache share: the open cache, what is counted, the environment of records, and functions of
-PyTorch that were replaced and can be put back.
+"""State shared by the parts of the compile cache: the open cache, counts, the environment of records, and functions of PyTorch
+that were replaced and can be restored.
 
-A fault of the cache is never one of the program: `guarded()` turns it into one warning, and PyTorch goes on by itself.
+A fault of the cache must not become one of the program: `guarded()` turns it into one warning, and PyTorch continues without
+the cache.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ._errors import AoticacheError, warn_once
 class KindStats:
     """What this process did with records of one kind."""
 
-    #: Records that were served; among these, that another process compiled while this one waited for it.
+    #: Records that were served; and those among them that another process compiled while this one waited.
     hits: int = 0
-    #: Records that were not there, and were then compiled here or by PyTorch.
+    #: Records that were missing; they were compiled here or by PyTorch.
     misses: int = 0
     #: Records that were stored.
     stored: int = 0
-    #: Records that were refused: damaged ones, ones that could not be loaded; and errors of the cache.
+    #: Records that were refused because they were damaged or could not be loaded; and errors of the cache.
     refused: int = 0
 
 
@@ -41,7 +42,7 @@ class State:
         self.any_compiler = any_compiler
         self.counts = {kind: KindStats() for kind in _records.KINDS}
         self.patches = Patches()
-        self.used: Any = None  # what saved artifacts must carry; _portable_artifacts.Used
+        self.used: Any = None  # records that saved artifacts must contain; _portable_artifacts.Used
         self._lock = threading.Lock()
 
     def count(self, kind: str, name: str, by: int = 1) -> None:
@@ -54,7 +55,7 @@ class State:
 
     @contextmanager
     def guarded(self, kind: str) -> Iterator[None]:
-        """What goes wrong inside is one warning; the caller goes on without the cache."""
+        """Turns an exception inside into one warning; the caller continues without the cache."""
         try:
             yield
         except (AoticacheError, OSError, ValueError) as error:
@@ -68,7 +69,7 @@ class State:
     # ---- environments ----
 
     def environment(self) -> dict[str, str]:
-        """What every record of PyTorch needs to be equal."""
+        """Returns the pairs that must be equal for every record of PyTorch."""
         import torch
 
         return {
@@ -85,19 +86,19 @@ class State:
 
 
 class Patches:
-    """Attributes that were replaced, to be put back in the reverse order."""
+    """Attributes that were replaced; they are restored in reverse order."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def replace(self, owner: Any, name: str, value: Any) -> Any:
-        """Returns what was there, as it was found: of a class, the staticmethod or classmethod object itself."""
+        """Returns the previous value as stored: in a class, the staticmethod or classmethod object itself."""
         found = vars(owner)[name] if isinstance(owner, type) and name in vars(owner) else getattr(owner, name)
         was_own = not isinstance(owner, type) or name in vars(owner)
         setattr(owner, name, value)
 
         def undo() -> None:
-            # Whoever replaced it after us has it now, and calls ours, which passes everything on once it is uninstalled.
+            # If others replaced it after us, they call ours, which forwards every call after it is uninstalled.
             current = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name)
             if current is value:
                 if was_own:
@@ -117,7 +118,7 @@ class Patches:
 
 
 def caches_are_disabled() -> bool:
-    """Whether the program has switched PyTorch's caches off (TORCHINDUCTOR_FORCE_DISABLE_CACHES)."""
+    """Returns whether the program has switched PyTorch's caches off (TORCHINDUCTOR_FORCE_DISABLE_CACHES)."""
     import torch
 
     return bool(getattr(torch.compiler.config, "force_disable_caches", False))

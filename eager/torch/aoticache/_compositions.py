@@ -1,7 +1,7 @@
-"""What compositions of PyTorch's call, for the answer to "why is this one not served?".
+"""The operators that PyTorch's compositions call, to explain why a composition is not served.
 
-Only the common ones: a composition can be made to show what it calls, but only by calling it, and not every operator
-survives arguments that were made up. tests/python/test_torch_modes.py calls these and compares.
+Only the common ones: the only way to find out what a composition calls is to call it, and not every operator accepts made-up
+arguments. tests/python/test_torch_modes.py calls these and compares.
 """
 
 from __future__ import annotations

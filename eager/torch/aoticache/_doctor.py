@@ -1,4 +1,4 @@
-"""What there is and what is missing: `python -m aoticache doctor`. Works without PyTorch, and without the library."""
+"""Reports what is installed and what is missing: `python -m aoticache doctor`. Works without PyTorch and the library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OK, MISSING, FAILED = "ok", "note", "FAIL"
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report. FAILED: nothing can be served; MISSING: less can."""
+    """One line of the report. FAILED: nothing can be served; MISSING: less can be served."""
 
     verdict: str
     what: str

@@ -1,8 +1,8 @@
-"""What the package raises, and how it warns.
+"""The exceptions and the warning of the package.
 
-Only misuse raises: a name that no operator has, an option that does not exist. What the machine lacks (a compiler, a
-directory that can be written, a GPU) never does: the program goes on with PyTorch's own kernels, and one warning of the
-class `AoticacheWarning` says why.
+Only misuse raises: a name that no operator has, an option that does not exist. If the machine lacks something (a compiler, a
+writable directory, a GPU), nothing is raised: the program continues with PyTorch's own kernels, and one warning of the class
+`AoticacheWarning` gives the reason.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class AoticacheError(RuntimeError):
 
 
 class LibraryNotFoundError(AoticacheError, ImportError):
-    """libaoticache.so is nowhere; the message lists where it was looked for."""
+    """libaoticache.so was not found; the message lists the paths that were tried."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "NOT_FOUND")
 
 
 class TorchNotFoundError(AoticacheError, ImportError):
-    """What was asked for needs PyTorch, which is not installed here."""
+    """The request needs PyTorch, which is not installed here."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "NOT_FOUND")
@@ -47,14 +47,14 @@ class OperatorNotFoundError(AoticacheError, ValueError):
 
 
 class OperatorRefusedError(AoticacheError, ValueError):
-    """The operator exists and cannot be served; the message says why."""
+    """The operator exists but cannot be served; the message gives the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "UNSUPPORTED")
 
 
 class SettingsError(AoticacheError, ValueError):
-    """An option that does not exist, or one that contradicts what is in use."""
+    """An option does not exist, or contradicts the settings in use."""
 
 
 class AoticacheWarning(UserWarning):
@@ -66,7 +66,7 @@ _lock = threading.Lock()
 
 
 def warn_once(topic: str, message: str) -> None:
-    """One warning for each topic in a process, at the line outside of the package that led to it."""
+    """Warns once per topic and process, at the line outside of the package that led to it."""
     with _lock:
         if topic in _said:
             return
@@ -75,7 +75,7 @@ def warn_once(topic: str, message: str) -> None:
 
 
 def _depth_of_caller() -> int:
-    """The stacklevel, for warn_once(), of the innermost frame that is none of the package's."""
+    """Returns the stacklevel, for warn_once(), of the innermost frame outside the package."""
     package = __name__.partition(".")[0]
     frame: FrameType | None = sys._getframe()
     depth = 0

@@ -1,7 +1,7 @@
 """PyTorch's proxy executor for models that call operators by name: a custom operator, some FFTs.
 
-PyTorch makes one for its own runner alone, from the JSON file beside a library. So a library of ours, which has nothing
-in it (eager/torch/executor/executor.c), is loaded by that runner, beside the model's file, and gives the executor away.
+PyTorch creates one only for its own runner, from the JSON file next to a library. Therefore that runner loads a library of ours
+next to the model's file. The library is empty (eager/torch/executor/executor.c) except that it hands the executor to us.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from ._errors import AoticacheError
 from ._operators import require_torch
 
 FILE = "proxy_executor.so"
-#: Beside the library of a model, under the library's name; only models that call operators by name have one.
+#: The file next to a model's library, with the library's name; only models that call operators by name have one.
 NODES = "model.json"
 
 
 class Executor:
-    """A proxy executor, and what keeps it alive."""
+    """A proxy executor, and the runner that keeps it alive."""
 
     def __init__(self, runner: Any, handle: int) -> None:
         self.runner, self.handle = runner, handle
 
 
 def find_nodes(folder: str) -> str | None:
-    """The file that says which operators a model calls; None: it calls none by name."""
+    """Returns the file that lists the operators that a model calls by name; None: it calls none."""
     path = os.path.join(folder, NODES)
     return path if folder and os.path.exists(path) else None
 
 
 def create(library: _library.Library, nodes: str, device: str, name: str) -> Executor:
     """
-    nodes: the file. device: "cpu", "cuda:1". name: for messages.
+    Creates a proxy executor. nodes: the file. device: "cpu", "cuda:1". name: for messages.
 
     Raises AoticacheError, UNSUPPORTED: an operator is not registered in this process, PyTorch cannot call it, or this
     PyTorch has no such executor.
@@ -78,7 +78,7 @@ def _load(path: str) -> ctypes.CDLL:
 
 def _find_library(library: _library.Library) -> str:
     beside = Path(library.path).resolve().parent
-    # In a distribution's packages what only the library itself loads has a folder of its own.
+    # In a distribution's packages, files that only the library loads are in a separate directory.
     places = [library.home / "lib" / "aoticache", beside / "aoticache", beside / "aoticache" / "aoticache"]
     for place in places:
         if (place / FILE).is_file():

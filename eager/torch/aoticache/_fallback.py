@@ -1,7 +1,7 @@
-"""PyTorch's own kernel behind an operator on the stable C interface, where no bridge calls it in C++.
+"""Calls PyTorch's own kernel of an operator on the stable C interface, when no bridge calls it in C++.
 
-The core hands over PyTorch's stack as it got it; the kernel that was there before is called with it as Python calls
-kernels, so its results and its exceptions are PyTorch's own.
+The core passes PyTorch's stack unchanged. The previous kernel is called with it in the way Python calls kernels, so its results
+and its exceptions are PyTorch's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ARGUMENT = re.compile(r"^(?P<kind>.+?) (?P<name>\w+)(=.*)?$")
 
 
 def argument_kinds(schema: str) -> list[str]:
-    """The types of a schema's arguments as it writes them: ["Tensor", "int[2]", "Scalar?"]."""
+    """Returns the types of a schema's arguments as it writes them: ["Tensor", "int[2]", "Scalar?"]."""
     inside = schema[schema.index("(") + 1 : schema.rindex(") ->")]
     kinds, depth, start = [], 0, 0
     quoted = False
@@ -40,8 +40,8 @@ def argument_kinds(schema: str) -> list[str]:
 
 def make(operator: Any, dispatch_key: str) -> Any:
     """
-    A C function that calls the kernel which is there now. Raises AoticacheError (UNSUPPORTED) where the interface cannot
-    pass an argument: a Scalar, a Generator.
+    Returns a C function that calls the kernel which is registered now. Raises AoticacheError (UNSUPPORTED) if the interface
+    cannot pass an argument: a Scalar, a Generator.
     """
     torch = require_torch()
     schema = operator._schema

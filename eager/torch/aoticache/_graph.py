@@ -1,8 +1,8 @@
 """The canonical text of an exported program, whose digest is its key (docs/models-cache.md).
 
-One fact a line, `place: fact`. In it: operators and their arguments, dtypes, sizes, strides and devices, the
-signature, the structure of arguments and results, the ranges of symbols, tensors that the program itself brings. Not
-in it: names of nodes and of classes, source lines, numbers of symbols, and the values of parameters and buffers.
+One fact per line, `path: fact`. It contains operators and their arguments, dtypes, sizes, strides and devices, the signature,
+the structure of arguments and results, the ranges of symbols, and tensors that the program itself contains. It does not contain
+names of nodes and of classes, source lines, numbers of symbols, and the values of parameters and buffers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ._errors import AoticacheError
 
 FORMAT = 2
-#: Operators of these namespaces are PyTorch's own: its version, which is in the key too, says what their schemas are.
+#: Operators of these namespaces are PyTorch's own: its version, which is in the key too, determines their schemas.
 _OWN_NAMESPACES = frozenset(
     {"aten", "prim", "prims", "profiler", "higher_order", "_c10d_functional", "inductor", "quantized"}
 )
@@ -24,8 +24,8 @@ _OWN_NAMESPACES = frozenset(
 
 def describe(program: Any, *, frozen: bool = False) -> str:
     """
-    The text of an ExportedProgram. frozen: with digests of all weights. Raises AoticacheError (UNSUPPORTED) for what
-    has no canonical form, such as objects of custom classes.
+    Returns the text of an ExportedProgram. frozen: include digests of all weights. Raises AoticacheError (UNSUPPORTED) for
+    objects without a canonical form, such as objects of custom classes.
     """
     return _Writer(program, frozen).write()
 
@@ -35,8 +35,7 @@ def digest(text: str) -> str:
 
 
 def weights(program: Any) -> dict[str, Any]:
-    """Parameters and buffers, by the names that the module had for them; those are what the compiled library is
-    given."""
+    """Returns parameters and buffers by their names in the module: the weights of the compiled library."""
     constants = program.constants
     found = {
         name: program.state_dict[name]
@@ -48,7 +47,7 @@ def weights(program: Any) -> dict[str, Any]:
 
 
 def aliases(program: Any) -> dict[str, list[str]]:
-    """Of each weight that has several names all the others: the compiled library asks for one of them."""
+    """Returns, for each name of a weight with several names, the others: the compiled library uses one of them."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in {**program.state_dict, **weights(program)}.items():
         if tensor.numel() > 0:
@@ -59,7 +58,7 @@ def aliases(program: Any) -> dict[str, list[str]]:
 
 
 def difference(ours: str, theirs: str) -> str:
-    """The first difference of two descriptions, in words; "" where there is none."""
+    """Returns the first difference between two descriptions, in words; "" if there is none."""
     if ours == theirs:
         return ""
     here, there = ours.splitlines(), theirs.splitlines()
@@ -75,7 +74,7 @@ def difference(ours: str, theirs: str) -> str:
 
 
 class _Writer:
-    """Writes one description. Nodes are numbered in their order, symbols in the order in which they are met."""
+    """Writes one description. Nodes are numbered in their order, symbols in the order in which they appear."""
 
     def __init__(self, program: Any, frozen: bool) -> None:
         import sympy  # type: ignore[import-untyped]
@@ -87,7 +86,7 @@ class _Writer:
         self.symbols: dict[Any, Any] = {}
         self.hints: dict[str, int] = {}
         self.schemas: dict[str, str] = {}
-        self.texts: dict[Any, str] = {}  # of expressions
+        self.texts: dict[Any, str] = {}  # texts of expressions
 
     def write(self) -> str:
         program = self.program
@@ -246,7 +245,7 @@ class _Writer:
         raise AoticacheError(f"the program has a value of {type(value).__name__}: it has no key", "UNSUPPORTED")
 
     def _value(self, value: Any) -> str:
-        """What is known of a node's result."""
+        """Describes a node's result."""
         torch = self.torch
         if isinstance(value, torch.Tensor):
             strides = self._sizes(value.stride()) if value.layout == torch.strided else str(value.layout)
@@ -294,7 +293,7 @@ class _Writer:
         for symbol, name in self.symbols.items():
             limits = self.program.range_constraints.get(symbol)
             text = f"{limits.lower} to {limits.upper}" if limits is not None else "any"
-            # Code is made for sizes like those of the example; a size twice as large is no other program.
+            # Code is generated for sizes like those of the example; a size twice as large does not make it another program.
             hint = self.hints.get(str(name))
             self.lines.append(
                 f"the symbol {name}: {text}"
@@ -305,20 +304,20 @@ class _Writer:
 
 
 def _symbol_order(symbol: Any) -> tuple[str, int, str]:
-    """s2 before s10: both in the order in which they were made."""
+    """Returns a sort key that puts s2 before s10: the order in which they were created."""
     name = str(symbol)
     digits = name.lstrip("abcdefghijklmnopqrstuvwxyz_")
     return name[: len(name) - len(digits)], int(digits) if digits.isdigit() else 0, name
 
 
 def program_specs(program: Any) -> tuple[Any, Any]:
-    """The structures of arguments and results."""
+    """Returns the structures of arguments and results."""
     spec = program.call_spec
     return spec.in_spec, spec.out_spec
 
 
 def tensor_digest(torch: Any, tensor: Any) -> str:
-    """Of the elements in row-major order."""
+    """Returns the digest of the elements in row-major order."""
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     count = tensor.numel() * tensor.element_size()
     content = memoryview((ctypes.c_char * count).from_address(tensor.data_ptr())).cast("B") if count else b""

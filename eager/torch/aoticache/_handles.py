@@ -1,7 +1,7 @@
-"""PyTorch's tensors as handles and back, and the values of its stable C interface (torch/csrc/stable/c/shim.h).
+"""Converts PyTorch's tensors to handles and back, and the values of its stable C interface (torch/csrc/stable/c/shim.h).
 
-PyTorch hands a tensor's address out in a capsule without a destructor: whoever holds the address owns a tensor, and
-either gives it away or deletes it.
+PyTorch returns a tensor's address in a capsule without a destructor. The holder of the address owns a tensor, and must pass it
+on to an owner or delete it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _new_capsule.argtypes = [c_void_p, c_char_p, c_void_p]
 
 
 def to_handles(tensors: Sequence[Any]) -> list[int]:
-    """An address for each tensor, owned by the caller."""
+    """Returns an address for each tensor; the caller owns them."""
     capsules = require_torch()._C._aoti.unsafe_alloc_void_ptrs_from_tensors(list(tensors))
     return [_get_pointer(capsule, None) for capsule in capsules]
 
 
 def from_handles(handles: Iterable[int]) -> list[Any]:
-    """The tensors of addresses, which belong to them from now on."""
+    """Returns the tensors of addresses and takes ownership of these."""
     capsules = [_new_capsule(handle, None, None) for handle in handles]
     return list(require_torch()._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules))
 
 
 @functools.lru_cache(maxsize=1)
 def torch_library() -> Any:
-    """PyTorch's C interface: libtorch_cpu.so, which this process has loaded."""
+    """Returns PyTorch's C interface: libtorch_cpu.so, which this process has loaded."""
     torch = require_torch()
     path = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "lib", "libtorch_cpu.so")
     c = ctypes.CDLL(path if os.path.exists(path) else "libtorch_cpu.so")
@@ -61,7 +61,7 @@ def delete_handles(handles: Iterable[int]) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _delete_optional() -> Callable[[int], Any]:
-    """Frees the box of an optional value: PyTorch's own function, before 2.13 the operator that it was made with."""
+    """Returns the function that frees an optional value's box: PyTorch's own, before 2.13 C++'s operator delete."""
     function = getattr(torch_library(), "torch_delete_stable_ivalue", None)
     if function is None:
         function = ctypes.CDLL("libstdc++.so.6")._ZdlPv
@@ -72,7 +72,7 @@ def _delete_optional() -> Callable[[int], Any]:
     return function
 
 
-# ---- values off PyTorch's stack: each takes what it is given, and owns it ----
+# ---- values from PyTorch's stack: each function takes ownership of its argument ----
 
 Unpack = Callable[[int], Any]
 
@@ -140,7 +140,7 @@ def _list(inner: Unpack) -> Unpack:
     return unpack
 
 
-#: By the name of the type in a schema.
+#: Functions by the name of the type in a schema.
 _SIMPLE: dict[str, Unpack] = {
     "Tensor": _tensor,
     "int": _int,
@@ -149,7 +149,7 @@ _SIMPLE: dict[str, Unpack] = {
     "bool": _bool,
     "str": _string,
     "Device": _device,
-    # Numbers of PyTorch's, which it takes for these types too.
+    # PyTorch represents these types by numbers, and also accepts numbers for them.
     "ScalarType": _int32,
     "Layout": _int32,
     "MemoryFormat": _int32,
@@ -157,7 +157,7 @@ _SIMPLE: dict[str, Unpack] = {
 
 
 def unpacker(kind: str) -> Unpack | None:
-    """For a type as a schema writes it: "Tensor?[]", "int[2]?"; None for one that the interface cannot pass."""
+    """Returns the function for a type, as a schema writes it: "Tensor?[]", "int[2]?"; None if it cannot be passed."""
     if kind.endswith("?"):
         inner = unpacker(kind[:-1])
         return None if inner is None else _optional(inner)
@@ -168,7 +168,7 @@ def unpacker(kind: str) -> Unpack | None:
 
 
 def pack_tensors(tensors: Sequence[Any]) -> int:
-    """A list of tensors as PyTorch's stack holds it."""
+    """Creates a list of tensors as PyTorch's stack holds it."""
     c, made = torch_library(), c_void_p()
     c.torch_new_list_reserve_size(len(tensors), byref(made))
     for handle in to_handles(tensors):

@@ -1,4 +1,4 @@
-"""Doing something as soon as a module has been imported, at no cost where it never is."""
+"""Calls a function when a module has been imported. Costs nothing if that never happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def after_import(name: str, then: Callable[[Any], object]) -> Finder | None:
-    """Calls then(module) when the module has been imported; now, where it has been. Returns what waits for it."""
+    """Calls then(module) when the module has been imported; immediately if it already is. Returns the waiting finder."""
     if name in sys.modules:
         then(sys.modules[name])
         return None
@@ -21,7 +21,7 @@ def after_import(name: str, then: Callable[[Any], object]) -> Finder | None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Waits for one import, and is gone then."""
+    """Waits for one import, then removes itself."""
 
     def __init__(self, name: str, then: Callable[[Any], object]) -> None:
         self._name, self._then = name, then
@@ -43,7 +43,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """The module's own loader, and then the call."""
+    """Runs the module's own loader, then the call."""
 
     def __init__(self, loader: Any, then: Callable[[Any], object]) -> None:
         self._loader, self._then = loader, then

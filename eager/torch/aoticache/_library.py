@@ -1,7 +1,7 @@
-"""libaoticache.so through ctypes: where it is, its structs, its functions.
+"""libaoticache.so through ctypes: finding it, its structs, its functions.
 
 The structs are those of the public headers, field by field; tests/python/test_torch_package.py compares their sizes and
-offsets with what a C compiler makes of the headers. Every function whose last argument is an `aoticache_error *` is
+offsets with those that a C compiler computes from the headers. Functions whose last argument is an `aoticache_error *` are
 called by `Library.call()`, which turns a failure into an AoticacheError.
 """
 
@@ -407,7 +407,7 @@ class GuardFilter(Structure):
 DELIVER = CFUNCTYPE(c_int, c_void_p, POINTER(Product))
 COMPILE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, DELIVER, c_void_p, c_void_p)
 
-# Functions that are not called by Library.call(), or give something else than a status: result, then arguments.
+# Functions that are not called by Library.call(), or do not return a status: result, then arguments.
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
     "aoticache_config_name_parse": (c_int, [c_char_p, c_void_p, c_void_p]),
@@ -452,17 +452,17 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
 
 
 def encode(text: str | os.PathLike[str] | None) -> bytes | None:
-    """Text or a path as C takes it; None stays NULL."""
+    """Converts text or a path for C; None becomes NULL."""
     return None if text is None else os.fsencode(text)
 
 
 def strings(items: list[str]) -> Any:
-    """A NULL-terminated array of C strings."""
+    """Returns a NULL-terminated array of C strings."""
     return (c_char_p * (len(items) + 1))(*(os.fsencode(item) for item in items), None)
 
 
 class Library:
-    """The loaded library. `path` is its file; `home` the folder that its tools and data lie under, as far as known."""
+    """The loaded library. `path` is its file; `home` the directory that contains its tools and data, if known."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -481,7 +481,7 @@ class Library:
             raise AoticacheError(error.message.decode(errors="replace") or name, status_name(status))
 
     def get(self, name: str, *arguments: Any) -> Any:
-        """Calls a function with a prototype of its own."""
+        """Calls a function of _PROTOTYPES and returns its result."""
         return getattr(self.c, name)(*arguments)
 
     def artifact_info(self, artifact: Any) -> ArtifactInfo:
@@ -496,8 +496,8 @@ class Library:
 
     @property
     def home(self) -> Path:
-        """What `bin`, `lib`, `share` and `include` lie under: two folders above the library, or more where a distribution
-        gives each architecture a folder below lib."""
+        """Returns the directory that contains `bin`, `lib`, `share` and `include`: two levels above the library, or more if a
+        distribution has a directory per architecture below lib."""
         own = os.environ.get("AOTICACHE_HOME")
         if own:
             return Path(own)
@@ -509,7 +509,7 @@ class Library:
 
 
 def configured(library: Library, setting: str) -> str:
-    """What the configuration files and the environment say of a setting; what is wrong in them, opening a cache says."""
+    """Returns a setting from the configuration files and the environment. Their errors are reported when a cache is opened."""
     config, name = c_void_p(), c_int()
     library.call("aoticache_config_read", Logger(), ctypes.byref(config))
     try:
@@ -522,7 +522,7 @@ def configured(library: Library, setting: str) -> str:
 
 
 def problem_with_provider(library: Library) -> str:
-    """Why PyTorch's tensors cannot be given to kernels in this process; "" where they can. PyTorch has been imported."""
+    """Returns why PyTorch's tensors cannot be passed to kernels in this process; "" if they can. PyTorch must be imported."""
     torch = c_void_p()
     library.call("aoticache_torch_get", ctypes.byref(torch))
     if c_int.from_address(torch.value or 0).value == 0:  # AOTICACHE_TORCH_LIBTORCH, the first member
@@ -540,7 +540,7 @@ def require_libtorch(library: Library) -> None:
 
 
 def free(text: c_char_p) -> None:
-    """Frees a text that the library gave away."""
+    """Frees a text that the library allocated."""
     libc = ctypes.CDLL(None)
     libc.free.argtypes = [c_void_p]
     libc.free.restype = None
@@ -556,7 +556,7 @@ _lock = threading.Lock()
 
 
 def load() -> Library:
-    """The library, loaded once in a process. Raises LibraryNotFoundError."""
+    """Returns the library, which is loaded once per process. Raises LibraryNotFoundError."""
     global _library
     with _lock:
         if _library is None:
@@ -585,7 +585,7 @@ def _load() -> Library:
 
 
 def _mapped_path(name: str) -> str | None:
-    """The file of a library that the dynamic linker found by itself."""
+    """Returns the file of a library that the dynamic linker found by its name."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             paths = (line.split(None, 5)[5].strip() for line in maps if line.count(" ") >= 5 and "/" in line)
@@ -595,12 +595,12 @@ def _mapped_path(name: str) -> str | None:
 
 
 def make_logger(sink: Callable[[int, str], None]) -> Any:
-    """A C function that hands lines of the log to `sink(level, line)`; keep it as long as the library may log."""
+    """Returns a C function that passes log lines to `sink(level, line)`; keep it as long as the library may log."""
 
     def log(_user: Any, level: int, line: bytes | None) -> None:
         try:
             sink(level, (line or b"").decode(errors="replace"))
-        except Exception:  # noqa: BLE001 - nothing may leave a callback from C
+        except Exception:  # noqa: BLE001 - no exception may leave a callback from C
             pass
 
     return LOG(log)

@@ -1,4 +1,4 @@
-"""Where libaoticache.so is. It imports next to nothing, since aoticache.runtime has to be there in milliseconds."""
+"""Finds libaoticache.so. Imports almost nothing, so that aoticache.runtime is imported within milliseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SONAME = "libaoticache.so.0"
 
 
 def source_tree() -> str | None:
-    """The top of the source tree that this package is used from; None where it is installed."""
+    """Returns the top of the source tree that this package is used from; None if it is installed."""
     top = os.path.realpath(__file__)
     for _ in range(4):
         top = os.path.dirname(top)
@@ -17,7 +17,7 @@ def source_tree() -> str | None:
 
 
 def candidates() -> Iterator[str]:
-    """The files to try, in this order; the last is the name by which the dynamic linker knows the system's."""
+    """Yields the files to try, in this order; the last one is the library's name for the dynamic linker."""
     own = os.environ.get("AOTICACHE_LIBRARY")
     if own:
         yield own

@@ -1,8 +1,9 @@
-"""What a compiled model takes and gives: the structure of its arguments and results, what is compiled in, and strides.
+"""Arguments and results of a compiled model: their structure, constants that are compiled in, and strides.
 
-The library takes a flat list of tensors, and the runner compares these with what it was compiled for (loader/check). Here a
-call's arguments become that list. Each must be where the export had it, in a dict under its key, whatever the order of the
-keys; numbers, flags and texts are compiled in, so they must be the ones of the export. What does not fit is refused in words.
+The library takes a flat list of tensors, and the runner compares these with the ones it was compiled for (loader/check). Here
+the arguments of a call are turned into that list. Each must be at the position that it had in the export; a value in a dict is
+found by its key, whatever the order of the keys. Numbers, flags and texts are compiled in, so they must equal those of the export.
+Arguments that do not fit are refused with a message.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ._errors import AoticacheError
 
 def describe(program: Any, check: str, results: Sequence[Any]) -> dict[str, Any]:
     """
-    Of an ExportedProgram, as JSON can hold it. check and results: as the worker's compile_program() gives them.
+    Describes an ExportedProgram, in a form that JSON can hold. check and results: as returned by the worker's
+    compile_program().
 
     {"check": TEXT, "names": [...], "orders": [...], "arguments": [null or a constant's text], "results": [...]}
     """
@@ -32,13 +34,13 @@ def describe(program: Any, check: str, results: Sequence[Any]) -> dict[str, Any]
     for spec in program.graph_signature.input_specs:
         if spec.kind.name != "USER_INPUT":
             continue
-        # A program that was saved and loaded has constants in its signature only.
+        # In a program that was saved and loaded, constants are only in its signature.
         value = spec.arg.value if hasattr(spec.arg, "value") else nodes[spec.arg.name].meta["val"]
         if not isinstance(value, torch.Tensor):
             arguments.append(text_of(value, spec.arg.name))
             continue
         names.append(spec.arg.name)
-        # A copy would be changed in its place.
+        # None: otherwise a copy would be changed instead of the input.
         orders.append(None if spec.arg.name in changed else _order(value))
         arguments.append(None)
     return {
@@ -51,9 +53,9 @@ def describe(program: Any, check: str, results: Sequence[Any]) -> dict[str, Any]
 
 
 def _changed_inputs(program: Any) -> set[str]:
-    """The inputs that the program writes to, itself or through a view."""
+    """Returns the inputs that the program writes to, directly or through a view."""
     changed = {spec.target for spec in program.graph_signature.output_specs if spec.kind.name == "USER_INPUT_MUTATION"}
-    roots: dict[Any, set[str]] = {}  # of each node the inputs that it may be a view of
+    roots: dict[Any, set[str]] = {}  # for each node the inputs that it may be a view of
     for node in program.graph.nodes:
         if node.op == "placeholder":
             roots[node] = {node.name}
@@ -76,7 +78,7 @@ def _changed_inputs(program: Any) -> set[str]:
 
 
 def text_of(value: Any, name: str = "a result") -> str:
-    """What is compiled in, as text: equal texts are the same value, of the same type. Raises AoticacheError."""
+    """Returns a compiled-in value as text: equal texts mean the same value and type. Raises AoticacheError."""
     if value is None or isinstance(value, (bool, int, str)) and type(value) in (bool, int, str):
         return ascii(value)
     if type(value) is float:
@@ -90,7 +92,7 @@ def text_of(value: Any, name: str = "a result") -> str:
 
 
 def value_of(text: str) -> Any:
-    """What text_of() made a text of."""
+    """Returns the value that text_of() converted."""
     kind, _, rest = text.partition(" ")
     if text in ("inf", "-inf", "nan"):
         return float(text)
@@ -108,8 +110,8 @@ def value_of(text: str) -> Any:
 
 def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], spec: Any) -> list[tuple[str, Any]]:
     """
-    The leaves of a call's arguments, each with the place where it is, in the order of the export. spec: a TreeSpec. Raises
-    AoticacheError where the arguments are made up in another way.
+    Returns the leaves of a call's arguments, each with its path, in the order of the export. spec: a TreeSpec. Raises
+    AoticacheError if the arguments have another structure.
     """
     positional, named = spec.children()
     names = list(named.context or ())
@@ -163,8 +165,8 @@ def _take_sequence(value: Any, spec: Any, where: str, leaves: list[tuple[str, An
 
 def tensors_among(leaves: Sequence[tuple[str, Any]], arguments: Sequence[str | None] | None, count: int) -> list[Any]:
     """
-    The tensors. arguments: as describe() has them; None: what was compiled in is not known (a package). count: how many tensors
-    the library takes. Raises AoticacheError where a value is not the one that was compiled in.
+    Returns the tensors among the leaves. arguments: as in describe(); None: unknown which values were compiled in (a package).
+    count: how many tensors the library takes. Raises AoticacheError if a value differs from the one that was compiled in.
     """
     import torch
 
@@ -188,7 +190,7 @@ def tensors_among(leaves: Sequence[tuple[str, Any]], arguments: Sequence[str | N
 
 
 def check_constant(where: str, value: Any, known: str) -> None:
-    """Refuses a value that is not the one that was compiled in. Raises AoticacheError."""
+    """Raises AoticacheError for a value that differs from the one that was compiled in."""
     try:
         given = text_of(value)
     except AoticacheError:
@@ -205,7 +207,7 @@ def _refusal(takes: str, given: str) -> AoticacheError:
 
 
 def fill_in(outputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """All results, from those that the library made. results: as describe() has them."""
+    """Returns all results, from those that the library computed. results: as in describe()."""
     return [
         outputs[one] if isinstance(one, int) else outputs[one["number"]].item() if "number" in one else value_of(one["value"])
         for one in results
@@ -216,7 +218,7 @@ def fill_in(outputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
 
 
 def _order(value: Any) -> list[int] | None:
-    """The dimensions from the outermost to the innermost of a dense tensor; None of one that is not dense."""
+    """Returns the dimensions of a dense tensor, outermost first; None if it is not dense."""
     hints = [_hint(stride) for stride in value.stride()]
     sizes = [_hint(size) for size in value.shape]
     order = sorted(range(len(hints)), key=lambda place: (-hints[place], place))
@@ -225,7 +227,7 @@ def _order(value: Any) -> list[int] | None:
         if sizes[place] != 1 and hints[place] != expected:
             return None
         expected *= sizes[place]
-    # Dimensions of one element lie anywhere; where the others are in row-major order, all are.
+    # Dimensions of size one may be anywhere; if the others are in row-major order, all are.
     moved = [place for place in order if sizes[place] != 1]
     return list(range(len(hints))) if moved == sorted(moved) else order
 
@@ -238,7 +240,7 @@ def _hint(number: Any) -> int:
 
 
 def with_order(tensor: Any, order: Sequence[int] | None) -> Any:
-    """The same tensor, or a copy that lies in this order; what has other dimensions is for the runner to refuse."""
+    """Returns the tensor, or a copy in this order. The runner refuses tensors with other dimensions."""
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     if order is None or tensor.dim() != len(order):
@@ -249,7 +251,7 @@ def with_order(tensor: Any, order: Sequence[int] | None) -> Any:
     view = tensor.permute(list(order))
     if not view.is_contiguous():
         tensor = tensor.new_empty_strided(tensor.shape, strides).copy_(tensor)
-    # Otherwise only dimensions of one element differ.
+    # Otherwise only dimensions of size one differ.
     return tensor.as_strided(tensor.shape, strides)
 
 

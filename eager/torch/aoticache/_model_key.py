@@ -1,8 +1,8 @@
-"""What decides the code of a model and is not in its graph, for its key; and what a module is, without exporting it.
+"""Key parts of a model that are not in its graph but affect its code; and fingerprints of modules that are not exported.
 
-A model that is stored under a name is used without an export if the module that is given has the same fingerprint: the same
-classes and attributes, the same names, dtypes and sizes of weights, in a process that would compile it in the same way. What
-has no fingerprint, or another one, is exported, and the keys of the programs are compared.
+A stored model is used without an export if the given module has the same fingerprint: the same classes and attributes, the same
+names, dtypes and sizes of weights, in a process that would compile it in the same way. A module without a fingerprint, or with
+another one, is exported, and the keys of the programs are compared.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 
 from . import _bodies, _graph, _surroundings
 
-#: Attributes of a module that have a line of their own, or none.
+#: Attributes of a module that have their own line, or none.
 _TENSORS = frozenset(("_parameters", "_buffers", "_modules", "training"))
-#: Options that a compile itself changes, and that are in no code.
+#: Options that a compile itself changes and that do not affect code.
 _NOT_IN_CODE = frozenset(("aot_inductor.metadata", "aot_inductor.output_path"))
-#: Variables that PyTorch's compiler reads into its options begin so; those that end so are in no code.
+#: Prefixes of variables that PyTorch's compiler reads into its options; and suffixes of those that do not affect code.
 _VARIABLES = ("TORCH", "AOT_INDUCTOR", "AOTINDUCTOR", "INDUCTOR", "TRITON", "PYTORCH")
 _NOT_READ = ("_DIR", "_LOGS", "_TRACE", "_THREADS")
 
 
 def surroundings(torch: Any, graph: Any) -> str:
     """
-    Lines for the text of a program. graph: its GraphModule. Raises NotDigestible if something is compiled in that cannot be
-    compared with what another process has.
+    Returns lines for the text of a program. graph: its GraphModule. Raises NotDigestible if something is compiled in that
+    cannot be compared with the state of another process.
     """
     import torch._inductor.config as config
-    import torch._inductor.decomposition  # noqa: F401 - its table is among what is registered
+    import torch._inductor.decomposition  # noqa: F401 - its table is one of the registries
 
     configuration = _configuration(config)
     changed = {name: value for name, value in configuration.items() if not _is_default(config, name, value)}
@@ -49,7 +49,7 @@ def _configuration(config: Any) -> dict[str, Any]:
 
 
 def _modes(torch: Any) -> str:
-    with torch.no_grad():  # models are exported and compiled so, and for any number of threads
+    with torch.no_grad():  # models are exported and compiled without gradients, and for any number of threads
         return _surroundings.process_state(is_on_cpu=False)
 
 
@@ -67,11 +67,11 @@ def _plain(value: Any) -> str:
 
 def fingerprint(torch: Any, model: Any, options: Mapping[str, Any], with_values: bool) -> str:
     """
-    Of a module or a function. with_values: the weights' values are compiled in. "": there is none, because it has something
-    that cannot be compared.
+    Returns the fingerprint of a module or a function. with_values: the weights' values are compiled in. "": there is none,
+    because something in it cannot be compared.
     """
     if isinstance(model, torch.export.ExportedProgram):
-        return ""  # there is nothing to export
+        return ""  # already exported
     try:
         told = _bodies.Digest().add([{name: options[name] for name in sorted(options)}, with_values])
         told.add([_modes(torch), _changes(), _variables()])
@@ -85,7 +85,7 @@ def fingerprint(torch: Any, model: Any, options: Mapping[str, Any], with_values:
 
 
 def _changes() -> list[Any]:
-    """What this process changed of PyTorch's compiler; nothing as long as that is not even imported."""
+    """Returns what this process changed in PyTorch's compiler; nothing if that is not imported."""
     config = sys.modules.get("torch._inductor.config")
     configuration = _configuration(config) if config is not None else {}
     changed = {name: value for name, value in configuration.items() if not _is_default(config, name, value)}

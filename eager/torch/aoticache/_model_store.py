@@ -1,9 +1,9 @@
-"""Whole models in the cache: how a compiled program and its weights become entries, and what is read of them again.
+"""Whole models in the cache: how a compiled program and its weights become entries, and how entries are read.
 
-Two kinds (docs/models-cache.md). A `program` is a library without weights; its key is made of the exported graph. A
-`model` is a program with weights under a name. Beside the library lies `weights.list`: the constants that the library
-needs, the inputs that it takes, and of each stored constant the file and the place in it. A tensor of 64 KiB or more
-is a file, and so an object, of its own: models that differ in one layer share all others.
+There are two kinds (docs/models-cache.md). A `program` is a library without weights; its key is made of the exported graph. A
+`model` is a program with weights under a name. The file `weights.list` next to the library lists the constants that the library
+needs, the inputs that it takes, and for each stored constant the file and the offset in it. A tensor of 64 KiB or more has its
+own file, and so its own object: models that differ in one layer share all other tensors.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ._records import Answer, Question, Records
 PROGRAM, MODEL = "program", "model"
 LIST = "weights.list"
 FORMAT = 2
-#: Smaller tensors share a file: as objects they would cost more than they save.
+#: Smaller tensors share a file: separate objects would cost more than they save.
 OWN_FILE_BYTES = 64 * 1024
-#: Files of weights of one model; each is a descriptor while it is verified. With more tensors, modules share a file.
+#: Maximum files of weights of one model; each uses a descriptor while it is verified. With more tensors, modules share files.
 MAX_FILES = 256
 ALIGNMENT = 64
 
 
 @dataclass
 class Constant:
-    """A constant of a library. `file`: where its value is stored; "" where it is not."""
+    """A constant of a library. `file`: the file with its value; "" if it is not stored."""
 
     name: str
     dtype: str
@@ -45,7 +45,7 @@ class Constant:
     aliases: list[str] = field(default_factory=list)
 
     def value_in(self, tensors: Mapping[str, Any]) -> Any:
-        """None: under none of its names."""
+        """Returns the tensor under one of its names; None if there is none."""
         return next((tensors[name] for name in (self.name, *self.aliases) if name in tensors), None)
 
     def as_json(self) -> dict[str, Any]:
@@ -62,12 +62,12 @@ class Constant:
 
 @dataclass
 class Contents:
-    """What `weights.list` says."""
+    """The contents of `weights.list`."""
 
     constants: list[Constant] = field(default_factory=list)
     #: `_model_inputs.describe()`.
     inputs: dict[str, Any] = field(default_factory=dict)
-    #: The key of the program that a named model is made of, and the fingerprint of the module that was exported for it.
+    #: The key of a named model's program, and the fingerprint of the module that was exported for it.
     program: str = ""
     fingerprint: str = ""
 
@@ -84,7 +84,7 @@ class Contents:
 
     @staticmethod
     def read(folder: str) -> Contents:
-        """Raises AoticacheError."""
+        """Reads `weights.list` of a directory. Raises AoticacheError."""
         path = os.path.join(folder, LIST)
         try:
             with open(path, encoding="utf-8") as file:
@@ -116,7 +116,7 @@ class Contents:
 
 
 def span_of(tensor: Any) -> int:
-    """Elements from the first to the last one."""
+    """Returns the number of elements from the first to the last one in memory."""
     if tensor.numel() == 0:
         return 0
     return int(1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())))
@@ -127,7 +127,7 @@ def describe(name: str, tensor: Any) -> Constant:
 
 
 def _write_tensor(file: Any, tensor: Any) -> int:
-    """Writes what lies between the first and the last element; returns the offset."""
+    """Writes the memory from the first to the last element; returns the offset."""
     file.write(b"\0" * (-file.tell() % ALIGNMENT))
     offset = int(file.tell())
     tensor = tensor.detach().cpu()
@@ -147,7 +147,7 @@ def _check(name: str, tensor: Any) -> None:
 
 
 def group(tensors: Mapping[str, Any]) -> list[list[str]]:
-    """Which tensors share a file: small ones one, others none, or those of a module where they are too many."""
+    """Groups tensors by file: small ones share one, others have their own or, if there are too many, one per module."""
     small = [name for name, tensor in tensors.items() if span_of(tensor) * tensor.element_size() < OWN_FILE_BYTES]
     large = [name for name in tensors if name not in set(small)]
     for depth in range(max((name.count(".") + 1 for name in large), default=1), -1, -1):
@@ -162,8 +162,8 @@ def group(tensors: Mapping[str, Any]) -> list[list[str]]:
 def write_weights(
     directory: str, tensors: Mapping[str, Any], prefix: str
 ) -> tuple[list[tuple[str, str]], list[Constant]]:
-    """Writes tensors into files of the directory. Returns the files (name, path) and the constants with their
-    places."""
+    """Writes tensors into files of the directory. Returns the files (name, path), and the constants with their
+    files and offsets."""
     files, constants = [], []
     for number, names in enumerate(group(tensors)):
         file_name = f"{prefix}-{number:04}"
@@ -199,7 +199,7 @@ _SAFETENSORS = {
 
 
 def read_safetensors(path: str) -> dict[str, Any]:
-    """The tensors of a .safetensors file, read into memory. Raises AoticacheError, which names the tensor."""
+    """Reads the tensors of a .safetensors file into memory. Raises AoticacheError, which names the tensor."""
     import torch
 
     try:
@@ -236,7 +236,7 @@ def read_safetensors(path: str) -> dict[str, Any]:
 
 
 class Artifact:
-    """An open, verified artifact; what was compiled and could not be stored is one too."""
+    """An open, verified artifact; also one that was compiled but could not be stored."""
 
     def __init__(self, records: Records, pointer: c_void_p) -> None:
         self._library = records.library
@@ -263,7 +263,7 @@ class Artifact:
         return Contents.read(self.folder)
 
     def graph(self) -> str:
-        """The text of the program that it was compiled from (_graph.describe()); "" where there is none."""
+        """Returns the text of the program that it was compiled from (_graph.describe()); "" if there is none."""
         try:
             with open(os.path.join(self.folder, "graph.txt"), encoding="utf-8") as file:
                 return file.read()
@@ -271,7 +271,7 @@ class Artifact:
             return ""
 
     def manifest(self) -> dict[str, Any]:
-        """Raises AoticacheError; an artifact that is not stored has none."""
+        """Returns the manifest. Raises AoticacheError; an artifact that is not stored has none."""
         text = c_char_p()
         digest = byref(self._library.artifact_info(self.pointer).digest)
         self._library.call("aoticache_cache_read_manifest", self._cache.handle, digest, byref(text))
@@ -286,7 +286,7 @@ def program_question(environment: Mapping[str, str], graph: str, options: str, d
 
 
 def model_question(environment: Mapping[str, str], name: str, device: _library.Device) -> Question:
-    # An entry of another format is another question's, so that the model is compiled again.
+    # The format is part of the question, so entries of another format are not found and the model is compiled again.
     return Question(MODEL, {"name": name}, {**environment, "format": str(FORMAT)}, device=device)
 
 
@@ -294,8 +294,8 @@ def make_program(
     directory: str, compiled: Mapping[str, Any], inputs: dict[str, Any], program: Any, producer: str, text: str
 ) -> Answer:
     """
-    The entry of a compiled program. compiled: what the worker's compile_program() returned. Parameters and buffers are the
-    caller's to bring; other constants are the program's own, and their values are stored with it.
+    Returns the entry of a compiled program. compiled: the result of the worker's compile_program(). The caller must provide
+    parameters and buffers; other constants are the program's own, and their values are stored with it.
     """
     brought, aliases = _graph.weights(program), _graph.aliases(program)
     constants: dict[str, Any] = dict(compiled["constants"])
@@ -326,7 +326,7 @@ def make_program(
 def make_model(
     directory: str, program: Artifact, key: str, fingerprint: str, tensors: Mapping[str, Any], producer: str
 ) -> Answer:
-    """The entry of a program with these weights."""
+    """Returns the entry of a program with these weights."""
     folder, contents = program.folder, program.contents()
     missing = {constant.name: constant.value_in(tensors) for constant in contents.constants if not constant.file}
     files, stored = write_weights(directory, missing, "weights")

@@ -1,9 +1,8 @@
-"""Whole models: `compile()` compiles one once per machine or fleet, `load()` takes a stored one by its name.
+"""Whole models: `compile()` compiles one once per machine or fleet, `load()` loads a stored one by its name.
 
-A call of `compile()` exports the model, which takes seconds for large ones, and finds the compiled program by the
-digest of its graph. With a name that is stored already it does not even export. Weights are no part of the program:
-they are the module's own tensors, or those that are stored under a name, mapped and shared by all processes
-(docs/models-cache.md).
+A call of `compile()` exports the model, which takes seconds for large models, and finds the compiled program by the digest of
+its graph. With a name that is already stored it does not need an export. Weights are not part of the program: they are the module's
+own tensors, or tensors that are stored under a name, mapped and shared by all processes (docs/models-cache.md).
 """
 
 from __future__ import annotations
@@ -37,35 +36,35 @@ _MAX_NAME = 200
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """Where a model came from, and what it took."""
+    """Where a model came from, and how long it took."""
 
-    #: Of the entry, in hexadecimal. `load()`, `aoticache model` and `aoticache_model_open()` take it, or its first
+    #: Key of the entry, in hexadecimal. `load()`, `aoticache model` and `aoticache_model_open()` accept it, or its first
     #: digits.
     key: str
-    #: The name under which program and weights are stored; "" where there is none.
+    #: The name under which program and weights are stored; "" if there is none.
     name: str
     #: "compiled" by this call, "stored" in the cache, or "waited" for (another process compiled it meanwhile).
     source: str
     device: str
-    #: False: it could not be stored, and runs from a temporary copy.
+    #: False: the model could not be stored, and runs from a temporary copy.
     stored: bool
     export_seconds: float
-    #: That the compile took, now or when the program was stored.
+    #: Time of the compile, in this call or when the program was stored.
     compile_seconds: float
-    #: Library, container and weights.
+    #: Time to load library, container and weights.
     load_seconds: float
 
 
 class CompiledModel(PackagedModel):
     """
-    A compiled model, to be called like the module that it was made of: the same arguments, the same results.
+    A compiled model, to be called like the original module: with the same arguments and the same results.
 
-    Its results have no gradients. It may be called from many threads at once; `num_runners` of them run at the same
-    time. Inputs must have the dtypes and sizes that it was compiled for (AoticacheError says which is not so);
-    tensors with other strides are copied first.
+    Its results have no gradients. Many threads may call it concurrently; `num_runners` calls run at the same time. Inputs must
+    have the dtypes and sizes that it was compiled for (AoticacheError names a difference); tensors with other strides are
+    copied first.
 
-    Where the model was made of a module, the module's own tensors are its weights: what changes them in place changes
-    the model too.
+    If the model was compiled from a module, the module's own tensors are its weights: changing them in place also changes the
+    model.
     """
 
     origin: ModelOrigin  # type: ignore[assignment]
@@ -86,7 +85,7 @@ class CompiledModel(PackagedModel):
         self._update_lock = threading.Lock()
 
     def run(self, inputs: list[Any]) -> list[Any]:
-        """Runs it with its inputs as a flat list, and gives its outputs as one."""
+        """Runs the model with a flat list of inputs. Returns a flat list of outputs."""
         if len(inputs) == len(self._orders):
             inputs = [
                 _model_inputs.with_order(one, order) if isinstance(one, require_torch().Tensor) else one
@@ -95,16 +94,16 @@ class CompiledModel(PackagedModel):
         return super().run(inputs)
 
     def get_metadata(self) -> dict[str, str]:
-        """What is known of the model: key, name, program."""
+        """Returns information about the model: key, name, program."""
         return {"key": self.origin.key, "name": self.origin.name, "program": self._contents.program or self.origin.key}
 
     def update_weights(self, weights: Mapping[str, Any] | str | os.PathLike[str]) -> None:
         """
-        New weights, while other threads may be running the model: a mapping of names and tensors, or a .safetensors
-        file. A run has all the old weights or all the new ones. Weights that are not named stay as they are. They are
+        Replaces weights, even while other threads run the model. weights: a mapping of names to tensors, or a .safetensors
+        file. A run uses either all old weights or all new ones. Weights that are not named stay unchanged. The new ones are
         copied.
 
-        Raises AoticacheError where a name, dtype or size does not fit; nothing is changed then.
+        Raises AoticacheError if a name, dtype or size does not fit; nothing is changed then.
         """
         tensors = _read_weights(weights)
         with self._update_lock:
@@ -116,10 +115,10 @@ class CompiledModel(PackagedModel):
 
     def to_file(self, path: str | os.PathLike[str]) -> None:
         """
-        Writes the model into an archive, for `aoticache import` on another machine: library, weights and name, signed with
-        the user's key. Weights that were given to `load()` or `update_weights()` are not in it.
+        Writes the model into an archive, for `aoticache import` on another machine: library, weights and name, signed with the
+        user's key. Weights that were passed to `load()` or `update_weights()` are not included.
 
-        Raises AoticacheError: it is not stored, or the archive cannot be written.
+        Raises AoticacheError if the model is not stored, or the archive cannot be written.
         """
         if not self.origin.stored:
             raise AoticacheError(f"{self._path}: it could not be stored, so there is nothing to write", "INVALID")
@@ -132,7 +131,7 @@ class CompiledModel(PackagedModel):
             raise AoticacheError(done.stderr.strip() or f"aoticache export ended with {done.returncode}", "IO")
 
     def _fit(self, tensors: Mapping[str, Any], needed: bool) -> dict[str, Any]:
-        """Those of the tensors that are constants, with the strides that the library expects. Raises AoticacheError."""
+        """Returns the tensors that are constants, with the strides that the library expects. Raises AoticacheError."""
         fitted: dict[str, Any] = {}
         for constant in self._contents.constants:
             tensor = constant.value_in(tensors)
@@ -156,7 +155,7 @@ class CompiledModel(PackagedModel):
 
 
 class BackgroundModel:
-    """A model that is being compiled: calls are answered by the module itself until the compiled model is there."""
+    """A model that is being compiled: the module itself answers calls until the compiled model is ready."""
 
     def __init__(self, eager: Callable[..., Any], make: Callable[[], CompiledModel]) -> None:
         self._eager = eager
@@ -169,11 +168,11 @@ class BackgroundModel:
 
     @property
     def ready(self) -> bool:
-        """Whether the compiled model answers."""
+        """Returns whether the compiled model answers calls."""
         return self._model is not None
 
     def wait(self, timeout: float | None = None) -> CompiledModel | None:
-        """The compiled model, as soon as it is there. None: not within so many seconds. Raises what the compile
+        """Waits for the compiled model and returns it; None after `timeout` seconds. Raises what the compile
         raised."""
         if not self._done.wait(timeout):
             return None
@@ -198,7 +197,7 @@ def _make_in_background(
     model, error = None, None
     try:
         model = make()
-    except BaseException as problem:  # noqa: BLE001 - it is raised by wait()
+    except BaseException as problem:  # noqa: BLE001 - wait() raises it
         error = problem
         warn_once("model", f"aoticache: a model was not compiled, PyTorch answers: {type(problem).__name__}: {problem}")
     background = owner()
@@ -226,24 +225,24 @@ def compile(
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CompiledModel | BackgroundModel:
     """
-    A model, compiled ahead of time: once per machine or fleet, then from the cache.
+    Compiles a model ahead of time, once per machine or fleet; later calls load it from the cache.
 
-    model: a module, a function of tensors, or an ExportedProgram (its args and kwargs are not needed).
-    args, kwargs: examples of what it is called with. What is no tensor in them becomes part of the program, and calls with
-        other values are refused.
-    dynamic_shapes: as `torch.export.export` takes it; None: every size is fixed.
-    options: Inductor's, by name ({"max_autotune": True}). They are part of the key.
-    id: a name. If it is stored, that program is used with this module's weights, without an export as long as the module
-        has the classes, attributes and sizes that it had. A module that would be another program is refused: give another
-        name, or replace=True. If the name is not stored, program and weights are stored under it, for `load()`.
-    weights: "apart": they are no part of the program, so all fine-tuned variants of a model share one compile.
-        "frozen": they are compiled in, folded and packed, and part of the key.
-    mode: "wait", or "background": the model answers itself until it is compiled (`BackgroundModel`).
-    num_runners: how many calls may run at once. strict: as `torch.export.export` takes it.
-    cache_dir: None for the cache of `configure()`.
+    model: a module, a function of tensors, or an ExportedProgram (args and kwargs are then not needed).
+    args, kwargs: example arguments. Values in them that are not tensors become part of the program; calls with other values
+        are refused.
+    dynamic_shapes: as for `torch.export.export`; None: every size is fixed.
+    options: options of Inductor, by name ({"max_autotune": True}). They are part of the key.
+    id: a name. If a model with this name is stored, its program is used with this module's weights, without an export as
+        long as the module's classes, attributes and sizes are unchanged. A module that needs another program is refused: use
+        another name, or replace=True. If the name is not stored, program and weights are stored under it, for `load()`.
+    weights: "apart": weights are not part of the program, so all fine-tuned variants of a model share one compile.
+        "frozen": weights are compiled in, folded and packed, and part of the key.
+    mode: "wait", or "background": the module itself answers calls until it is compiled (`BackgroundModel`).
+    num_runners: how many calls may run concurrently. strict: as for `torch.export.export`.
+    cache_dir: None: the cache of `configure()`.
 
-    Raises what torch.export and Inductor raise, and AoticacheError. Compiled models are for inference: results have no
-    gradients.
+    Raises the exceptions of torch.export and Inductor, and AoticacheError. Compiled models are for inference: results have
+    no gradients.
 
     >>> model = aoticache.compile(module, (x,), id="classifier-3")                              # doctest: +SKIP
     >>> y = model(x)                                                                            # doctest: +SKIP
@@ -285,15 +284,15 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> CompiledModel:
     """
-    A stored model, by the name that `compile(..., id=)` gave it, or by its key or the first digits of one (8 at least).
+    Loads a stored model, by the name given to `compile(..., id=)`, or by its key or the first digits of the key (at least 8).
 
-    weights: take the place of stored ones of the same names: a .safetensors file, which is read into memory, or a
-    mapping of names and tensors, which are used without a copy. A program that was stored without a name needs them.
-    map_weights: the file is mapped instead, so processes share it. It must stay as it is while the model lives: if
-    it is made shorter, the process ends (SIGBUS).
-    num_runners: how many calls may run at once. device: "cuda:1"; None: the one that it was compiled for.
+    weights: replace stored weights of the same names: a .safetensors file, which is read into memory, or a mapping of names
+    to tensors, which are used without a copy. A program that was stored without a name needs them.
+    map_weights: map the file instead, so that processes share it. The file must stay unchanged while the model lives: if it is
+    truncated, the process is killed (SIGBUS).
+    num_runners: how many calls may run concurrently. device: "cuda:1"; None: the device that it was compiled for.
 
-    Raises AoticacheError: NOT_FOUND names the models that there are.
+    Raises AoticacheError: NOT_FOUND lists the existing models.
 
     >>> model = aoticache.load("classifier-3")                                                  # doctest: +SKIP
     """
@@ -328,7 +327,7 @@ def load(
 
 
 class _Task:
-    """What a call of compile() asks for, and the way to it."""
+    """One call of compile(): its request and the steps to fulfil it."""
 
     def __init__(
         self,
@@ -358,10 +357,10 @@ class _Task:
         self.text = ""
         self.export_seconds = 0.0
 
-    # ---- what is there ----
+    # ---- stored models ----
 
     def open_named(self) -> CompiledModel | None:
-        """The model that is stored under the name, with the weights of the module that was given."""
+        """Returns the model stored under the name, with the weights of the given module."""
         artifact = _model_store.look_up(self.store, self.named_question())
         if artifact is None:
             return None
@@ -375,7 +374,7 @@ class _Task:
         return model
 
     def _check_named(self, artifact: Artifact) -> None:
-        """Refuses a module, a function or options that the stored program was not compiled for."""
+        """Raises for a module, a function or options that the stored program was not compiled for."""
         contents = artifact.contents()
         if contents.fingerprint and contents.fingerprint == self.fingerprint():
             return
@@ -400,7 +399,7 @@ class _Task:
         artifact.close()
         return self.make(False)
 
-    # ---- making it ----
+    # ---- compiling ----
 
     def export(self) -> None:
         begun = time.monotonic()
@@ -472,11 +471,11 @@ class _Task:
         return _model_store.make_program(directory, compiled, inputs, self.program, self.producer, self.text)
 
     def _cpu_features(self) -> str | None:
-        """As the C library chooses it for the worker. None: all that this machine has."""
+        """Returns the CPU features as the C library chooses them for the worker. None: all that this machine has."""
         chosen = _session.current_settings().cpu_features or _library.configured(self.store.library, "cpu")
         return None if chosen == "native" else chosen
 
-    # ---- what is asked for ----
+    # ---- the question ----
 
     def program_question(self) -> Question:
         options = json.dumps({"frozen": self.frozen, **self.options}, sort_keys=True, default=repr)
@@ -563,7 +562,7 @@ def _open(
 
 
 def _give(model: CompiledModel, tensors: Mapping[str, Any]) -> None:
-    """The tensors become the model's constants: themselves on the CPU and on the model's device."""
+    """Makes the tensors the model's constants. They are not copied if they are on the CPU or on the model's device."""
     if tensors:
         model.load_constants(tensors, check_full_update=False, user_managed=True)
 
@@ -597,7 +596,7 @@ def _model_options(torch: Any, num_runners: int) -> _library.ModelOptions:
 
 
 def _own_tensors(torch: Any, examples: Any) -> Any:
-    """The examples with a tensor for each place: torch.export takes one that is there twice for one input."""
+    """Returns the examples with a distinct tensor for each position: torch.export treats a repeated tensor as one input."""
     seen: set[int] = set()
 
     def own(value: Any) -> Any:
@@ -615,7 +614,7 @@ def _export(torch: Any, model: Any, args: Any, kwargs: Any, dynamic_shapes: Any,
                 f"compile() takes a module, a function or an ExportedProgram, not {type(model).__name__}"
             )
         function, model = model, torch.nn.Module()
-        model.forward = function  # its signature is the module's then
+        model.forward = function  # gives the module the function's signature
     with torch.no_grad():
         args, kwargs = _own_tensors(torch, (tuple(args), dict(kwargs or {})))
         return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
@@ -664,7 +663,7 @@ def _read_weights(weights: Mapping[str, Any] | str | os.PathLike[str]) -> Mappin
 
 @lru_cache(maxsize=1)
 def load_worker(library: _library.Library) -> ModuleType:
-    """The compile worker's functions: what compiles here is compiled as there."""
+    """Returns the compile worker's functions, so that compiles here are the same as in the worker."""
     path = library.home / "share" / "aoticache" / "worker.py"
     if not path.is_file():
         raise AoticacheError(f"{path} is missing: reinstall libaoticache", "UNSUPPORTED")
@@ -677,7 +676,7 @@ def load_worker(library: _library.Library) -> ModuleType:
 
 
 def _inductor_alone() -> Any:
-    """Other threads' torch.compile waits meanwhile: what is replaced in Inductor for this compile is not for them."""
+    """Makes torch.compile of other threads wait, because what this compile replaces in Inductor must not affect them."""
     from torch._dynamo import convert_frame
 
     return convert_frame.compile_lock

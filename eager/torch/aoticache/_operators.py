@@ -1,7 +1,7 @@
-"""Which operators there are, what they are called, and which of them can be served.
+"""Operators: which exist, their names, and which of them can be served.
 
-PyTorch's dispatcher is asked for everything: nothing here lists operators, except for what presets hold beside the
-pointwise ones, and for what a preset leaves out.
+Everything is asked from PyTorch's dispatcher. This module lists operators only for presets (other than the pointwise ones), and
+to leave some out of presets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._errors import OperatorNotFoundError, OperatorRefusedError, TorchNotFoundE
 
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 
-# Kernel libraries and PyTorch itself are full of these; there is nothing in them to compile.
+# Kernel libraries and PyTorch itself call these everywhere; there is nothing in them to compile.
 PLUMBING = frozenset(
     "aten::" + name
     for name in (
@@ -29,16 +29,16 @@ PLUMBING = frozenset(
     ).split()
 )
 
-# PyTorch's compiler makes a loop for the sizes and strides at hand, where PyTorch's kernel works them out in every call.
-# clone(), contiguous(), to() and addmm() call one of them. On a GPU it is the driver's copy.
+# PyTorch's compiler generates a loop for the given sizes and strides; PyTorch's kernel computes them in every call. clone(),
+# contiguous(), to() and addmm() call one of these operators. On a GPU the driver does the copy.
 COPIES = frozenset(("aten::copy_", "aten::clone"))
 
 # They change the sizes of an argument.
 RESIZERS = frozenset({"aten::resize", "aten::resize_as", "aten::resize_as_sparse"})
-# They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
+# They change arguments (running statistics) that their schema does not mark as written.
 WRITERS = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
 
-# Their kernels refuse some values of their arguments, or give them a meaning of their own: targets of -1, probabilities.
+# Their kernels refuse some values of their arguments, or treat them specially: targets of -1, probabilities.
 CHECKS_OF_VALUES = frozenset(
     f"aten::{name}"
     for name in (
@@ -47,7 +47,7 @@ CHECKS_OF_VALUES = frozenset(
     )
 )
 
-# What PyTorch's compiler makes of these is a call of the very same kernel of PyTorch.
+# PyTorch's compiler compiles these to a call of the same PyTorch kernel.
 CALLED_AGAIN = (
     "aten::mm",
     "aten::bmm",
@@ -72,16 +72,16 @@ CALLED_AGAIN = (
     "aten::_fused_*",
 )
 
-# PyTorch's own are MKL's, which on Intel's processors are faster than what PyTorch's compiler makes from a thousand
-# elements on, and five times as fast for a million (docs/pytorch.md, Speed).
+# PyTorch uses MKL's functions for these. On Intel's processors they are faster than the code of PyTorch's compiler from a
+# thousand elements on, and five times as fast for a million (docs/pytorch.md, Speed).
 FASTER_BY_MKL = frozenset(("aten::tanh", "aten::erfc"))
 
-# What PyTorch's compiler makes of these gives another value than PyTorch for some numbers (docs/torch-checks.md).
+# Code of PyTorch's compiler for these gives other values than PyTorch for some numbers (docs/torch-checks.md).
 OTHER_VALUES = {
     "aten::acosh": "overflows for numbers whose square does",
 }
 
-# The preset "safe" beside all pointwise operators and reductions.
+# The preset "safe" contains these in addition to all pointwise operators and reductions.
 SAFE = tuple(
     "aten::" + name
     for name in (
@@ -99,10 +99,10 @@ PRESETS = {
     "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation, copies, lists for optimizers",
 }
 
-# Of lists of tensors, in "safe": what PyTorch's optimizers do with foreach=True.
+# Operators on lists of tensors in "safe": those that PyTorch's optimizers call with foreach=True.
 LISTS = re.compile(r"aten::_foreach_(?:(?:add|sub|mul|div|addcmul|addcdiv|lerp|neg|sqrt|maximum|reciprocal)_|sqrt|neg|add|mul|div)(?:\.|$)")
 
-# In the types of arguments: objects of PyTorch's that have no values to compile for.
+# Words in the types of arguments: PyTorch objects without values to compile for.
 FOREIGN = ("__torch__", "Storage", "Stream")
 
 _SPECIAL = frozenset("*?[")
@@ -111,17 +111,17 @@ _COMPOSITION = "it is a composition"
 
 @dataclass(frozen=True)
 class Explanation:
-    """Whether an operator can be served on a device, and why not. `str()` of it is one line for people."""
+    """Whether an operator can be served on a device, and if not, why. `str()` gives one human-readable line."""
 
     operator: str
     device: str
     served: bool
-    #: Why it is not served; where it is, what is to be known of it.
+    #: Why it is not served; if it is, a note about it.
     reason: str
     schema: str = ""
-    #: What an operator that is only a composition of others calls: these can be served instead.
+    #: For a composition of other operators: the operators that it calls, which can be served instead.
     decomposes_into: tuple[str, ...] = ()
-    #: Whether patterns and presets leave it out, although it can be served when it is named.
+    #: Whether patterns and presets leave it out, although it can be served if it is named.
     left_out: bool = field(default=False, compare=False)
 
     def __bool__(self) -> bool:
@@ -133,7 +133,7 @@ class Explanation:
 
 
 def require_torch() -> Any:
-    """PyTorch, or an error that says what to do."""
+    """Returns PyTorch, or raises an error that says what to do."""
     try:
         import torch
     except ImportError as error:
@@ -148,17 +148,17 @@ def require_torch() -> Any:
 
 
 def all_names() -> frozenset[str]:
-    """Every operator of the dispatcher: "aten::add.Tensor"."""
+    """Returns every operator of the dispatcher: "aten::add.Tensor"."""
     return frozenset(require_torch()._C._dispatch_get_all_op_names())
 
 
 def exists(name: str) -> bool:
-    """Whether the dispatcher has it, without fetching thousands of names."""
+    """Returns whether the dispatcher has the operator, without fetching thousands of names."""
     return bool(require_torch()._C._dispatch_has_kernel(name))
 
 
 def name_of(operator: Any) -> str:
-    """The dispatcher's name of what may be a name, an OpOverload or an OpOverloadPacket."""
+    """Returns the dispatcher's name of a name, an OpOverload or an OpOverloadPacket."""
     if isinstance(operator, str):
         name = operator.strip()
         if "::" not in name:
@@ -184,7 +184,7 @@ def name_of(operator: Any) -> str:
 
 
 def _name_of_function(function: Any) -> str:
-    """Of torch.abs, torch.Tensor.abs, torch.nn.functional.relu: by its name, which its operator has too."""
+    """Returns the operator's name for torch.abs, torch.Tensor.abs, torch.nn.functional.relu: the function's name."""
     found = require_torch().overrides.resolve_name(function)
     if found is None:
         text = getattr(function, "__qualname__", repr(function))
@@ -193,7 +193,7 @@ def _name_of_function(function: Any) -> str:
 
 
 def flatten(requests: Iterable[Any]) -> list[Any]:
-    """What enable() and disable() were given, lists taken apart, presets as they are spelled here."""
+    """Flattens the arguments of enable() and disable(), and normalizes the names of presets."""
     found: list[Any] = []
     for request in requests:
         if isinstance(request, list | tuple | set | frozenset):
@@ -210,13 +210,13 @@ def flatten(requests: Iterable[Any]) -> list[Any]:
 
 
 def is_function(request: Any) -> bool:
-    """Whether all overloads of what it names are meant."""
+    """Returns whether the request means all overloads of what it names."""
     kinds = require_torch()._ops
     return callable(request) and not isinstance(request, (kinds.OpOverload, kinds.OpOverloadPacket))
 
 
 def served_overloads(function: Any, device: str) -> list[str]:
-    """The operators that a function of PyTorch's may call. Raises where none can be served."""
+    """Returns the operators that a function of PyTorch may call. Raises if none of them can be served."""
     base = name_of(function)
     names = [name for name in sorted(all_names()) if name.partition(".")[0] == base]
     if not names:
@@ -230,7 +230,7 @@ def served_overloads(function: Any, device: str) -> list[str]:
 
 
 def find_overload(name: str) -> Any:
-    """The OpOverload of a dispatcher's name; None where the dispatcher has none."""
+    """Returns the OpOverload of a dispatcher's name; None if the dispatcher has none."""
     torch = require_torch()
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
@@ -265,7 +265,7 @@ def check_name(name: str) -> None:
 
 
 def suggestions(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The nearest names, nearest first: of the operators themselves, then, of the right one, of its overloads."""
+    """Returns the nearest names, nearest first: of operators or, if the operator exists, of its overloads."""
     known = sorted(names)
     base, _, overload = name.partition(".")
     if overload:
@@ -281,7 +281,7 @@ def is_pattern(name: str) -> bool:
 
 
 def match(pattern: str) -> list[str]:
-    """The operators that a shell pattern matches, with or without their overload. Raises where there are none."""
+    """Returns the operators that a shell pattern matches, with or without their overload. Raises if there are none."""
     found = sorted(
         name
         for name in all_names()
@@ -292,7 +292,7 @@ def match(pattern: str) -> list[str]:
     return found
 
 
-# ---- verdicts ----
+# ---- which operators can be served ----
 
 
 def _types(items: Iterable[Any]) -> list[str]:
@@ -300,17 +300,17 @@ def _types(items: Iterable[Any]) -> list[str]:
 
 
 def _written(schema: Any) -> list[Any]:
-    """The arguments that an operator says it writes to."""
+    """Returns the arguments that an operator writes to, according to its schema."""
     return [one for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write]
 
 
 def is_out(schema: Any) -> bool:
-    """Whether it is a variant that writes its results to keywords: "add.out"."""
+    """Returns whether it is a variant that writes its results to keyword arguments: "add.out"."""
     return any(argument.kwarg_only for argument in _written(schema))
 
 
 def functional_name(name: str) -> str:
-    """The operator that one in place is a variant of: "aten::add.Tensor" of "aten::add_.Tensor"."""
+    """Returns the functional variant of an in-place operator: "aten::add.Tensor" for "aten::add_.Tensor"."""
     base, dot, overload = name.partition(".")
     return (base[:-1] if base.endswith("_") and not base.endswith("__") else base) + dot + overload
 
@@ -351,14 +351,14 @@ def _has(name: str, key: str) -> bool:
 
 
 def _refuse_write(name: str, schema: Any) -> str:
-    """PyTorch's compiler first makes operators that write into others that do not."""
+    """Refuses an operator that writes if PyTorch's compiler cannot replace it with one that does not."""
     if _written(schema) and not _has(name, "Functionalize"):
         return "it writes to its argument, and PyTorch's compiler has no form of it that does not"
     return ""
 
 
 def _refuse_kernel(name: str, key: str) -> str:
-    """Why a kernel cannot stand behind this dispatch key, as the dispatcher's table tells it."""
+    """Returns why no kernel can be registered for this dispatch key, according to the dispatcher's table."""
     if _has(name, "CompositeImplicitAutograd") and not _has(name, key):
         return (
             f"{_COMPOSITION} of other operators that autograd sees through, so a kernel of its own would take its "
@@ -371,7 +371,7 @@ def _refuse_kernel(name: str, key: str) -> str:
 
 @functools.cache
 def mkl_is_fast() -> bool:
-    """Whether PyTorch has MKL and this is a processor that MKL is made for."""
+    """Returns whether PyTorch has MKL and the processor is one that MKL is made for."""
     if not require_torch().backends.mkl.is_available():
         return False
     try:
@@ -404,7 +404,7 @@ def _leave_out(operator: Any, name: str, device: str) -> str:
 
 
 def explain_name(name: str, device: str) -> Explanation:
-    """The verdict on an operator that exists."""
+    """Explains whether an existing operator can be served."""
     operator = find_overload(name)
     if operator is None:
         return Explanation(name, device, False, "torch.ops does not have it")
@@ -442,7 +442,7 @@ def expand_preset(preset: str, device: str) -> list[str]:
         if operator is None:
             continue
         tags = operator.tags
-        if is_out(operator._schema):  # what calls them names them
+        if is_out(operator._schema):  # callers request them by name
             continue
         if torch.Tag.pointwise in tags:
             found.append(name)
@@ -459,7 +459,7 @@ def expand_preset(preset: str, device: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a call of enable() is about: operators in order, those of them that were named exactly, and the rest."""
+    """The operators of a call of enable(), in order; which of them were named exactly; and those that were skipped."""
 
     operators: tuple[str, ...]
     exact: frozenset[str]
@@ -468,8 +468,8 @@ class Choice:
 
 def choose(requests: Iterable[Any], device: str) -> Choice:
     """
-    The operators that names, patterns and presets stand for, and those that patterns would stand for if they could be
-    served, with the reason. What is named exactly and cannot be served is an error.
+    Returns the operators that names, patterns and presets select, and the operators that patterns match but that cannot be
+    served, with the reason. An operator that is named exactly and cannot be served is an error.
     """
     chosen: dict[str, None] = {}
     exact: set[str] = set()
@@ -500,7 +500,7 @@ def choose(requests: Iterable[Any], device: str) -> Choice:
 
 
 def known_operators(device: str = "cpu") -> list[str]:
-    """All operators of PyTorch's own library that can be served on a device."""
+    """Returns all operators of PyTorch's own library that can be served on a device."""
     return sorted(
         name for name in all_names() if name.startswith("aten::") and explain_name(name, device).served
     )

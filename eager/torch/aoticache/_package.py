@@ -1,7 +1,7 @@
-"""Packages (.pt2) from the store: `load_package()`, a counterpart of `torch._inductor.aoti_load_package()`.
+"""Packages (.pt2) from the cache: `load_package()`, a counterpart of `torch._inductor.aoti_load_package()`.
 
-PyTorch's loader unpacks the archive into a temporary folder whenever it loads it; here a model is unpacked once per
-machine, and loaded from the cache, verified, from then on (docs/packages.md).
+PyTorch's loader unpacks the archive into a temporary directory at every load. Here a model is unpacked once per machine; later
+loads use the verified entry in the cache (docs/packages.md).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ._errors import AoticacheError, warn_once
 from ._operators import require_torch
 
 
-#: Metadata of packages that are ours, and no part of the package: what its inputs must be like, which results are numbers.
+#: Prefix of metadata that we add to that of the package: requirements of its inputs, and which results are numbers.
 OURS = "aoticache."
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model came from, and what it took."""
+    """Where a model came from, and how long it took."""
 
-    #: What `aoticache run-package` and `aoticache_package_load_key()` find it by, without the file.
+    #: Key by which `aoticache run-package` and `aoticache_package_load_key()` find it without the file.
     key: str
     model: str
     device: str
-    #: Whether this call put it into the cache; else it was there.
+    #: True: this call put it into the cache; False: it was there already.
     added: bool
-    #: False: it could not be stored, and runs from a temporary copy.
+    #: False: the model could not be stored, and runs from a temporary copy.
     stored: bool
     bytes: int
     digest_seconds: float
@@ -43,9 +43,9 @@ class Origin:
 
 class PackagedModel:
     """
-    A model of a package, to be called like the module that was exported: the same arguments, the same results.
+    A model of a package, to be called like the module that was exported: with the same arguments and the same results.
 
-    It may be called from many threads at once; `num_runners` of them run at the same time.
+    Many threads may call it concurrently; `num_runners` calls run at the same time.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class PackagedModel:
         self._library = library
         self._runner = runner
         self._path = path
-        #: Where it came from: key, bytes, times.
+        #: Where the model came from: key, bytes, times.
         self.origin = origin
         self._inputs = int(library.get("aoticache_runner_num_inputs", runner))
         self._outputs = int(library.get("aoticache_runner_num_outputs", runner))
-        #: What is known of arguments and results (_model_inputs.describe()); of a package, which results are numbers.
+        #: Descriptions of arguments and results (_model_inputs.describe()); for a package, which results are numbers.
         self._arguments: list[str | None] | None = None
         self._results: list[Any] = list(range(self._outputs))
         self._specs: tuple[Any, Any] | None = None
@@ -76,7 +76,7 @@ class PackagedModel:
         return require_torch().utils._pytree.tree_unflatten(results, out_spec)
 
     def run(self, inputs: list[Any]) -> list[Any]:
-        """Runs it with its inputs as a flat list, and gives its outputs as one."""
+        """Runs the model with a flat list of inputs. Returns a flat list of outputs."""
         torch = require_torch()
         for place, tensor in enumerate(inputs):
             if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided:
@@ -85,7 +85,7 @@ class PackagedModel:
         handles = _handles.to_handles([tensor.resolve_conj().resolve_neg() for tensor in inputs])
         given = (c_void_p * max(1, len(handles)))(*handles)
         outputs = (c_void_p * max(1, self._outputs))()
-        # The inputs are taken, whatever happens.
+        # The function takes ownership of the inputs, also if it fails.
         self._library.call(
             "aoticache_runner_run_stealing",
             self._runner,
@@ -98,15 +98,15 @@ class PackagedModel:
         return [None if handle is None else next(made) for handle in outputs[: self._outputs]]
 
     def get_metadata(self) -> dict[str, str]:
-        """The metadata of the compiled model, the user's too; kept in the cache, so that the package may be gone."""
+        """Returns the metadata of the compiled model, including the user's, from the cache: the package may be deleted."""
         try:
             found = stored_metadata(self._cache, self.origin.key)
             return {name: value for name, value in found.items() if not name.startswith(OURS)}
-        except AoticacheError:  # it could not be stored, or an older version has stored it
+        except AoticacheError:  # it could not be stored, or an older version stored it
             return read_metadata(self._library, self._path, self.origin.model)
 
     def get_constant_fqns(self) -> list[str]:
-        """The names of the constants that can be updated, as the module had them: ["weight", "bias"]."""
+        """Returns the names of the constants that can be updated, as in the module: ["weight", "bias"]."""
         found = (self._constant(place) for place in range(self._number_of_constants()))
         return [
             constant.original_fqn.decode() for constant in found if constant.original_fqn and not constant.from_folded
@@ -122,12 +122,12 @@ class PackagedModel:
         inactive: bool = False,
     ) -> None:
         """
-        New values for constants, by the names that `get_constant_fqns()` gives.
+        Replaces the values of constants, by the names that `get_constant_fqns()` returns.
 
         Values must have the dtype, the sizes and the strides of the constant; all are checked before any is changed.
-        check_full_update: every constant must be there. user_managed: no copy is made; the tensors' memory is used as
-        long as the model lives. allow_h2d_copy: tensors on the CPU are copied to the model's device. inactive: into the
-        other buffer, which `swap_constants()` makes the active one.
+        check_full_update: require a value for every constant. user_managed: do not copy; the tensors' memory is used as long
+        as the model lives. allow_h2d_copy: copy tensors on the CPU to the model's device. inactive: write to the inactive
+        buffer, which `swap_constants()` makes the active one.
         """
         options = _library.UpdateOptions(
             size=sizeof(_library.UpdateOptions),
@@ -155,7 +155,7 @@ class PackagedModel:
             _handles.delete_handles(handles)
 
     def get_constants(self, *, inactive: bool = False) -> dict[str, Any]:
-        """Copies of the constants' values, by name, without folded ones."""
+        """Returns copies of the constants' values, by name, without folded ones."""
         found: dict[str, Any] = {}
 
         def take(_user: Any, name: bytes, handle: int) -> bool:
@@ -175,14 +175,14 @@ class PackagedModel:
         self._library.call("aoticache_runner_fold_constants", self._runner, c_bool(inactive), None)
 
     def swap_constants(self) -> None:
-        """The active and the inactive buffer of constants change places, between two calls."""
+        """Exchanges the active and the inactive buffer of constants, between two calls."""
         self._library.call("aoticache_runner_swap_constants", self._runner)
 
     def free_inactive_constants(self) -> None:
         """
-        Empties the inactive buffer, and gives its memory back where its constants were not folded.
+        Empties the inactive buffer, and frees its memory if its constants were not folded.
 
-        (Freed folded constants would end the process at the next update; PyTorch's libraries leave them so.)
+        (If folded constants were freed, the process would crash at the next update; PyTorch's libraries are left that way.)
         """
         self._library.call("aoticache_runner_free_inactive_constants", self._runner)
 
@@ -218,7 +218,7 @@ class PackagedModel:
 
 
 def _release(library: _library.Library, runner: c_void_p, kept: list[list[int]], executor: Any) -> None:
-    """executor: what calls operators for the runner; it may go once the runner is gone."""
+    """Frees a runner. executor: calls operators for the runner; it must live as long as the runner."""
     library.get("aoticache_runner_unref", runner)
     for handles in kept:
         _handles.delete_handles(handles)
@@ -237,18 +237,19 @@ def load_package(
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Any:
     """
-    The model of a .pt2 package, from the cache, where it is put if it is not there.
+    Loads the model of a .pt2 package from the cache; stores it there first if it is missing.
 
-    path: the package, or a file object with one. model_name: None for the only one or, of several, the one called
-    "model". num_runners: how many calls may run at once. device_index: of the GPU, -1 for the current one.
-    run_single_threaded: for programs written for PyTorch's loader; calls that meet nobody take the short way anyway.
-    weights: a .safetensors file, which is read into memory: its tensors take the place of the package's of the same names.
-    map_weights: the file is mapped instead, so processes share it. It must stay as it is while the model lives: if
-    it is made shorter, the process ends (SIGBUS). ignore_unknown_weights: tensors of the file that the model does not have
-    are left alone, and no error. cache_dir: None for the cache of `configure()`.
+    path: the package, or a file object with one. model_name: None: the only one or, if there are several, the one named
+    "model". num_runners: how many calls may run concurrently. device_index: of the GPU; -1: the current one.
+    run_single_threaded: accepted for programs written for PyTorch's loader; without concurrent calls the fast path is used
+    in any case. weights: a .safetensors file, which is read into memory: its tensors replace the package's of the same names.
+    map_weights: map the file instead, so that processes share it. The file must stay unchanged while the model lives: if it is
+    truncated, the process is killed (SIGBUS). ignore_unknown_weights: ignore tensors of the file that the model does not have,
+    instead of raising. cache_dir: None: the cache of `configure()`.
 
-    A package that the cache cannot load here (its model calls operators of PyTorch by way of its proxy executor, or the
-    cache cannot be opened) is loaded by PyTorch, with one warning; with `weights` it is refused. Returns a PackagedModel, or what PyTorch returns.
+    A package that the cache cannot load here (its model calls operators of PyTorch through its proxy executor, or the cache
+    cannot be opened) is loaded by PyTorch, with one warning; with `weights` it is refused. Returns a PackagedModel, or what
+    PyTorch returns.
 
     >>> model = aoticache.load_package("model.pt2")                                             # doctest: +SKIP
     >>> y = model(x)                                                                            # doctest: +SKIP
@@ -325,11 +326,11 @@ def _load(cache: _caches.Cache, path: str, options: _library.PackageOptions, dev
 
 
 def _results_of(cache: _caches.Cache, origin: Origin, count: int) -> list[Any]:
-    """Which results are numbers, that the code gives as tensors. What a package does not say, its code compares if it is told
-    to before it runs for the first time."""
+    """Returns which results are numbers that the code returns as tensors. If the package does not describe its inputs, its code
+    checks them itself, if told so before its first run."""
     try:
         known = stored_metadata(cache, origin.key)
-    except AoticacheError:  # it could not be stored
+    except AoticacheError:  # the package could not be stored
         known = {}
     if OURS + "inputs" not in known:
         os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")

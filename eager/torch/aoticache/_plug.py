@@ -1,10 +1,10 @@
-"""Plug mode: the cache behind PyTorch's own AOTI-eager.
+"""Plug mode: serves PyTorch's own AOTI-eager from the cache.
 
 `torch.library.Library._impl_with_aoti_compile()` asks a compile backend for kernel libraries (2.12 and later,
-torch._inductor.aoti_eager.register_aoti_compile_backend). Ours answers from the cache: one compile per machine, by the
-worker, verified whenever it is opened, and the same entries that `enable()` uses.
+torch._inductor.aoti_eager.register_aoti_compile_backend). Our backend answers from the cache: the worker compiles once per
+machine, entries are verified whenever they are opened, and they are the same entries that `enable()` uses.
 
-PyTorch keeps what it has loaded, and calls nobody when a compile fails: that is an exception of the call.
+PyTorch keeps the libraries that it has loaded. It calls no fallback if a compile fails: the call raises an exception.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _missing = object()
 
 
 class Backend:
-    """What is registered for one type of device."""
+    """The backend that is registered for one type of device."""
 
     def __init__(self, device: str, settings: Settings) -> None:
-        # A session of its own where operators are enabled with other settings would be a second cache: refused there.
+        # Raises if operators are enabled with other settings, because a separate session would be a second cache.
         self.session = _session.open_session(settings)
         self.device = device
         self.library = self.session.library
-        self.held: dict[str, c_void_p] = {}  # by path: PyTorch has them loaded, so they stay
+        self.held: dict[str, c_void_p] = {}  # by path: PyTorch has loaded them, so they are kept
 
-    # ---- what PyTorch calls ----
+    # ---- methods that PyTorch calls ----
 
     def compile(self, namespace: str, operator: str, *arguments: Any, **options: Any) -> str:
-        """The path of a library for a call; "" where there is none, which makes PyTorch raise."""
+        """Returns the path of a library for a call; "" if there is none, which makes PyTorch raise."""
         try:
             return self._compile(namespace, operator, *arguments, **options)
         except AoticacheError as error:
@@ -80,7 +80,7 @@ class Backend:
             self.library.get("aoticache_request_free", request)
 
     def load(self, namespace: str, operator: str, device_type: str) -> list[dict[str, Any] | None]:
-        """What the cache has for an operator, as AOTI-eager wants it described."""
+        """Returns the entries of an operator in the cache, in the form that AOTI-eager expects."""
         found: list[tuple[int, _library.Digest, list[dict[str, Any]]]] = []
 
         def take(_user: Any, stored: Any) -> bool:
@@ -174,7 +174,7 @@ class Backend:
         return number.value
 
     def _named(self, kind: str, number: int) -> Any:
-        """torch.float32 for the dtype 6."""
+        """Returns torch.float32 for the dtype 6."""
         text: bytes = self.library.get(f"aoticache_{kind}_name", c_int32(number))
         return getattr(require_torch(), text.decode())
 
@@ -197,7 +197,7 @@ class Backend:
         return self._keep(artifact)
 
     def _check(self, artifact: c_void_p) -> None:
-        """AOTI-eager would run a library that needs a proxy executor without one."""
+        """Refuses a library that needs a proxy executor, because AOTI-eager would run it without one."""
         description = POINTER(_library.LibraryDescription)()
         descriptor = c_int(self.library.get("aoticache_artifact_library_fd", artifact))
         self.library.call("aoticache_library_describe", descriptor, byref(description))
@@ -208,7 +208,7 @@ class Backend:
             raise AoticacheError("PyTorch's compiler only makes it a call of PyTorch's own kernel", "UNSUPPORTED")
 
     def _keep(self, artifact: c_void_p) -> str:
-        """The path of the library; the artifact stays, so that no collector removes what PyTorch has loaded."""
+        """Returns the path of the library. Keeps the artifact, so that no collector removes what PyTorch has loaded."""
         descriptor = self.library.get("aoticache_artifact_library_fd", artifact)
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         folder = self.library.artifact_info(artifact).directory
@@ -227,18 +227,18 @@ class Backend:
     # ---- entries ----
 
     def _is_ours(self, request: int) -> bool:
-        """Compiled by this version of PyTorch, with all results that AOTI-eager expects."""
+        """Returns whether this version of PyTorch compiled it, with all results that AOTI-eager expects."""
         if self.library.get("aoticache_request_get_environment", request, b"results") == b"new":
             return False
         if self.library.get("aoticache_request_get_environment", request, b"numbers"):
-            return False  # it takes tensors in the place of numbers
+            return False  # it takes tensors instead of numbers
         return all(
             self.library.get("aoticache_request_get_environment", request, name.encode()) == value.encode()
             for name, value in self.session.environment().items()
         )
 
     def _describe(self, request: int, device_type: str) -> list[dict[str, Any]] | None:
-        """The arguments as AOTI-eager compares them; None where it has no way to say one of them."""
+        """Returns the arguments as AOTI-eager compares them; None if it cannot express one of them."""
         items = []
         for place in range(self.library.get("aoticache_request_argument_count", request)):
             argument = self.library.get("aoticache_request_argument", request, place).contents
@@ -287,24 +287,24 @@ class Backend:
             "sizes": list(metadata.sizes[: metadata.ndim]),
             "strides": list(metadata.strides[: metadata.ndim]),
             "requires_grad": False,
-            # Entries are for all key sets; this is that of an ordinary tensor. Others come to compile(), and hit there.
+            # Entries are valid for all key sets; this is that of an ordinary tensor. Calls with others hit in compile().
             "dispatch_key_set": torch._C._dispatch_keys(torch.empty(0, dtype=dtype)).raw_repr(),
         }
 
 
 def qualified_name(namespace: str, operator: str) -> str:
-    """AOTI-eager's "abs" or "add.Tensor" as the dispatcher's name."""
+    """Returns the dispatcher's name for AOTI-eager's "abs" or "add.Tensor"."""
     return f"{namespace}::{operator}".removesuffix(".default")
 
 
 def writes(name: str) -> bool:
-    """Whether an operator says that it writes to an argument."""
+    """Returns whether an operator's schema says that it writes to an argument."""
     operator = find_overload(name)
     return operator is not None and bool(operator._schema.is_mutable)
 
 
 def tensor_metadata(tensor: Any) -> tuple[_library.TensorMetadata, tuple[Array[c_int64], Array[c_int64]]]:
-    """What a request says of a tensor, and the arrays that it points to. As the holder sees it: without key set."""
+    """Returns a request's metadata of a tensor, and the arrays it points to. As in the holder, without key set."""
     ndim = tensor.dim()
     sizes, strides = (c_int64 * max(1, ndim))(*tensor.shape), (c_int64 * max(1, ndim))(*tensor.stride())
     number = c_int32()
@@ -328,14 +328,14 @@ def tensor_metadata(tensor: Any) -> tuple[_library.TensorMetadata, tuple[Array[c
 def install_backend(device: str = "cpu", **settings: Any) -> bool:
     """
     Makes `torch.library.Library._impl_with_aoti_compile()` compile and load through the cache, for operators that are
-    registered from now on. settings: those of `configure()`.
+    registered afterwards. settings: those of `configure()`.
 
     >>> aoticache.install_backend("cpu")                                                        # doctest: +SKIP
     >>> library = torch.library.Library("aten", "IMPL")                                         # doctest: +SKIP
     >>> library._impl_with_aoti_compile("abs", "CPU")                                           # doctest: +SKIP
 
-    Returns False, with one warning, where this PyTorch has no such backends (before 2.12) or the cache cannot be opened:
-    AOTI-eager then goes on with its own.
+    Returns False, with one warning, if this PyTorch has no such backends (before 2.12) or the cache cannot be opened:
+    AOTI-eager then uses its own backend.
     """
     if device not in _library.DEVICE_TYPES:
         raise SettingsError(f"device {device!r} is not supported; there are 'cpu' and 'cuda'")
@@ -361,7 +361,7 @@ def install_backend(device: str = "cpu", **settings: Any) -> bool:
 
 
 def uninstall_backend(device: str = "cpu") -> bool:
-    """AOTI-eager as it was, for what is not compiled yet; False where ours is not installed."""
+    """Restores AOTI-eager's own backend, for calls that are not compiled yet. Returns False if ours is not installed."""
     if device not in _installed:
         return False
     from torch._inductor import aoti_eager

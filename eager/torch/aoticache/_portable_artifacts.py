@@ -1,11 +1,11 @@
-"""PyTorch's portable artifacts (`torch.compiler.save_cache_artifacts()`) made complete: they carry the graphs and not the
-C++ libraries that these need. The records that this process used of the kinds that PyTorch leaves out are added when the
-artifacts are saved; loading them puts them into the cache.
+"""Completes PyTorch's portable artifacts (`torch.compiler.save_cache_artifacts()`): they contain the graphs but not the C++
+libraries that the graphs need. When artifacts are saved, the records that this process used, of the kinds that PyTorch leaves
+out, are added. Loading the artifacts puts these records into the cache.
 
-PyTorch refuses artifacts with one of a type that is not registered, all of them. So that a process without the compile
-cache can load them too, ours stand where PyTorch looks at nothing: in the name of a type that has no artifacts.
+PyTorch refuses all artifacts if one has a type that is not registered. So that a process without the compile cache can also load
+them, our records are in a part that PyTorch ignores: in the name of a type that has no artifacts.
 
-Whoever loads artifacts must trust them: PyTorch unpickles what they contain.
+Load only artifacts that you trust: PyTorch unpickles what they contain.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ._records import CPP, PROBE, SOURCES, Answer, Question, Records, file_with
 
 TYPE = "aoticache"
 CARRIED = (CPP, PROBE, SOURCES)
-PREFIX = "aoticache 1 "  # of the name of a type
+PREFIX = "aoticache 1 "  # beginning of the type's name
 
 
 class Used:
-    """The questions that this process has asked and that had an answer."""
+    """The questions of this process that had an answer."""
 
     def __init__(self) -> None:
         self._questions: dict[str, Question] = {}
@@ -60,7 +60,7 @@ def pack(question: Question, requirements: str, producer: str, compile_ns: int, 
 
 
 def unpack(packed: bytes) -> tuple[Question, Answer, bytes]:
-    """Raises ValueError for what pack() has not made."""
+    """Reverses pack(). Raises ValueError for other bytes."""
     line, newline, content = packed.partition(b"\n")
     head = json.loads(line)
     if not newline or not content or not isinstance(head, dict) or head.get("kind") not in CARRIED:
@@ -68,7 +68,7 @@ def unpack(packed: bytes) -> tuple[Question, Answer, bytes]:
     pairs = (head.get("arguments"), head.get("environment"))
     if not all(isinstance(one, dict) and all(isinstance(value, str) for value in one.values()) for one in pairs):
         raise ValueError("its arguments are not texts")
-    # A dict keeps the order, and the order of arguments is part of the key.
+    # A dict keeps the order of arguments, which is part of the key.
     question = Question(head["kind"], head["arguments"], head["environment"])
     answer = Answer(
         path="",
@@ -89,13 +89,13 @@ def populate(records: Records, packed: bytes) -> None:
 
 
 def name_with(records: Sequence[tuple[str, bytes]]) -> str:
-    """The name of a type, with records of these keys in it."""
+    """Returns the name of a type that contains these records."""
     packed = b"".join(json.dumps([key, len(content)]).encode() + b"\n" + content for key, content in records)
     return PREFIX + base64.b64encode(zlib.compress(packed, 6)).decode("ascii")
 
 
 def records_in(name: str) -> list[tuple[str, bytes]]:
-    """Raises ValueError for what name_with() has not made."""
+    """Returns the records in a name. Raises ValueError for a name that name_with() has not made."""
     try:
         rest = zlib.decompress(base64.b64decode(name[len(PREFIX) :], validate=True))
     except zlib.error as error:
@@ -112,7 +112,7 @@ def records_in(name: str) -> list[tuple[str, bytes]]:
 
 
 def append_name(artifacts: bytes, name: str) -> bytes:
-    """`artifacts` as PyTorch wrote them, with a type of this name that has no artifacts at their end."""
+    """Returns `artifacts` as PyTorch wrote them, and appends a type of this name without artifacts."""
     from torch.utils._appending_byte_serializer import CHECKSUM_DIGEST_SIZE, BytesWriter
 
     last = BytesWriter()
@@ -134,7 +134,7 @@ def used_records(state: State) -> list[tuple[str, bytes]]:
 
 
 def install(state: State) -> None:
-    """Adds records when artifacts are saved, and takes them out when some are loaded."""
+    """Adds records when artifacts are saved, and extracts them when artifacts are loaded."""
     from torch.compiler._cache import CacheArtifactFactory, CacheArtifactManager
 
     if TYPE not in CacheArtifactFactory._artifact_types:
@@ -153,7 +153,7 @@ def install(state: State) -> None:
         return append_name(artifacts, name_with(records)), info
 
     def with_ours(artifacts: Any) -> Any:
-        # Ours first: PyTorch's precompiles are loaded at once, and need the libraries then.
+        # Ours first: PyTorch's precompiles are loaded immediately, and need the libraries then.
         found: list[Any] = []
         rest = {name: ones for name, ones in artifacts.items() if not name.startswith(PREFIX)}
         for name in artifacts.keys() - rest.keys():
@@ -172,7 +172,7 @@ def make_type() -> Any:
     from torch.compiler._cache import CacheArtifact
 
     class AoticacheArtifact(CacheArtifact):
-        """One record, with all that storing it needs."""
+        """One record, with everything needed to store it."""
 
         def populate_cache(self) -> None:
             try:

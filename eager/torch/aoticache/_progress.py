@@ -1,5 +1,5 @@
-"""How far compiles are: a line with a bar on a terminal, while `wait()` waits. Nothing is written where standard error is
-no terminal, and nothing of it stays behind.
+"""Progress of compiles: a line with a bar on a terminal, while `wait()` waits. Nothing is written if standard error is not a
+terminal, and the line is erased at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-FIRST_SECONDS = 0.4  # what is over before then needs no bar
+FIRST_SECONDS = 0.4  # a shorter wait needs no bar
 EVERY_SECONDS = 0.1
 
 
@@ -22,7 +22,7 @@ class Compiles:
 
     queued: int = 0
     running: int = 0
-    #: Since the process began.
+    #: Number of compiles that have ended since the process began.
     ended: int = 0
     #: The bridge is being compiled, and operators wait for it.
     is_bridge: bool = False
@@ -33,7 +33,7 @@ class Compiles:
 
 
 class Bar:
-    """One wait. `show()` is called now and then, `clear()` at the end, whatever ended it."""
+    """The bar of one wait. `show()` is called periodically, `clear()` at the end, also after an exception."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream
@@ -75,12 +75,12 @@ class Bar:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except (OSError, ValueError):  # a terminal that is gone, a stream that is closed: no reason to end the wait
+        except (OSError, ValueError):  # the terminal is gone or the stream is closed: the wait continues
             pass
 
 
 def make_bar(wanted: bool | None) -> Bar | None:
-    """None: on a terminal that can go back to the beginning of its line."""
+    """Returns a bar if wanted; None: if standard error is a terminal that can return to the beginning of its line."""
     stream = sys.stderr
     if stream is None or wanted is False:
         return None

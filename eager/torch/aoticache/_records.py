@@ -1,13 +1,13 @@
-"""Entries that are no kernel of an operator: what `torch.compile` and Triton keep, stored as every other entry is.
+"""Entries that are not kernels of an operator: what `torch.compile` and Triton cache, stored like every other entry.
 
-A record is an entry whose operator lies in the namespace `aoticache::`: the kind `inductor-cpp` is the operator
-`aoticache::inductor_cpp`. Its request has strings among its arguments and an environment, its artifact has one file, which
-is kept in the manifest where it is small. So limits, collections, pins, statistics, export and verification hold for it, and
-one key is compiled once among processes.
+A record is an entry whose operator is in the namespace `aoticache::`: the kind `inductor-cpp` is the operator
+`aoticache::inductor_cpp`. Its request has strings among its arguments and an environment, its artifact has one file, which is
+kept in the manifest if it is small. So limits, collections, pins, statistics, export and verification apply to it, and each key
+is compiled by only one process.
 
-What a record holds is handed out only after its bytes were compared with the digest that the entry names. Those of a
-manifest were hashed by the C library in the memory that they are copied from. Of others it hashed the file, and the bytes
-that were read are hashed here once more.
+The content of a record is returned only after its bytes were compared with the digest in the entry. For content in a manifest,
+the C library hashed the memory from which it is copied. For other content the C library hashed the file, and the bytes that
+were read are hashed here again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import _caches, _library
 from ._errors import AoticacheError
 
 NAMESPACE = "aoticache::"
-#: The kinds, and what they hold; docs/torch-compile.md describes the keys.
+#: The kinds of records; docs/torch-compile.md describes the keys.
 CPP, PROBE, GRAPH, AUTOGRAD = "inductor-cpp", "inductor-probe", "inductor-graph", "aotautograd"
 AUTOTUNE, PROFILE, TRITON, SOURCES = "autotune", "dynamo-profile", "triton", "inductor-sources"
 KINDS = (CPP, PROBE, SOURCES, GRAPH, AUTOGRAD, AUTOTUNE, PROFILE, TRITON)
@@ -44,12 +44,12 @@ def operator_of(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for: a kind, arguments in their order, and what must be equal beside them."""
+    """A request: a kind, arguments in their order, and an environment that must also be equal."""
 
     kind: str
     arguments: Mapping[str, str]
     environment: Mapping[str, str]
-    #: Whether one question may have several answers, told apart by their guards.
+    #: Whether one question may have several answers with different guards.
     is_guarded: bool = False
     device: _library.Device = CPU
 
@@ -59,7 +59,7 @@ class Question:
 
 @dataclass
 class Answer:
-    """What is stored: a file and what is known of it."""
+    """The data to store: a file and its metadata."""
 
     path: str
     producer: str
@@ -67,11 +67,11 @@ class Answer:
     requirements: str = ""
     guard: str = ""
     compile_ns: int = 0
-    #: Name and path of each file, where there are several: the library first. `path` is not used then.
+    #: Name and path of each file if there are several: the library first. `path` is not used then.
     files: list[tuple[str, str]] = field(default_factory=list)
-    #: Why it was not built for our container; "" where it was, or is no library.
+    #: Why it was not built for our container; "" if it was, or if it is not a library.
     fallback: str = ""
-    #: Whether the file's bytes are kept in the manifest. Those of C++ are not, as two entries share them.
+    #: Whether the file's bytes are kept in the manifest. False for C++ libraries, because two entries share them.
     in_manifest: bool = True
 
 
@@ -86,7 +86,7 @@ class Found:
 
 
 class Damaged(AoticacheError):
-    """The bytes that were read are not those that the entry names."""
+    """The bytes that were read do not match the digest in the entry."""
 
 
 class Records:
@@ -98,14 +98,14 @@ class Records:
 
     def lookup(self, question: Question, accept: Callable[[str], bool] | None = None) -> Found | None:
         """
-        None: there is none that this machine can use. accept: of a guarded question, whether this guard is wanted.
-        Raises AoticacheError.
+        Returns a record; None: there is none that this machine can use. accept: for a guarded question, whether this guard is
+        wanted. Raises AoticacheError.
         """
         artifact = self.lookup_artifact(question, accept)
         return None if artifact is None else self._take(artifact, question)
 
     def lookup_artifact(self, question: Question, accept: Callable[[str], bool] | None = None) -> c_void_p | None:
-        """As lookup(), but the artifact itself, which is the caller's."""
+        """Works as lookup(), but returns the artifact itself, which the caller releases."""
         artifact = c_void_p()
         with self._request(question) as request:
             try:
@@ -128,15 +128,15 @@ class Records:
 
     def get_or_make(self, question: Question, make: Callable[[], Answer]) -> tuple[Found | None, bool]:
         """
-        What is stored, else what `make()` gives, made by one process while the others wait for it. The second value says
-        that this call made it; there is nothing to read then. What `make()` raises is raised here and is not remembered.
-        Raises AoticacheError where the cache is at fault.
+        Returns the stored record, otherwise the one that `make()` returns. One process makes it while the others wait. The
+        second value is True if this call made it; there is nothing to read then. An exception of `make()` is raised here and
+        is not remembered. Raises AoticacheError for errors of the cache.
         """
         maker = _Maker(self, lambda _directory: make())
         try:
             artifact = self._get_or_make(question, maker)
         except AoticacheError:
-            if maker.error is None and maker.is_done:  # it was made and could not be stored
+            if maker.error is None and maker.is_done:  # it was made, but could not be stored
                 return None, True
             raise
         if maker.is_done:
@@ -146,8 +146,8 @@ class Records:
 
     def get_or_make_artifact(self, question: Question, make: Callable[[str], Answer]) -> tuple[c_void_p, bool]:
         """
-        The same for what has several files: the artifact, which is the caller's, and whether this call made it. make() is
-        given an empty folder, which is gone when this returns.
+        Does the same for entries with several files. Returns the artifact, which the caller releases, and whether this call made
+        it. make() gets an empty directory, which is deleted before this returns.
         """
         maker = _Maker(self, make)
         return self._get_or_make(question, maker), maker.is_done
@@ -172,7 +172,7 @@ class Records:
         return artifact
 
     def requirements_of(self, found: Found) -> tuple[str, str]:
-        """The CPU features that a record requires, and its producer, as its manifest has them."""
+        """Returns the CPU features that a record requires, and its producer, from its manifest."""
         text = ctypes.c_char_p()
         artifact = _library.Digest((ctypes.c_uint8 * 32)(*bytes.fromhex(found.artifact)))
         self.library.call("aoticache_cache_read_manifest", self.cache.handle, byref(artifact), byref(text))
@@ -202,7 +202,7 @@ class Records:
             self.library.get("aoticache_request_free", request)
 
     def _product(self, answer: Answer) -> tuple[_library.Product, object]:
-        """The struct, and what must live as long as it is used."""
+        """Returns the struct, and the object that must live as long as it is used."""
         named = answer.files or [("content", answer.path)]
         files = (_library.File * len(named))(*(_library.File(name.encode(), _library.encode(path)) for name, path in named))
         product = _library.Product(
@@ -234,7 +234,7 @@ class Records:
     def _content(self, artifact: c_void_p, question: Question) -> bytes:
         size = ctypes.c_size_t()
         held = self.library.get("aoticache_artifact_content", artifact, byref(size))
-        if held:  # in the manifest: hashed in this memory
+        if held:  # in the manifest: this memory has been hashed
             return ctypes.string_at(held, size.value)
         content = _read_all(int(self.library.get("aoticache_artifact_library_fd", artifact)))
         named = bytes(self.library.artifact_info(artifact).library.bytes)
@@ -244,7 +244,7 @@ class Records:
 
 
 class _Maker:
-    """`make()`, which is given an empty folder, as a compile hook in C."""
+    """`make()` as a compile hook in C; it gets an empty directory."""
 
     def __init__(self, records: Records, make: Callable[[str], Answer]) -> None:
         self.records = records
@@ -265,24 +265,24 @@ class _Maker:
             status = deliver(user, byref(product))
             del kept
             return status
-        except BaseException as error:  # noqa: BLE001 - nothing may leave a callback from C
+        except BaseException as error:  # noqa: BLE001 - no exception may leave a callback from C
             if not self.is_done:
                 self.error = error
-            return _UNSUPPORTED  # which is not remembered as a failure of the key
+            return _UNSUPPORTED  # this result is not remembered as a failure of the key
 
 
 def _guard_function(accept: Callable[[str], bool] | None) -> Callable[[object, bytes], bool]:
     def call(_user: object, guard: bytes) -> bool:
         try:
             return accept is None or accept(guard.decode())
-        except Exception:  # noqa: BLE001 - nothing may leave a callback from C
+        except Exception:  # noqa: BLE001 - no exception may leave a callback from C
             return False
 
     return call
 
 
 def _text(value: str, limit: int) -> bytes:
-    """As C takes it; what is too long stands there by its digest."""
+    """Encodes text for C; replaces text that is too long by its digest."""
     encoded = value.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
     if len(encoded) <= limit:
         return encoded
@@ -299,7 +299,7 @@ def _read_all(descriptor: int) -> bytes:
 
 @contextmanager
 def file_with(content: bytes) -> Iterator[str]:
-    """A temporary file, to be stored from."""
+    """Creates a temporary file with this content, to store it."""
     descriptor, path = tempfile.mkstemp(prefix="aoticache-")
     try:
         with open(descriptor, "wb") as file:
@@ -310,7 +310,7 @@ def file_with(content: bytes) -> Iterator[str]:
 
 
 def write_file(path: str, content: bytes, mode: int = 0o644) -> None:
-    """All or nothing: nobody sees half a file under this name."""
+    """Writes a file atomically: no reader sees a partial file under this name."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

@@ -1,11 +1,11 @@
-"""Operators on kernel holders: what is enabled in this process, and everything behind it.
+"""Operators on kernel holders: what is enabled in this process, and everything needed for it.
 
-A session is a cache, a worker that compiles for it, and groups: operators that share how misses are dealt with share
-background threads (an `aoticache_context`) and a binding. All of it is made by the first operator and stays until the
-process ends or a call with other settings replaces it while nothing is enabled.
+A session is a cache, a worker that compiles for it, and groups: operators with the same policy for misses share background
+threads (an `aoticache_context`) and a binding. The first operator creates all of it. It stays until the process ends, or until a
+call with other settings replaces it while nothing is enabled.
 
-Locks: `_lock` orders what changes the session. It is never held while something compiles, and calls of operators never
-take it. It is held across a fork, so that a child finds no operator half enabled.
+Locks: `_lock` orders changes of the session. It is never held while something compiles, and calls of operators never take it. It
+is held across a fork, so that a child finds no operator half enabled.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
 
 LEAST_TORCH = (2, 10, 0)
-WORKER_REVISION = "3"  # of the worker's code, which is in its keys (eager/internal.h)
-WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
+WORKER_REVISION = "3"  # revision of the worker's code; part of its keys (eager/internal.h)
+WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed and a bar moves
 FORK_WAIT_SECONDS = 5
-END_SECONDS = 5  # the threads that compile end sooner: within 0.1 s, and what they are storing
+END_SECONDS = 5  # compile threads usually end within 0.1 s, or when they have stored their output
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
-#: Of these the sum is kept of operators that were disabled; the others say how things are now.
+#: Counts that are summed up over operators that were disabled; the others describe the current state.
 SUMS = (
     *("hits", "hits_dynamic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "calls_lost", "queued"),
     *("dropped", "gained_ns", "dynamic_refused"),
@@ -40,7 +40,7 @@ SUMS = (
 
 @dataclass
 class Group:
-    """Operators of one policy: how misses are dealt with is said once for all of them."""
+    """Operators with the same policy for misses."""
 
     context: c_void_p
     binding: c_void_p
@@ -58,7 +58,7 @@ class Active:
 
 @dataclass
 class Outcome:
-    """What became of the operators of one call."""
+    """What happened to the operators of one call."""
 
     enabled: list[str] = field(default_factory=list)
     pending: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Outcome:
 
 
 class Session:
-    """What one cache directory and one set of settings make."""
+    """Everything that belongs to one cache directory and one set of settings."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -86,12 +86,12 @@ class Session:
         self.active: dict[str, Active] = {}
         self.pending: dict[str, Policy] = {}
         self.retired = _retired
-        self.users = 0  # beside operators: backends of plug mode
+        self.users = 0  # backends of plug mode (operators are not counted)
 
     # ---- the worker ----
 
     def get_hook(self) -> c_void_p | None:
-        """The worker of this Python; None, with one warning, where it cannot be had."""
+        """Returns the worker of this Python; None, with one warning, if it is not available."""
         if self.hook is None and not self.hook_problem:
             try:
                 self.hook = self._create_hook()
@@ -108,7 +108,7 @@ class Session:
         hook = self._hook_with(None)
         if self._hook_version(hook) == public_version(self.torch_version):
             return hook
-        # This PyTorch is where sys.path finds it, which a new Python would not.
+        # This process finds PyTorch through its sys.path; a new Python would not.
         found = self._hook_version(hook)
         self.library.get("aoticache_hook_free", hook)
         folder = os.path.dirname(os.path.dirname(os.path.abspath(require_torch().__file__)))
@@ -138,7 +138,7 @@ class Session:
         return hook
 
     def environment(self) -> dict[str, str]:
-        """What the worker's keys say of it, as a host without one asks for them."""
+        """Returns the worker's part of its keys, for a host that requests its kernels without a worker."""
         version = public_version(self.torch_version)
         return {"framework": "pytorch", "framework_version": version, "worker": WORKER_REVISION}
 
@@ -150,8 +150,8 @@ class Session:
 
     def decide_bridge(self, mode: str) -> bool:
         """
-        Gets the bridge, or starts to compile it, or finds out that there is none. Called with the lock. False: nothing
-        is known before compile_bridge(), which is called without.
+        Gets the bridge, or decides to compile it, or finds out that there is none. Called with the lock. Returns False if
+        compile_bridge() must be called, which is done without the lock.
         """
         if self.bridge_decided or (self.bridge_thread is not None and mode != "wait"):
             return True
@@ -167,7 +167,7 @@ class Session:
         if mode == "never":
             self.give_up_bridge(problem)
             return True
-        # Without a compiler it fails at once, and says why.
+        # Without a compiler this fails immediately, with the reason.
         if mode == "wait" or problem.status != "NOT_FOUND" or _bridge.find_compiler(self.settings) is None:
             return False
         self.start_bridge_thread()
@@ -179,8 +179,8 @@ class Session:
 
     def compile_bridge(self) -> None:
         """
-        Compiles the bridge, unless another thread or process does so already, then enables what has been waiting for
-        it. Called without the lock.
+        Compiles the bridge, unless another thread or process is doing so already, then enables the operators that wait for it.
+        Called without the lock.
         """
         self.use_bridge(*self.prepare_bridge())
 
@@ -202,8 +202,8 @@ class Session:
 
     def get_bridge(self) -> None:
         """
-        compile_bridge(), with the compile in a thread, so that Ctrl-C ends the wait and not the compile: the cache has the
-        bridge then. Called without the lock.
+        Runs compile_bridge() with the compile in a thread, so that Ctrl-C ends the wait but not the compile: the cache then still
+        gets the bridge. Called without the lock.
         """
         found: list[tuple[_bridge.Bridge | None, AoticacheError | None]] = []
         thread = threading.Thread(
@@ -211,7 +211,7 @@ class Session:
         )
         thread.start()
         thread.join()
-        # Here, so that a warning names the caller's line. None: the thread has failed in a way that the caller is to see.
+        # In this thread, so that a warning names the caller's line. None: the thread failed; the caller sees the exception.
         self.use_bridge(*(found[0] if found else self.prepare_bridge()))
 
     def enable_pending(self) -> None:
@@ -258,7 +258,7 @@ class Session:
             threads=settings.workers,
             max_loaded=settings.max_loaded,
             max_loaded_bytes=settings.max_loaded_bytes,
-            serve_requires_grad=True,  # autograd is above the kernel
+            serve_requires_grad=True,  # autograd runs above the kernel
             fail_calls=settings.fail_calls,
             record_file=_library.encode(settings.record_file),
             logger=_caches.logger(),
@@ -289,7 +289,7 @@ class Session:
     # ---- operators ----
 
     def enable_now(self, name: str, policy: Policy) -> None:
-        """Puts a holder behind the operator. Raises AoticacheError: UNSUPPORTED with the reason, and others."""
+        """Makes a holder serve the operator. Raises AoticacheError: UNSUPPORTED with the reason, and others."""
         operator = find_overload(name)
         key = DISPATCH_KEYS[policy.device]
         group = self.group(policy)
@@ -312,7 +312,7 @@ class Session:
     def disable_now(self, name: str) -> None:
         active = self.active.pop(name)
         last = self.counts(active)
-        # PyTorch's dispatcher cannot give a kernel up while others call it: then ours stays, and calls the fallback.
+        # PyTorch's dispatcher cannot remove a kernel while other threads call it: then ours stays and calls the fallback.
         alone = active.is_stable and threading.active_count() == 1
         self.library.get("aoticache_binding_disable" if alone else "aoticache_binding_retire", active.handle)
         if alone:
@@ -334,7 +334,7 @@ class Session:
     # ---- waiting and ending ----
 
     def compiles(self) -> _progress.Compiles:
-        """What is compiled in the background now. Called without the lock, or with it."""
+        """Returns the state of background compiles. Called with or without the lock."""
         found = _library.ContextCompiles()
         queued = running = ended = 0
         for context in self.contexts():
@@ -349,8 +349,8 @@ class Session:
 
     def wait(self, deadline: float | None, bar: _progress.Bar | None = None) -> bool:
         """
-        Until nothing is compiled or queued; False when the time is over. An exception (KeyboardInterrupt) ends the wait
-        alone: compiles go on.
+        Waits until nothing is compiled or queued; returns False when the time is over. An exception (KeyboardInterrupt) ends
+        only the wait: compiles continue.
         """
         try:
             return self._wait_for_bridge(deadline, bar) and all(
@@ -392,7 +392,7 @@ class Session:
         self.cache.flush()
 
     def close(self) -> None:
-        """Frees everything; compiles under way are waited for. No operator may be enabled."""
+        """Frees everything; waits for running compiles. No operator may be enabled."""
         for group in self.groups.values():
             self.library.get("aoticache_binding_free", group.binding)
             self.library.get("aoticache_context_free", group.context)
@@ -407,7 +407,7 @@ def public_version(version: str) -> str:
 
 
 def worker_python() -> str | None:
-    """This Python, where it is one: a program that embeds Python is not."""
+    """Returns the path of this Python; None in a program that embeds Python."""
     program = sys.executable or ""
     return program if os.path.basename(program).startswith(("python", "pypy")) else None
 
@@ -416,9 +416,9 @@ def worker_python() -> str | None:
 
 _lock = threading.RLock()
 _session: Session | None = None
-_ending = False  # of the process: what compiles is being ended
+_ending = False  # the process is ending, and compiles are being stopped
 _settings = Settings()
-#: By operator and dispatch key: what C calls as long as PyTorch has our function, which may be after the operator's end.
+#: Fallbacks by operator and dispatch key. C calls them as long as PyTorch has our function, even after a disable.
 _fallbacks: dict[tuple[str, str], Any] = {}
 _retired: dict[str, dict[str, int]] = {}  # counts of operators that were disabled, since the process began
 
@@ -432,7 +432,7 @@ def retired() -> dict[str, dict[str, int]]:
 
 
 def current_settings() -> Settings:
-    """Those of the session, unless configure() has said since what the next one is to have."""
+    """Returns the session's settings or, if configure() was called since, those of the next session."""
     return _settings
 
 
@@ -463,7 +463,7 @@ def _check_change(settings: Settings) -> None:
 
 
 def open_session(settings: Settings) -> Session:
-    """The session with these settings. Raises SettingsError where another one is in use; AoticacheError."""
+    """Returns the session with these settings. Raises SettingsError if another one is in use; AoticacheError."""
     global _session, _settings
     with _lock:
         _check_change(settings)
@@ -477,7 +477,7 @@ def open_session(settings: Settings) -> Session:
 
 
 def problem_with_torch(device: str) -> str:
-    """Why operators cannot be enabled with this PyTorch; "" where they can."""
+    """Returns why operators cannot be enabled with this PyTorch; "" if they can."""
     torch = require_torch()
     if _bridge.version_tuple(str(torch.__version__)) < LEAST_TORCH:
         return f"PyTorch {torch.__version__} has no stable C interface for kernels; 2.10 or later has"
@@ -502,7 +502,7 @@ def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
 
 
 def _enable_all(session: Session, choice: Choice, policy: Policy) -> Outcome:
-    """All of them, or none."""
+    """Enables all of the operators, or none."""
     outcome = Outcome(skipped=dict(choice.skipped))
     done: list[tuple[str, Policy | None]] = []
     try:
@@ -516,7 +516,7 @@ def _enable_all(session: Session, choice: Choice, policy: Policy) -> Outcome:
 
 
 def warn_of_refused(refused: dict[str, str]) -> None:
-    """One warning for all operators that were named and that this process cannot serve; each is named once."""
+    """Warns once about all named operators that this process cannot serve; each operator is named in one warning only."""
     if not refused:
         return
     (name, why), more = next(iter(refused.items())), len(refused) - 1
@@ -566,7 +566,7 @@ def policy_of(session: Session, name: str) -> Policy | None:
 
 
 def _restore_one(session: Session, name: str, before: Policy | None) -> None:
-    """As it was: for the end of a `with`, and where enable() fails half-way."""
+    """Restores an operator's previous state: at the end of a `with`, and if enable() fails half-way."""
     session.pending.pop(name, None)
     if name in session.active and session.active[name].policy != before:
         session.disable_now(name)
@@ -579,7 +579,7 @@ def _restore_one(session: Session, name: str, before: Policy | None) -> None:
 
 
 def devices() -> list[str]:
-    """Those on which something is enabled, or waits to be; the CPU where nothing is."""
+    """Returns the devices on which operators are enabled or pending; the CPU if there are none."""
     with _lock:
         found = set()
         if _session is not None:
@@ -601,7 +601,7 @@ def restore(before: dict[str, Policy | None]) -> None:
 
 
 def disable(names: Iterable[str] | None) -> list[str]:
-    """PyTorch's kernels are back. None: of all operators."""
+    """Gives operators back to PyTorch's kernels. None: all operators."""
     with _lock:
         if _session is None:
             return []
@@ -627,8 +627,8 @@ def wait(timeout: float | None, progress: bool | None) -> bool:
 
 def at_exit() -> None:
     """
-    PyTorch's kernels are back, counts are written. What still compiles is not waited for (unless wait_at_exit says so) but
-    ended, since a thread that went on would find Python, and what other libraries' destructors free, gone.
+    Gives all operators back to PyTorch's kernels and writes counts. Running compiles are stopped, not waited for (except for
+    wait_at_exit seconds): a thread that continued would use Python, and memory of other libraries, after they are freed.
     """
     global _ending
     session = _session
@@ -639,12 +639,12 @@ def at_exit() -> None:
             session.wait(time.monotonic() + session.settings.wait_at_exit)
         disable(None)
         for fallback in _fallbacks.values():
-            pythonapi.Py_IncRef(py_object(fallback))  # threads that the process does not wait for
+            pythonapi.Py_IncRef(py_object(fallback))  # for threads that the process does not wait for
         _ending = True
         session.library.get("aoticache_compiles_cancel")
         idle = session.wait(time.monotonic() + END_SECONDS)
         if idle:
-            session.close()  # gives the cache all counts, which leaves them where the next process takes them
+            session.close()  # passes all counts to the cache, which leaves them to the next process
         else:
             session.flush()
     except AoticacheError:
@@ -652,22 +652,22 @@ def at_exit() -> None:
 
 
 def before_fork() -> None:
-    # Whoever holds it may wait for a call that forks.
+    # The thread that holds the lock may be waiting for a call that forks.
     _lock.acquire(timeout=FORK_WAIT_SECONDS)
 
 
 def after_fork_in_parent() -> None:
-    with contextlib.suppress(RuntimeError):  # not acquired
+    with contextlib.suppress(RuntimeError):  # the lock was not acquired
         _lock.release()
 
 
 def after_fork_in_child() -> None:
     """
-    What was enabled stays so. The thread that compiles the bridge is the parent's: where operators wait for it, the
-    child has one of its own, which waits for the parent's or compiles the bridge itself if the parent ends before.
+    Keeps what was enabled. The thread that compiles the bridge exists only in the parent: if operators wait for the bridge, the
+    child starts its own, which waits for the parent's compile, or compiles the bridge itself if the parent ends first.
 
-    The threads of OpenMP do not come along either, and libgomp waits for them for ever; compiled kernels divide smaller
-    work among threads than PyTorch's own do. So a child begins with one, as PyTorch's DataLoader makes its workers.
+    OpenMP's threads do not exist in the child either, and libgomp would wait for them for ever; compiled kernels use threads for
+    smaller work than PyTorch's own kernels. So a child begins with one thread, as PyTorch's DataLoader starts its workers.
     """
     global _lock
     _lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""The settings: what they are called, which values they may have, what holds for the process and what for one operator."""
+"""The settings: names and allowed values, for the process and for one operator."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ MODES = {"wait": 0, "background": 1, "never": 2}
 DYNAMIC = {"never": 0, "after": 1, "always": 2}
 BRIDGES = ("auto", "off")
 
-#: "never", "always", or ("after", N): for all shapes once N different ones have been asked for.
+#: "never", "always", or ("after", N): for all shapes, after N different shapes have been requested.
 Dynamic = str | tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for the process. It can be changed as long as no operator is enabled."""
+    """Settings of the process. They can be changed while no operator is enabled."""
 
     #: The directory of the cache; None: $AOTICACHE_DIR, $XDG_CACHE_HOME/aoticache or ~/.cache/aoticache.
     cache_dir: str | None = None
-    #: Worker processes that compile at once, each with a PyTorch of its own (some 400 MB of memory).
+    #: Maximum number of worker processes, each with its own PyTorch (about 400 MB of memory).
     workers: int = 1
     #: Seconds that one compile may take.
     compile_timeout: int = 300
     #: CPU features that compiled code may use, "x86-64-v3" or "avx2,fma"; "native": all that this machine has. None: the
-    #: setting `cpu` of the configuration files and $AOTICACHE_CPU, which is native unless somebody set it.
+    #: setting `cpu` of the configuration files and $AOTICACHE_CPU, which is native by default.
     cpu_features: str | None = None
-    #: Data memory that a compile may take, in bytes; 0: any.
+    #: Data memory that a compile may take, in bytes; 0: no limit.
     memory_limit: int = 0
-    #: Kernel libraries that stay loaded; 0: all. The least recently used one goes, and is loaded again when needed.
+    #: Maximum number of loaded kernel libraries; 0: no limit. The least recently used one is unloaded.
     max_loaded: int = 0
     max_loaded_bytes: int = 0
-    #: Whether a compile or a load that fails is an error of the call; else PyTorch's kernel answers.
+    #: True: a failed compile or load is an error of the call. False: PyTorch's kernel answers.
     fail_calls: bool = False
-    #: Whether a compiled kernel must be faster than PyTorch's own one to be called. The first calls that it could serve
-    #: are timed, by turns the one and the other; then the faster one answers. False: the compiled one always.
+    #: True: a compiled kernel is used only if it is faster than PyTorch's. The first calls that it could serve alternate
+    #: between the two kernels and are timed; then the faster one answers. False: the compiled kernel always answers.
     judge: bool = True
-    #: "auto": the C++ bridge, compiled once where the cache has none; "off": the stable C ABI.
+    #: "auto": the C++ bridge, compiled if it is not in the cache; "off": the stable C ABI.
     bridge: str = "auto"
     #: The C++ compiler for the bridge; None: $CXX, c++, g++, clang++.
     cxx: str | None = None
-    #: Seconds that the end of the process waits for compiles under way; what is not done by then is lost.
+    #: Seconds that the process waits at its end for running compiles; unfinished ones are lost.
     wait_at_exit: float = 0.0
-    #: File that gets a line for everything that was asked for, once each, for `aoticache warm`.
+    #: File to which each different request is appended once, for `aoticache warm`.
     record_file: str | None = None
 
     def changed(self, values: Mapping[str, Any]) -> Settings:
-        """With other values; checks names and values."""
+        """Returns settings with other values; checks names and values."""
         known = {one.name for one in fields(self)}
         for name in values:
             if name not in known:
@@ -85,7 +85,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Policy:
-    """What holds for one operator."""
+    """Settings of one operator."""
 
     device: str = "cpu"
     mode: str = "background"
@@ -94,7 +94,7 @@ class Policy:
 
     @property
     def shared(self) -> tuple[str, int]:
-        """What operators must have in common to share their background threads and their budget."""
+        """Returns the settings that operators must have in common to share background threads and limits."""
         return self.mode, self.dynamic_after
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Policy:
 
 
 def make_policy(device: Any, mode: Any, dynamic: Any) -> Policy:
-    """From what enable() was given; raises SettingsError."""
+    """Creates a policy from the arguments of enable(). Raises SettingsError."""
     device_type = str(device).partition(":")[0]
     if device_type not in ("cpu", "cuda"):
         raise SettingsError(f"device {str(device)!r} is not supported; there are 'cpu' and 'cuda'")

@@ -1,12 +1,13 @@
-"""PyTorch's digest of its own sources, which is part of the keys of its caches, remembered.
+"""Remembers PyTorch's digest of its own sources, which is part of the keys of its caches.
 
-PyTorch finds, reads and hashes its 2,300 modules in every process that compiles. Here the digest is a record with two
-questions. One has the contents of the modules, and holds on every machine. The other has their names, sizes and times, those
-of the last change of each file among them, which no program can set: it holds where the modules were read once, and only a
-look at the files is needed. A tree that was copied, patched or unpacked has other times, so that it is read again.
+PyTorch finds, reads and hashes its 2,300 modules in every process that compiles. Here the digest is a record with two questions.
+One contains the contents of the modules, and is valid on every machine. The other contains their names, sizes and times, among
+them the time of the last inode change of each file, which no program can set. It is valid only on a machine that has read the
+modules once; after that only the files' metadata is read. A tree that was copied, patched or unpacked has other times, so it is
+read again.
 
-Replaced here: torch._inductor.codecache.torch_key. PyTorch's own function gets the digest by its set(), as in PyTorch's
-compile workers.
+Replaced here: torch._inductor.codecache.torch_key. PyTorch's own function gets the digest by its set(), as in PyTorch's compile
+workers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ._compile_state import State, caches_are_disabled
 from ._records import SOURCES, Answer, Question, file_with
 
 SUFFIXES = tuple(importlib.machinery.all_suffixes())
-#: What PyTorch reads beside modules, below torch/_inductor.
+#: Files that PyTorch reads in addition to modules, below torch/_inductor.
 MORE = ("codegen/aoti_runtime/interface.cpp", "codegen/aoti_runtime/streams.h", "script.ld")
 DIGEST_BYTES = 32
 #: Longer than the tick of any file system's clock.
@@ -31,7 +32,7 @@ TICK_NS = 2_000_000_000
 
 
 class Sources:
-    """What stands in the place of codecache.torch_key. The first call looks for the digest; the rest is PyTorch's."""
+    """Replaces codecache.torch_key. The first call looks up the digest; PyTorch's function does the rest."""
 
     def __init__(self, state: State) -> None:
         from torch._inductor import codecache
@@ -50,7 +51,7 @@ class Sources:
         return found
 
     def find(self) -> None:
-        """Gives PyTorch the digest that is stored, or stores the one that PyTorch makes."""
+        """Sets PyTorch's digest to the stored one, or stores the one that PyTorch computes."""
         import torch
 
         folder = os.path.dirname(torch.__file__)
@@ -79,7 +80,7 @@ class Sources:
         self.state.used.add(question)
 
     def give(self, found: bytes) -> None:
-        with suppress(RuntimeError, AssertionError):  # this process had made it already; until 2.12 the second
+        with suppress(RuntimeError, AssertionError):  # this process had computed it already; until 2.12 the second exception
             self.own.set(found)
 
     def put(self, question: Question, content: bytes) -> None:
@@ -90,12 +91,12 @@ class Sources:
         self.state.count(SOURCES, "stored")
 
 
-#: A module: its path below PyTorch's folder, its bytes, nanoseconds of its content's and of its own last change.
+#: A module: its path below PyTorch's directory, its size, times of last content and inode change (nanoseconds).
 Module = tuple[str, int, int, int]
 
 
 def changed_just_now(files: list[Module]) -> bool:
-    """Whether a file may change once more within the tick of the clock that its times have."""
+    """Returns whether a file could still change without a change of its times, within one tick of their clock."""
     return max(changed for _, _, _, changed in files) > time.time_ns() - TICK_NS
 
 
@@ -113,7 +114,7 @@ def contents_of(folder: str, files: list[Module]) -> bytes:
 
 
 def modules(folder: str) -> list[Module]:
-    """The modules and data files that PyTorch's digest is made of."""
+    """Returns the modules and data files that PyTorch's digest covers."""
     found, folders = [], [""]
     for name in (os.path.join("_inductor", more) for more in MORE):
         with suppress(FileNotFoundError):
@@ -128,7 +129,7 @@ def modules(folder: str) -> list[Module]:
                 elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
                     inside.append(os.path.join(below, entry.name))
         if below and not any(entry.name.startswith("__init__.") for entry in files):
-            continue  # no package, so that nothing is imported from it by PyTorch's digest
+            continue  # not a package, so PyTorch's digest does not cover it
         found += [_module(os.path.join(below, entry.name), entry.stat()) for entry in files]
         folders += inside
     return sorted(found)

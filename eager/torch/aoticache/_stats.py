@@ -1,4 +1,4 @@
-"""What happened: counts of the operators of this process, and of the cache that all processes share."""
+"""Counts of the operators of this process, and of the cache that all processes share."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from ._errors import AoticacheError
 
 @dataclass(frozen=True)
 class OperatorStats:
-    """One operator since the process began, whether it is enabled now or was."""
+    """Counts of one operator since the process began, also if it is not enabled any more."""
 
     name: str
     #: "background, dynamic never, on cpu"; "" for one that is not enabled any more.
     policy: str = ""
-    #: "enabled", "pending" (until the bridge is there), "disabled".
+    #: "enabled", "pending" (until the bridge is ready), "disabled".
     state: str = "disabled"
-    #: Calls that came to the operator while it was enabled: hits, fallbacks and refused ones.
+    #: Calls of the operator while it was enabled: hits, fallbacks and refused ones.
     calls: int = 0
-    #: Calls that a compiled kernel answered; of these, by a dynamic one, which serves many shapes.
+    #: Calls that a compiled kernel answered; and those among them that a dynamic kernel (for many shapes) answered.
     hits: int = 0
     hits_dynamic: int = 0
-    #: Calls that PyTorch's kernel answered: the compiled one was not there, or could not be.
+    #: Calls that PyTorch's kernel answered because a compiled one was missing or impossible.
     fallbacks: int = 0
-    #: Of these: calls that could have had a compiled kernel, which is slower than PyTorch's.
+    #: Fallback calls for which there was a compiled kernel, but PyTorch's is faster.
     calls_lost: int = 0
-    #: Calls that went to PyTorch's kernel at once: numbers wrapped as tensors, conjugated tensors, recursion.
+    #: Calls that went directly to PyTorch's kernel: numbers wrapped as tensors, conjugated tensors, recursion.
     refused: int = 0
     misses: int = 0
     loads: int = 0
     compiles: int = 0
     compile_failures: int = 0
-    #: Background compiles that were queued; that were not, since the queue was full.
+    #: Background compiles that were queued; and those that were not, because the queue was full.
     queued: int = 0
     dropped: int = 0
-    #: Different metadata known, different libraries for them, and how many of these are loaded.
+    #: Known combinations of argument metadata, known libraries for them, and loaded libraries.
     entries: int = 0
     libraries: int = 0
     loaded: int = 0
-    #: Kernels that were compared with PyTorch's own; of these, those that PyTorch's is faster than, or as fast; kernels
-    #: that are being compared. (A dynamic kernel counts once for each class of sizes.)
+    #: Kernels that were compared with PyTorch's own; those among them for which PyTorch's is at least as fast; kernels that
+    #: are being compared. (A dynamic kernel counts once per size class.)
     judged: int = 0
     judged_slower: int = 0
     on_trial: int = 0
-    #: Seconds that hits of kernels judged faster were faster by than PyTorch's: the difference that was measured when they
-    #: were judged, times hits.
+    #: Estimate of the seconds saved by hits of kernels that were measured to be faster than PyTorch's: the measured
+    #: difference times hits.
     gained_seconds: float = 0.0
-    #: Dynamic kernels that could not be made; every shape then has a kernel of its own.
+    #: Dynamic kernels that could not be compiled; every shape then has its own kernel.
     dynamic_refused: int = 0
 
 
@@ -72,27 +72,27 @@ class CacheStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """What `stats()` gives; `print()` it for a table."""
+    """The result of `stats()`; `print()` it for a table."""
 
     operators: dict[str, OperatorStats] = field(default_factory=dict)
     cache: CacheStats | None = None
-    #: What stands between PyTorch and the kernels: "bridge", "stable C interface", "compiling the bridge", "".
+    #: The interface between PyTorch and the kernels: "bridge", "stable C interface", "compiling the bridge", "".
     interface: str = ""
-    #: Why there is no bridge, or no worker; "" where nothing is missing.
+    #: Why the bridge or the worker is missing; "" if nothing is missing.
     problem: str = ""
-    #: What the compile cache did in this process, by kind of record; empty where it is not installed.
+    #: What the compile cache did in this process, by kind of record; empty if it is not installed.
     compile: Mapping[str, KindStats] = field(default_factory=dict)
-    #: Background compiles of this process now: that wait, and that are under way.
+    #: Background compiles of this process: queued ones, and running ones.
     waiting: int = 0
     compiling: int = 0
 
     def total(self, count: str) -> int:
-        """The sum of a count over all operators: total("hits")."""
+        """Returns the sum of a count over all operators: total("hits")."""
         return sum(int(getattr(one, count)) for one in self.operators.values())
 
     @property
     def gained_seconds(self) -> float:
-        """The sum over all operators."""
+        """Returns the sum over all operators."""
         return sum(one.gained_seconds for one in self.operators.values())
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class Stats:
 
 
 def _duration(seconds: float) -> str:
-    """ "-", "340 us", "12 ms", "1.5 s"."""
+    """Formats as "-", "340 us", "12 ms", "1.5 s"."""
     if seconds < 1e-6:
         return "-"
     if seconds < 1e-3:

@@ -1,12 +1,12 @@
-"""What decides the code of a graph and is in neither the graph nor PyTorch's key of it (docs/key.md, *State*).
+"""State that affects the code of a graph but is in neither the graph nor PyTorch's key of it (docs/key.md, *State*).
 
-Three parts, each a text for a key:
+It has three parts, each a text for a key:
 - process_state(): modes of the process and options of Dynamo, which PyTorch's compiler reads while it traces and lowers,
-- registries(): what a program has put into the compiler's tables, by digests of the functions (_bodies.py),
+- registries(): what a program has added to the compiler's tables, by digests of the functions (_bodies.py),
 - Operators: the operators that a graph names and that are not PyTorch's.
 
-What has no digest raises NotDigestible, and then nothing is served or stored. What is PyTorch's own counts as known: keys
-have its version and its sources.
+Objects without a digest raise NotDigestible, and then nothing is served or stored. PyTorch's own objects count as known, because
+keys contain its version and its sources.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GETTERS = (
     "backends.cuda.fp16_bf16_reduction_math_sdp_allowed", "backends.mha.get_fastpath_enabled",
 )  # fmt: skip
 
-#: Variables that change code and are no option of a configuration.
+#: Variables that change code and are not options of a configuration.
 VARIABLES = (
     "FX_PATCH_GETITEM", "HALIDE_INCLUDE", "HALIDE_LIB", "PYTORCH_ROCM_ARCH", "TENSORIFY_PYTHON_SCALARS",
     "TORCHINDUCTOR_DEBUG_COMPILE", "TORCHINDUCTOR_DEBUG_SYMBOL", "TORCHINDUCTOR_DISABLE_MULTI_KERNEL_CACHE",
@@ -57,7 +57,7 @@ VARIABLES = (
 
 
 def _get(name: str) -> Any:
-    """An attribute of torch, or None if this version has none of that name."""
+    """Returns an attribute of torch, or None if this version has none of that name."""
     import torch
 
     found: Any = torch
@@ -101,7 +101,7 @@ def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _pytorch_has_threads() -> bool:
-    """Whether PyTorch's own key has the number of threads where the code depends on it (since 2.13)."""
+    """Returns whether PyTorch's own key contains the number of threads if the code depends on it (since 2.13)."""
     from torch._inductor.codecache import FxGraphHashDetails
 
     return hasattr(FxGraphHashDetails, "_may_generate_cpu_cpp_code")
@@ -114,16 +114,16 @@ def _dispatch_modes() -> list[str]:
 
 
 def _options(module: Any) -> dict[str, Any]:
-    """The options of a configuration that are not what PyTorch sets them to."""
+    """Returns the options of a configuration that differ from PyTorch's defaults."""
     if module is None:
         return {}
-    changed = module._get_dict(skip_default=True)  # with those that were set back, as PyTorch's own code does
+    changed = module._get_dict(skip_default=True)  # includes options that were set back, as PyTorch's own code does
     ignored = getattr(module, "_save_config_ignore", ())
     return {name: changed[name] for name in sorted(changed)
             if name not in ignored and changed[name] != module._config[name].default}  # fmt: skip
 
 
-# ---- what a program registers with PyTorch's compiler ----
+# ---- functions that a program registers with PyTorch's compiler ----
 
 #: Tables of functions and of patterns: module, attribute.
 REGISTRIES = (
@@ -150,7 +150,7 @@ REGISTRIES = (
     ("torch._inductor.fx_passes.group_batch_fusion", "POST_GRAD_FUSIONS"), ("torch._library._out_variant", "_manual_out_variant_registry"),
     ("torch._higher_order_ops.effects", "_EFFECTFUL_HOPS_WITH_SCHEMA"),
 )  # fmt: skip
-#: Options that hold functions, and that PyTorch's key of Inductor's configuration leaves out or has by names only.
+#: Options that hold functions, and that PyTorch's key of Inductor's configuration omits or represents only by name.
 PASSES = (
     ("torch._inductor.config", "pre_grad_custom_pass"), ("torch._inductor.config", "joint_custom_pre_pass"),
     ("torch._inductor.config", "joint_custom_post_pass"), ("torch._inductor.config", "post_grad_custom_pre_pass"),
@@ -160,13 +160,13 @@ PASSES = (
     ("torch._functorch.config", "joint_custom_pass"),
 )  # fmt: skip
 
-#: What was found to be PyTorch's, by its number; it is kept, so that no other object gets the number.
+#: Objects that belong to PyTorch, by id(); they are kept alive, so that no other object gets the same id().
 _ours: dict[int, Any] = {}
 
 
 def registries(configuration: Mapping[str, Any] | None = None) -> str:
     """
-    Returns what the program has put into the compiler's tables. configuration: Inductor's, as PyTorch's key has it. Raises
+    Returns what the program has added to the compiler's tables. configuration: Inductor's, as in PyTorch's key. Raises
     NotDigestible.
     """
     found: list[tuple[str, str]] = []
@@ -194,7 +194,7 @@ _passes: tuple[int, list[tuple[str, Any]]] = (0, [])
 
 
 def _pattern_passes() -> list[tuple[str, Any]]:
-    """The passes that match patterns, of all modules of Inductor's that have been imported."""
+    """Returns the pattern matcher passes of all imported modules of Inductor."""
     global _passes
     if _passes[0] != len(sys.modules):
         modules = [(name, vars(one)) for name, one in list(sys.modules.items()) if name.startswith("torch._inductor.fx_passes.")]
@@ -212,7 +212,7 @@ def _digest_of(value: Any, table: str, where: str) -> str:
 
 
 def _digest_of_pass(value: Any, option: str) -> str:
-    """PyTorch's key has what uuid() of a pass says; its author answers for it where the pass itself has no digest."""
+    """Returns the digest of a pass. If it has none, its author must keep its uuid() up to date, which is in PyTorch's key."""
     try:
         return digest(value)
     except NotDigestible as error:
@@ -222,7 +222,7 @@ def _digest_of_pass(value: Any, option: str) -> str:
 
 
 def _foreign(table: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """The entries of a table, or of tables in it, that are not PyTorch's."""
+    """Yields the entries of a table, or of tables in it, that are not PyTorch's."""
     if type(table).__name__ == "PatternMatcherPass" and _bodies.is_known(type(table)):
         table = table.patterns
     entries = table.items() if isinstance(table, Mapping) else (("", value) for value in table)
@@ -238,7 +238,7 @@ def _foreign(table: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _is_foreign(value: Any, depth: int = 4) -> bool:
-    """Whether a value is, closes over or holds a function or a class that is not PyTorch's."""
+    """Returns whether a value is, closes over or holds a function or a class that is not PyTorch's."""
     kind = type(value)
     if kind is types.FunctionType:
         if not _bodies.is_known(value):
@@ -274,7 +274,7 @@ _decompositions: tuple[dict[Any, Any], str] = ({}, "")
 
 
 def _names_of_decompositions() -> str:
-    """Which functions of PyTorch decompose which operator, as programs take some out."""
+    """Returns which functions of PyTorch decompose which operator, because programs remove some."""
     global _decompositions
     module: Any = sys.modules.get("torch._inductor.decomposition")
     table = getattr(module, "decompositions", {})
@@ -286,14 +286,14 @@ def _names_of_decompositions() -> str:
 
 # ---- operators that are not PyTorch's ----
 
-#: Kernels that a compiled graph calls as they are when it runs, so that they are in no code.
+#: Keys of kernels that a compiled graph calls at run time, so that they are not compiled into code.
 _CALLED = re.compile(r"(Quantized|Sparse|SparseCsr|NestedTensor|Mkldnn)?(CPU|CUDA|HIP|XPU|MPS|HPU|MTIA|XLA|IPU|VE|MAIA|Lazy|PrivateUse\d)"
                      r"|Tracer")  # fmt: skip
 _KERNEL = re.compile(r"^(\w+)(\[alias\])?: registered at (.*):\d+ ::", re.M)
 
 
 class Operators:
-    """The operators of a graph that are not PyTorch's. What a body of one calls belongs to it."""
+    """The operators of a graph that are not PyTorch's, including those that their bodies call."""
 
     def __init__(self, graph: Any) -> None:
         self._found: dict[str, Any] = {}
@@ -305,11 +305,11 @@ class Operators:
             self._found[operator.name()] = operator
 
     def schemas(self) -> str:
-        """Returns what lowering a call needs to know. Raises NotDigestible."""
+        """Returns what lowering a call depends on. Raises NotDigestible."""
         return digest([_schema_of(one) for _, one in sorted(self._found.items())])
 
     def bodies(self) -> str:
-        """Returns what tracing a call goes through as well: fake kernels, gradients, rules of transforms. Raises NotDigestible."""
+        """Returns what tracing a call also runs: fake kernels, gradients, rules of transforms. Raises NotDigestible."""
         parts: dict[str, list[Any]] = {}
         while waiting := [name for name in self._found if name not in parts]:
             names: set[str] = set()
@@ -323,7 +323,7 @@ class Operators:
 
 
 def operators_in(graph: Any) -> Iterator[Any]:
-    """The overloads that a graph calls or passes on."""
+    """Yields the overloads that a graph calls or forwards."""
     import torch
 
     for module in graph.modules() if graph is not None else ():
@@ -338,7 +338,7 @@ def operators_in(graph: Any) -> Iterator[Any]:
                     yield from (getattr(packet, name) for name in packet.overloads())
 
 
-#: Lists of operators that are handled in a way of their own.
+#: Lists of operators that are handled specially.
 LISTS = (
     ("torch._inductor.lowering", "needs_realized_inputs"), ("torch._inductor.lowering", "foreach_ops"),
     ("torch._inductor.lowering", "inplace_foreach_ops"), ("torch._inductor.lowering", "inplaceable_foreach_ops"),
@@ -349,7 +349,7 @@ LISTS = (
 
 def _schema_of(operator: Any) -> list[Any]:
     lists = [attribute for module, attribute in LISTS if operator in getattr(sys.modules.get(module), attribute, ())]
-    # Where an operator has no lowering, the first compile itself makes one that calls it, and puts it into this list.
+    # If an operator has no lowering, the first compile creates one that calls it, and adds it to this list.
     if operator in getattr(sys.modules.get("torch._inductor.lowering"), "fallbacks", ()):
         lists = [one for one in lists if one != "needs_realized_inputs"]
     own = {str(key): body for key, body in operator.py_kernels.items() if _is_foreign(body)}
@@ -357,7 +357,7 @@ def _schema_of(operator: Any) -> list[Any]:
 
 
 def _bodies_of(operator: Any) -> list[Any]:
-    """What the Python side of PyTorch has of an operator. Raises NotDigestible where a kernel stands behind it that it has not."""
+    """Returns an operator's functions that PyTorch's Python side knows. Raises NotDigestible if it has other kernels."""
     from torch._library.custom_ops import OPDEFS
     from torch._library.simple_registry import singleton
 
@@ -387,7 +387,7 @@ def torch_has_kernel(name: str, key: str) -> bool:
 
 
 def dump(name: str) -> str:
-    """The dispatcher's description of an operator."""
+    """Returns the dispatcher's description of an operator."""
     import torch
 
     return str(torch._C._dispatch_dump(name))
@@ -395,7 +395,7 @@ def dump(name: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _source_folder() -> str:
-    """Where PyTorch's sources were when it was built, as its registrations say it."""
+    """Returns the directory of PyTorch's sources when it was built, taken from its registrations."""
     found = re.search(r"registered at (.*?)(build/)?aten/src/", dump("aten::add.Tensor"))
     return found[1] if found is not None else ""
 
@@ -410,7 +410,7 @@ _foreign_operators: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictio
 
 
 def is_foreign(operator: Any) -> bool:
-    """Whether an operator was defined by somebody else than PyTorch."""
+    """Returns whether an operator was defined outside PyTorch."""
     found = _foreign_operators.get(operator)
     if found is None:
         defined = re.search(r"^debug: registered at (.*):\d+$", dump(operator.name()), re.M)
@@ -422,11 +422,11 @@ _all_names: tuple[tuple[int, ...], list[str]] = ((), [])
 
 
 def _operators_named(names: set[str]) -> Iterator[Any]:
-    """Overloads whose namespace and name occur in the code of a body."""
+    """Yields the overloads whose namespace and name occur in the code of a body."""
     import torch
 
     global _all_names
-    state = (len(sys.modules), len(torch.library._defs), len(torch.ops.loaded_libraries))  # who defines one changes one of these
+    state = (len(sys.modules), len(torch.library._defs), len(torch.ops.loaded_libraries))  # a definition changes one of these
     if _all_names[0] != state:
         _all_names = (state, [name for name in torch._C._dispatch_get_all_op_names() if not name.startswith("aten::")])
     for whole in _all_names[1]:
@@ -440,7 +440,7 @@ _libraries: weakref.WeakKeyDictionary[Any, tuple[int, str]] = weakref.WeakKeyDic
 
 
 def check_pytorchs_operators() -> None:
-    """Raises NotDigestible if the program has put kernels in the place of PyTorch's that tracing goes through."""
+    """Raises NotDigestible if the program has replaced kernels of PyTorch that tracing runs."""
     import torch
 
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
@@ -457,7 +457,7 @@ def check_pytorchs_operators() -> None:
 
 
 def _replaced_by(library: Any) -> str:
-    """What a library has put in the place of PyTorch's: all that it registers is registered at one line of one file."""
+    """Describes a replaced kernel of PyTorch. (A library registers all its kernels at one line of one file.)"""
     for place in sorted(library._op_impls):
         namespace, name, key = place.split("/")
         whole = f"{namespace}::{name}"
@@ -466,7 +466,7 @@ def _replaced_by(library: Any) -> str:
         described = dump(whole)
         defined = re.search(r"^debug: registered at (.*):\d+$", described, re.M)
         if defined is None or not _is_pytorchs(defined[1]):
-            continue  # an operator of the program's own: it matters where a graph calls it
+            continue  # the program's own operator: it matters only if a graph calls it
         files = {found: file for found, _, file in _KERNEL.findall(described)}
         file = files.get(key or "CompositeImplicitAutograd")
         if file is None:
@@ -479,7 +479,7 @@ def _replaced_by(library: Any) -> str:
 
 
 def subclasses(inputs: Any) -> str:
-    """Returns the classes of tensors that are traced through and not PyTorch's. Raises NotDigestible."""
+    """Returns the classes of traced tensors that are not PyTorch's. Raises NotDigestible."""
     import torch
 
     found: list[type] = []
@@ -499,7 +499,7 @@ def subclasses(inputs: Any) -> str:
 
 
 def results(graph: Any) -> str:
-    """Returns what the nodes of a graph were found to give: fake kernels decide it, and code relies on it."""
+    """Returns the results of a graph's nodes according to fake kernels: the generated code relies on them."""
     import torch
 
     def told(value: Any) -> Any:

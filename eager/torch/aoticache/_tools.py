@@ -14,12 +14,12 @@ from pathlib import Path
 from . import _library
 from ._errors import AoticacheError
 
-#: Commands of `python -m aoticache` that are programs of their own; every other one is a command of `aoticache`.
+#: Commands of `python -m aoticache` that are separate programs; every other one is a command of `aoticache`.
 PROGRAMS = {"gc": "aoticache-gc", "stat": "aoticache-stat"}
 
 
 def is_program(path: str | Path | None) -> bool:
-    """A compiled one, not a script such as the one that led here, which would start itself for ever."""
+    """Returns true for a compiled program; false for a script such as the calling one, which would start itself for ever."""
     try:
         with open(path or "", "rb") as file:
             return file.read(4) == b"\x7fELF" and os.access(path or "", os.X_OK)
@@ -28,7 +28,7 @@ def is_program(path: str | Path | None) -> bool:
 
 
 def find(name: str) -> str | None:
-    """The tool that belongs to the library, or else the first in PATH."""
+    """Returns the tool that belongs to the library, otherwise the first in PATH."""
     own = _library.load().home / "bin" / name
     if is_program(own):
         return str(own)
@@ -38,7 +38,7 @@ def find(name: str) -> str | None:
 
 
 def lend_python() -> None:
-    """The worker of the tool runs on this Python, if it has PyTorch and the environment names no other one."""
+    """Makes the tool's worker run on this Python, if it has PyTorch and the environment names no other one."""
     program = sys.executable or ""
     is_python = os.path.basename(program).startswith(("python", "pypy"))
     if is_python and not os.environ.get("AOTICACHE_PYTHON") and importlib.util.find_spec("torch") is not None:
@@ -46,7 +46,7 @@ def lend_python() -> None:
 
 
 def run(name: str, words: list[str]) -> int:
-    """Becomes the tool, whose exit status is then that of the process. Returns only where there is none."""
+    """Replaces this process with the tool; the exit status is the tool's. Returns only if there is no such tool."""
     try:
         program = find(name)
     except AoticacheError as error:
@@ -65,22 +65,22 @@ def run(name: str, words: list[str]) -> int:
 
 
 def run_command(command: str, words: list[str]) -> int:
-    """`python -m aoticache COMMAND WORD...`."""
+    """Runs `python -m aoticache COMMAND WORD...`."""
     if command in PROGRAMS:
         return run(PROGRAMS[command], words)
     return run("aoticache", [command, *words])
 
 
 def aoticache() -> int:
-    """`aoticache`: what is in the cache, and running it."""
+    """Runs `aoticache`, which shows and runs what is in the cache."""
     return run("aoticache", sys.argv[1:])
 
 
 def aoticache_gc() -> int:
-    """`aoticache-gc`: throws away what nobody uses."""
+    """Runs `aoticache-gc`, which removes unused entries."""
     return run("aoticache-gc", sys.argv[1:])
 
 
 def aoticache_stat() -> int:
-    """`aoticache-stat`: counters of the cache."""
+    """Runs `aoticache-stat`, which shows counters of the cache."""
     return run("aoticache-stat", sys.argv[1:])

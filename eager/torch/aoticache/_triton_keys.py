@@ -1,8 +1,8 @@
-"""Triton's keys where a machine lacks the program `file`.
+"""Fixes Triton's keys on machines without the program `file`.
 
-Triton finds the libraries that it compiles for itself (its driver, its launchers) by a key that has
-platform.architecture(), which runs `file` and answers something else where there is none. So a cache that a machine with
-`file` has filled would not serve a slim container, and Triton would need a C compiler there. On Linux the answer is known.
+Triton finds the libraries that it compiles for itself (its driver, its launchers) by a key that contains
+platform.architecture(). That runs `file`, and returns another result if there is none. So a cache filled on a machine with `file`
+would not serve a slim container, and Triton would need a C compiler there. On Linux the result is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _is_installed = False
 
 
 def install() -> None:
-    """From now on, as soon as Triton is imported. Costs nothing where it is not."""
+    """Replaces the function when Triton is imported. Costs nothing if it is not."""
     global _is_installed
     if not _is_installed and sys.platform == "linux" and sys.maxsize > 2**32:
         _is_installed = True
@@ -31,5 +31,5 @@ def replace(build: Any) -> None:
 
 
 def platform_key() -> str:
-    """As triton.runtime.build.platform_key() is where there is `file`."""
+    """Returns what triton.runtime.build.platform_key() returns on a machine with `file`."""
     return ",".join((platform.machine(), platform.system(), "64bit", "ELF"))

@@ -1,19 +1,19 @@
-"""Models and operators of the cache in a Python without PyTorch, on NumPy's arrays and on anything else that has its memory
-to give: through the buffer protocol (array.array, bytes, memoryview) or DLPack (`__dlpack__`: JAX, CuPy, PyTorch).
+"""Runs models and operators of the cache in a Python without PyTorch, on NumPy's arrays and on other objects that share their
+memory through the buffer protocol (array.array, bytes, memoryview) or DLPack (`__dlpack__`: JAX, CuPy, PyTorch).
 
 ```python
 import numpy
 import aoticache.runtime
 
-model = aoticache.runtime.load("model.pt2")          # a package of PyTorch's, or the name of a stored model
-y = model(numpy.ones((4, 64), numpy.float32))        # an array of NumPy's
+model = aoticache.runtime.load("model.pt2")          # a package of PyTorch, or the name of a stored model
+y = model(numpy.ones((4, 64), numpy.float32))        # a NumPy array
 
 mul = aoticache.runtime.operator("aten::mul.Tensor") # a kernel of the cache
 z = mul(y, y)
 ```
 
-It needs neither PyTorch nor NumPy; importing it takes a few milliseconds (docs/runtime.md). Arrays go in and come out
-without copies. The lock of the interpreter is released while a model runs, and any number of threads may call one model.
+It needs neither PyTorch nor NumPy; importing it takes a few milliseconds (docs/runtime.md). Arrays are passed and returned
+without copies. The interpreter's lock is released while a model runs, and any number of threads may call one model.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def _import_extension() -> Any:
-    """The part in C: aoticache/_runtime.abi3.so beside the library, or in the folder that a distribution gives its parts."""
+    """Imports the part in C: aoticache/_runtime.abi3.so next to the library, or in a distribution's directory for its parts."""
     from importlib.machinery import ExtensionFileLoader
     from importlib.util import module_from_spec, spec_from_file_location
 
     library = next((path for path in candidates() if os.path.isabs(path) and os.path.exists(path)), None)
-    if library is None:  # the system's: the dynamic linker knows where it is
+    if library is None:  # the system's library: the dynamic linker finds it
         from . import _library
 
         library = _library.load().path
@@ -61,7 +61,7 @@ _runtime = _import_extension()
 if TYPE_CHECKING:
 
     class Tensor:
-        """An array in memory; it speaks the buffer protocol and DLPack."""
+        """An array in memory; it supports the buffer protocol and DLPack."""
 
         shape: tuple[int, ...]
         strides: tuple[int, ...]
@@ -88,7 +88,7 @@ _caches_lock = threading.Lock()
 
 
 def _open_cache(directory: str | os.PathLike[str] | None) -> Any:
-    """A cache, opened once in a process. None: the one that is configured."""
+    """Returns a cache, opened once per process. None: the configured one."""
     key = None if directory is None else os.path.abspath(os.fspath(directory))
     with _caches_lock:
         if key not in _caches:
@@ -114,12 +114,12 @@ def _after_fork() -> None:
 # ---- arguments and results, as the module had them ----
 
 
-#: What arguments and results can be made up of here. A named tuple is a tuple: its class is the program's.
+#: Containers that are supported in arguments and results. A named tuple becomes a tuple: its class is unknown here.
 _KINDS = frozenset(("leaf", "dict", "OrderedDict", "defaultdict", "list", "tuple", "namedtuple"))
 
 
 class _Node:
-    """How arguments or results are made up of tensors: a leaf, or a container with its keys."""
+    """The structure of arguments or results: a leaf, or a container with its keys."""
 
     __slots__ = ("children", "keys", "kind")
 
@@ -135,7 +135,7 @@ class _Node:
             self.keys = keys if self.kind != "defaultdict" else keys["dict_context"]
 
     def unknown_kind(self) -> str:
-        """The name of a class that arguments or results are made up of and that is the exporting program's; "": there is none."""
+        """Returns the name of a container class that only the exporting program has; "" if there is none."""
         own = "" if self.kind in _KINDS else self.kind
         return own or next(filter(None, (child.unknown_kind() for child in self.children)), "")
 
@@ -143,7 +143,7 @@ class _Node:
         return len(self.children) == count and all(child.kind == "leaf" for child in self.children)
 
     def take(self, value: Any, where: str, leaves: list[tuple[str, Any]]) -> None:
-        """Adds what the value has at the leaves. Raises TypeError where it is made up in another way."""
+        """Appends the leaves of the value. Raises TypeError if it has another structure."""
         if self.kind == "leaf":
             leaves.append((where, value))
         elif self.kind in ("dict", "OrderedDict", "defaultdict"):
@@ -165,7 +165,7 @@ class _Node:
         return 1 if self.kind == "leaf" else sum(child.count() for child in self.children)
 
     def make(self, leaves: Any) -> Any:
-        """The results, from an iterator of what stands at the leaves."""
+        """Builds the results from an iterator over the leaves."""
         if self.kind == "leaf":
             return next(leaves)
         made = [child.make(leaves) for child in self.children]
@@ -175,7 +175,7 @@ class _Node:
 
 
 def _read_inputs(folder: str | None) -> dict[str, Any]:
-    """What is known of the arguments and results of a stored model (_model_inputs.describe()); {} of a package."""
+    """Reads the description of a stored model's arguments and results (_model_inputs.describe()); {} for a package."""
     if folder is None:
         return {}
     import json
@@ -185,13 +185,13 @@ def _read_inputs(folder: str | None) -> dict[str, Any]:
 
 
 def _results_of(numbers: str, count: int) -> dict[str, Any]:
-    """The results of a package. numbers: the positions of those that are numbers, which code gives as arrays."""
+    """Describes the results of a package. numbers: positions of results that are numbers; the code returns them as arrays."""
     places = numbers.split(",")
     return {"results": [{"number": place} if str(place) in places else place for place in range(count)]}
 
 
 def _parse(text: str) -> _Node | None:
-    """The structure that PyTorch wrote into the library (torch.utils._pytree); None where there is none."""
+    """Parses the structure that PyTorch wrote into the library (torch.utils._pytree); None if there is none."""
     if not text:
         return None
     import json
@@ -204,24 +204,24 @@ def _parse(text: str) -> _Node | None:
 
 class Model:
     """
-    A compiled model, to be called like the module that was exported: the same arguments, the same results.
+    A compiled model, to be called like the module that was exported: with the same arguments and the same results.
 
-    Arguments are arrays: NumPy's, or any that have the buffer protocol or `__dlpack__`. Results are NumPy's arrays if one of
-    the arguments is, and else `Tensor`. Both keep the memory that they show.
+    Arguments are arrays: NumPy's, or any objects with the buffer protocol or `__dlpack__`. Results are NumPy arrays if one of the
+    arguments is, otherwise `Tensor`. Both keep their memory alive.
 
-    Raises AoticacheError with the model's own words where a dtype, a size, a stride or the number of arrays does not fit,
-    TypeError and ValueError for what is no array, or none that compiled code can read.
+    Raises AoticacheError with the model's own message if a dtype, a size, a stride or the number of arrays does not fit;
+    TypeError and ValueError for objects that are not arrays, or arrays that compiled code cannot read.
     """
 
     def __init__(self, made: Any, name: str, key: str, folder: str | None, numbers: str | None) -> None:
         if numbers is None:
-            # Nothing says what its inputs must be like, but its code, which reads this at its first run.
+            # Only its code can check its inputs, and it reads this variable at its first run.
             os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
         self._made = made
         self._run = made.run
-        #: The name that it is stored under, or the model's in its package.
+        #: The name under which the model is stored, or its name in the package.
         self.name = name
-        #: Of its entry in the cache, in hexadecimal: `load()` takes it.
+        #: The key of its entry in the cache, in hexadecimal; `load()` accepts it.
         self.key = key
         inputs, outputs = (_parse(text) for text in made.call_spec)
         self._inputs = inputs if inputs is not None and len(inputs.children) == 2 else None
@@ -231,7 +231,7 @@ class Model:
             and not self._inputs.children[1].children
         )
         described = _read_inputs(folder) or _results_of(numbers or "", made.num_outputs)
-        #: What is compiled in at which leaf of the arguments; None: of a package, which does not say.
+        #: Values that are compiled in, for each leaf of the arguments; None: unknown (a package).
         self._arguments = described.get("arguments")
         self._results = described["results"]
         self._outputs = outputs if outputs is not None and outputs.count() == len(self._results) else None
@@ -240,12 +240,12 @@ class Model:
 
     @property
     def num_inputs(self) -> int:
-        """How many arrays it takes."""
+        """Number of arrays that the model takes."""
         return int(self._made.num_inputs)
 
     @property
     def num_outputs(self) -> int:
-        """How many arrays it gives."""
+        """Number of arrays that the model returns."""
         return int(self._made.num_outputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -264,7 +264,7 @@ class Model:
         return results[0] if self._outputs.kind == "leaf" else self._outputs.make(iter(results))
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Runs it with its arrays as a flat list, and gives its results as one."""
+        """Runs the model with a flat list of arrays. Returns a flat list of results."""
         return list(self._run(tuple(inputs)))
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -306,7 +306,7 @@ class Model:
 
 
 class Operator:
-    """An operator with kernels that the cache has, to be called with arrays, numbers, texts and lists of whole numbers."""
+    """An operator with kernels in the cache, to be called with arrays, numbers, texts and lists of integers."""
 
     def __init__(self, name: str, make: Any) -> None:
         #: "aten::mul.Tensor"
@@ -338,21 +338,21 @@ def load(
     share_read_only: bool = False,
 ) -> Model:
     """
-    A model for the CPU.
+    Loads a model for the CPU.
 
-    what: the path of a .pt2 package, which is put into the cache if it is not there; or the name of a model that
-        `aoticache.compile(..., id=)` stored; or a key. What contains a "/", ends in ".pt2" or is a path object is a path.
-    model: which one of a package with several.
-    weights: a .safetensors file, which is read into memory: its tensors take the place of the model's of the same names.
-    map_weights: the file is mapped instead, so processes share it. It must stay as it is while the model lives: if it is
-        made shorter, the process ends (SIGBUS).
-    ignore_unknown_weights: tensors of the file that a package's model does not have are left alone, and no error. PyTorch
+    what: the path of a .pt2 package, which is stored in the cache if it is missing; or the name of a model that
+        `aoticache.compile(..., id=)` stored; or a key. A text that contains a "/" or ends in ".pt2", and a path object, is a
+        path.
+    model: the name of the model in a package with several.
+    weights: a .safetensors file, which is read into memory: its tensors replace the model's of the same names.
+    map_weights: map the file instead, so that processes share it. The file must stay unchanged while the model lives: if it
+        is truncated, the process is killed (SIGBUS).
+    ignore_unknown_weights: ignore tensors of the file that a package's model does not have, instead of raising. PyTorch
         writes short vectors into the code and folds others, and no file changes those.
-    num_runners: how many calls may run at once; further ones wait.
-    cache_dir: None for the cache that is configured.
-    share_read_only: read-only arrays are handed to the model as they are. Without it they are copied for each call, since
-        nothing tells whether a model writes to its inputs. One that does would change what must not change, or end the
-        process.
+    num_runners: how many calls may run concurrently; further calls wait.
+    cache_dir: None: the configured cache.
+    share_read_only: pass read-only arrays to the model without a copy. By default they are copied for each call, because it
+        is unknown whether a model writes to its inputs. A model that does would change read-only data or crash the process.
 
     Raises AoticacheError; `status` is NOT_FOUND, UNSUPPORTED, INVALID, CORRUPT, ...
 
@@ -384,11 +384,11 @@ def operator(
     share_read_only: bool = False,
 ) -> Operator:
     """
-    An operator of the cache, for the CPU. Nothing is compiled: `aoticache compile` or a program with PyTorch does that.
+    Returns an operator of the cache, for the CPU. Nothing is compiled: `aoticache compile` or a program with PyTorch does that.
 
-    name: "aten::mul.Tensor", whose arguments are then those of the call, and all of them; or a schema
-        ("aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"), whose defaults are filled in.
-    framework: whose kernels: "pytorch 2.13.0". None: those of whoever stored one last.
+    name: "aten::mul.Tensor"; a call must then give all arguments. Or a schema ("aten::softmax.int(Tensor self, int dim,
+        ScalarType? dtype=None) -> Tensor"); its defaults are then filled in.
+    framework: use kernels of this framework: "pytorch 2.13.0". None: those of any framework, the one stored last.
     cache_dir, share_read_only: as for `load()`.
 
     >>> mul = aoticache.runtime.operator("aten::mul.Tensor")                                    # doctest: +SKIP
@@ -408,8 +408,8 @@ def operator(
 
 def tensor(array: Any, dtype: str | None = None, *, share_read_only: bool = False) -> Tensor:
     """
-    A tensor over the memory of an array, for dtypes that its library does not have: the bits of `numpy.uint16` as
-    "bfloat16", those of `numpy.uint8` as "float8_e4m3fn". Elements must have the same size.
+    Returns a tensor over the memory of an array, for dtypes that the array's library does not have: the bits of `numpy.uint16`
+    as "bfloat16", those of `numpy.uint8` as "float8_e4m3fn". Elements must have the same size.
 
     >>> x = aoticache.runtime.tensor(bits, "bfloat16")                                          # doctest: +SKIP
     """
@@ -419,8 +419,8 @@ def tensor(array: Any, dtype: str | None = None, *, share_read_only: bool = Fals
 
 def provider() -> tuple[str, str]:
     """
-    Where models have PyTorch's C functions from: ("shim", FILE), libaoticache's own, or ("libtorch", FILE) in a process
-    that had imported PyTorch before its first model was loaded.
+    Returns where models get PyTorch's C functions from: ("shim", FILE): libaoticache's own; ("libtorch", FILE): PyTorch, in a
+    process that had imported it before its first model was loaded.
     """
     kind, path = _runtime.provider()
     return kind, path

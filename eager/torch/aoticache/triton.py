@@ -1,9 +1,9 @@
 """Triton's kernels in the cache: `TRITON_CACHE_MANAGER=aoticache.triton:CacheManager`.
 
-Triton keeps about eight files for a kernel and a file that lists them by absolute paths. Here all files of a kernel are one
-record, found by Triton's own key (which has the GPU's architecture), so that it can be used in another directory. One
-process compiles a kernel while the others wait for it. The files that Triton reads are put into its own directory, where
-Inductor looks for them too.
+Triton writes about eight files per kernel and a file that lists them by absolute paths. Here all files of a kernel are one
+record, found by Triton's own key (which contains the GPU's architecture), so that it can be used in another directory. One
+process compiles a kernel while the others wait for it. The files that Triton reads are written into its own directory, where
+Inductor also looks for them.
 
 Libraries that Triton compiles for its launchers (`.so`) are records of one file each.
 """
@@ -29,7 +29,7 @@ from ._compile_state import KindStats
 from ._errors import AoticacheError, warn_once
 from ._records import TRITON, Answer, Question, Records, file_with, write_file
 
-LONGEST_COMPILE = 1800  # seconds until a lease is given up whose compile neither ended nor failed
+LONGEST_COMPILE = 1800  # seconds until a lease is released whose compile has neither ended nor failed
 HEAD = b"aoticache-triton 1\n"
 counts = KindStats()
 _triton_keys.install()
@@ -42,7 +42,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(packed: bytes) -> dict[str, bytes]:
-    """Raises ValueError for what pack() has not made."""
+    """Reverses pack(). Raises ValueError for other bytes."""
     if not packed.startswith(HEAD):
         raise ValueError("a record is none of Triton's")
     head, newline, rest = packed[len(HEAD) :].partition(b"\n")
@@ -59,12 +59,12 @@ def unpack(packed: bytes) -> dict[str, bytes]:
 
 
 class CacheManager(Base):  # type: ignore[misc]
-    """What Triton makes for each kernel."""
+    """Triton creates one for each kernel."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self.key = key
         self.files = FileCacheManager(key, override=override, dump=dump)
-        self.is_plain = override or dump  # these are folders for people
+        self.is_plain = override or dump  # these directories are for users to edit or read
         self.flight: Flight | None = None
 
     def get_file(self, filename: str) -> str | None:
@@ -82,14 +82,14 @@ class CacheManager(Base):  # type: ignore[misc]
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         group: dict[str, str] | None = self.files.get_group(filename)
-        # Before 3.8 Triton leaves out of a group what is not there any more, such as all of a folder that was moved.
+        # Before 3.8 Triton omits missing files from a group, for example all of a directory that was moved.
         if self.is_plain or (group is not None and filename in group):
             return group
         records = open_records()
         if records is None:
             return None
         question = self.question(filename)
-        files = read_record(records, question)  # a hit takes no lease, and so no thread
+        files = read_record(records, question)  # a hit takes no lease, and so starts no thread
         if files is None:
             self.flight = Flight(records, question)
             files = self.flight.begin()
@@ -126,8 +126,8 @@ class CacheManager(Base):  # type: ignore[misc]
 
     def place(self, files: Mapping[str, bytes]) -> dict[str, str]:
         """
-        In Triton's directory. Triton's own put() makes and removes a folder for each file, which takes most of the time of a
-        hit.
+        Writes files into Triton's directory. (Triton's own put() creates and removes a directory for each file, which would take
+        most of the time of a hit.)
         """
         directory = getattr(self.files, "cache_dir", None)
         if not isinstance(directory, str) or self.is_plain:
@@ -140,11 +140,11 @@ class CacheManager(Base):  # type: ignore[misc]
 
 
 class Abandoned(Exception):
-    """The compile failed; whoever waits for it may try."""
+    """The compile failed; a waiting process may try."""
 
 
 class Flight:
-    """The lease of one kernel, between the question and the answer. A thread has it, since Triton asks and answers in two
+    """The lease of one kernel, between the lookup and the put. A thread holds it, because Triton does these in two separate
     calls."""
 
     def __init__(self, records: Records, question: Question) -> None:
@@ -156,7 +156,7 @@ class Flight:
         _flights.add(self)
 
     def begin(self) -> dict[str, bytes] | None:
-        """The files; None: the caller is to compile."""
+        """Returns the files; None: the caller must compile."""
         self.thread.start()
         self.is_decided.wait()
         return self.files
@@ -190,7 +190,7 @@ class Flight:
         if self.made is None:
             raise Abandoned
         spent = time.monotonic_ns() - self.begun
-        self.context = file_with(pack(self.made))  # which removes the file when this object is gone
+        self.context = file_with(pack(self.made))  # removes the file when this object is deleted
         answer = Answer(self.context.__enter__(), f"triton {triton.__version__}", compile_ns=spent)
         weakref.finalize(self, self.context.__exit__, None, None, None)
         counts.stored += 1
@@ -215,7 +215,7 @@ def open_records() -> Records | None:
 
 
 def read_record(records: Records, question: Question) -> dict[str, bytes] | None:
-    """The files of a record; None: there is none that is of use."""
+    """Returns the files of a record; None: none is usable."""
     try:
         found = records.lookup(question)
         return unpack(found.content) if found is not None else None

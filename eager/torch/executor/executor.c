@@ -1,13 +1,14 @@
 /*
- * eager/torch/executor/executor: a library that lets PyTorch make a proxy executor and gives it away.
+ * eager/torch/executor/executor: a library by which PyTorch creates a proxy executor, and which hands it out.
  *
- * A model that calls operators by name needs PyTorch's proxy executor (torch::aot_inductor::OSSProxyExecutor). PyTorch
- * exports neither its class nor a function that makes one: only its own runner (AOTIModelContainerRunner) makes it, from the
- * JSON file beside a library, and passes it to each run of that library. This is such a library: it exports what that runner
- * looks for, has no inputs, outputs or constants, and remembers what its last run on this thread was given.
+ * A model that calls operators by name needs PyTorch's proxy executor (torch::aot_inductor::OSSProxyExecutor). PyTorch exports
+ * neither its class nor a function that creates one. Only its own runner (AOTIModelContainerRunner) creates it, from the JSON file
+ * next to a library, and passes it to each run of that library. This is such a library: it exports the functions that the runner
+ * looks for, has no inputs, outputs or constants, and remembers the executor of its last run on this thread.
  *
- * aoticache/_executor.py puts a link to it beside a link to the model's JSON file, has PyTorch load it, runs it once, and
- * asks. The executor lives as long as PyTorch's runner. It is loaded in processes with PyTorch alone, and needs nothing.
+ * aoticache/_executor.py puts a link to it next to a link to the model's JSON file, makes PyTorch load it, runs it once, and gets
+ * the executor. That lives as long as PyTorch's runner. The library is loaded only in processes with PyTorch, and has no
+ * dependencies.
  */
 #include "runtime/abi.h"
 
@@ -62,14 +63,14 @@ AOTIRuntimeError AOTInductorModelContainerRun(AOTInductorModelContainerHandle ma
     return SUCCESS;
 }
 
-/* ---- what the runner looks for and is not asked for here ---- */
+/* ---- functions that the runner looks for and never calls here ---- */
 
 static __attribute__((used)) AOTIRuntimeError refuse(void)
 {
     return FAILURE;
 }
 
-#ifndef __clang__ /* which has no such warning */
+#ifndef __clang__ /* Clang has no such warning */
 #pragma GCC diagnostic ignored "-Wattribute-alias"
 #endif
 #define REFUSE(name) extern __typeof__(name) name __attribute__((alias("refuse")));
