@@ -26,7 +26,7 @@ enum check_op_kind {
     CHECK_OP_BIND,        /* symbols[0] */
     CHECK_OP_BIND_SCALED, /* coefficient * symbols[0] + offset */
     CHECK_OP_SAME,        /* symbols[0], which has its value */
-    CHECK_OP_PRODUCT,     /* everything */
+    CHECK_OP_PRODUCT,     /* coefficient * symbols[0] * ... + offset */
 };
 
 struct check_op {
